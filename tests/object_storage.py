@@ -114,8 +114,8 @@ class Proxy:
     """Passes requests on to the server. ``fault`` says what goes wrong with a request:
 
     ``drop`` (it never arrives), ``lose`` (it is carried out, and its answer lost), ``slow`` (the answer takes
-    ``delay`` seconds), ``unconditional`` (its conditions are ignored), or a status such as ``503``, with which it is
-    answered.
+    ``delay`` seconds), ``cut`` (half of the answer arrives), ``unconditional`` (its conditions are ignored), or a
+    status such as ``503``, with which it is answered.
     """
 
     port: int
@@ -155,13 +155,14 @@ def proxy(ask: Ask) -> Iterator[Proxy]:
                 return self._hang_up()
             if fault == "slow":
                 time.sleep(front.delay)
-            return self._answer(answer)
+            self._answer(answer, len(answer.content) // 2 if fault == "cut" else None)
+            return self._hang_up() if fault == "cut" else None
 
         def _hang_up(self) -> None:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
 
-        def _answer(self, answer: Answer) -> None:
+        def _answer(self, answer: Answer, most: int | None = None) -> None:
             try:
                 self.send_response(answer.status)
                 for name, value in ({"content-length": str(len(answer.content))} | answer.headers).items():
@@ -169,7 +170,7 @@ def proxy(ask: Ask) -> Iterator[Proxy]:
                         self.send_header(name, value)
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(answer.content)
+                    self.wfile.write(answer.content[:most])
             except OSError:  # the client did not wait
                 self.close_connection = True
 

@@ -48,8 +48,9 @@ class AnnotationExtent(NamedTuple):
 
     @staticmethod
     def of_text(text: str) -> AnnotationExtent:
-        """The extent in the name of a file."""
-        return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c") or PIECES))
+        """The extent in the name of a file; one that is none holds nothing."""
+        pieces = text.removesuffix("c")
+        return AnnotationExtent(text.endswith("c"), PIECES - int(pieces)) if pieces.isdecimal() else NOTHING
 
     def is_in(self, text: str) -> bool:
         """Whether the extent in the name of a file includes this one."""
@@ -60,6 +61,9 @@ class AnnotationExtent(NamedTuple):
         """The least extent that includes this one and those in the names of files."""
         every = [self, *map(AnnotationExtent.of_text, texts)]
         return AnnotationExtent(any(each.choices for each in every), min(each.from_pieces for each in every))
+
+
+NOTHING = AnnotationExtent(from_pieces=PIECES)
 
 
 def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:

@@ -7,6 +7,7 @@ what it lacks is the difference of two sets of ranges. A parent holds the rows o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,11 +16,14 @@ import polars as pl
 
 from analytics.store.archive import Archive, Extent
 from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, table_of
-from analytics.store.range_files import RangeGames, file_parts, read_games, store_table
+from analytics.store.range_files import file_parts, store_table
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import SCHEMAS
 from analytics.store.units import Range, missing, parts
+
+# By table: the extents that there are. Tables that are not here have none.
+EXTENTS = {"decisions": re.compile("(0[0-9]|1[0-6])c?"), "positions": re.compile("0[1-9]|1[0-6]")}
 
 Parts = Sequence[Iterator[pl.DataFrame]]  # tables of neighbouring ranges, each in parts of its rows
 
@@ -30,7 +34,7 @@ class RangeTable:
 
     name: str  # of the folder of its files
     join: Callable[[Parts, RunRecord, Range], EncodedTable]  # a parent's table, from those of its children
-    sums: bool = False  # a parent is smaller than its children together
+    most: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
 
@@ -57,14 +61,25 @@ class RangeTable:
         return store_table(archive, run_id, self.name, games, table_of(frame, self.group_rows), extent)
 
 
+def is_extent(table: str, extent: str) -> bool:
+    """Whether a file of a table may have an extent in its name."""
+    return bool(EXTENTS[table].fullmatch(extent)) if table in EXTENTS else extent == ""
+
+
+def extents_found(archive: Archive, run_id: str, table: str) -> list[str]:
+    """The extents of a run's files of a table, the greatest first."""
+    every = {each.extent for each in archive.found(table, run_id)}
+    return sorted((extent for extent in every if is_extent(table, extent)), reverse=True)
+
+
 def known_ranges(archive: Archive, run_id: str, table: str) -> Ranges:
     """The files of a derived table that answer a question which wants no extent.
 
     Of the extents that there are it is the one whose files, with those that hold more, are of the most units; of
     several the greatest.
     """
-    extents = sorted({each.extent for each in archive.found(table, run_id)}, reverse=True)
-    every = [archive.ranges(run_id, table, lambda extent, least=least: extent >= least) for least in extents]
+    extents = extents_found(archive, run_id, table)
+    every = [archive.ranges(run_id, table, lambda each, least=least: least <= each in extents) for least in extents]
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
@@ -96,12 +111,9 @@ def parts_lacking(
     """
     found = (each for each in archive.found(table, run_id) if enough(each.extent))
     inside = sorted((each.first, each.end) for each in found if games.first <= each.first and each.end <= games.end)
-    for first, end in missing(inside, games.end, games.first):
+    gaps = missing(inside, games.end, games.first)
+    if not gaps:  # yet they do not count: some are of other games
+        yield GamesPart(run_id, games, games.first, games.end)
+    for first, end in gaps:
         for low, high in parts(first, end, games.end, most):
             yield GamesPart(run_id, games, low, high)
-
-
-def read_part(archive: Archive, record: RunRecord, part: GamesPart) -> tuple[RangeGames, StoredRange]:
-    """The games of a part, and the range that says what they are. Raises ``FailureError`` for a damaged file."""
-    found = read_games(archive, part.run_id, part.games).within(record.line, part.first, part.end)
-    return found, StoredRange(part.first, part.end, found.fingerprint)

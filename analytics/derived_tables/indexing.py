@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from analytics.derived_tables.derived_table import lacking
+from analytics.derived_tables.derived_table import extents_found, lacking
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import (
     END_PLY,
     POSITIONS_TABLE,
-    count_positions,
     counts_turns_of,
     extent_of,
+    positions_in,
 )
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import read_games
+from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from quarto.symmetry import symmetries
 
@@ -26,7 +26,8 @@ class IndexPart(NamedTuple):
 
     run_id: str
     games: StoredRange
-    end_ply: int  # turns of plies 0 to before this one are counted
+    end_ply: int  # turns of plies 0 to before this one are counted; 0: only first plies are
+    first_plies: bool = True  # they are counted
 
 
 class Indexed(NamedTuple):
@@ -49,10 +50,13 @@ def index_parts(archive: Archive, run_ids: Sequence[str], end_ply: int | None = 
     parts: list[IndexPart] = []
     for run_id in run_ids:
         symmetries(readable(archive.known_run(run_id)).rules)  # built here, once, and not by each thread
-        known = archive.ranges(run_id, POSITIONS_TABLE.name)
-        depth = end_ply or max([END_PLY, *(int(each.extent) for each in known)])
-        lacks = lacking(archive, run_id, POSITIONS_TABLE.name, partial(counts_turns_of, depth - 1))
-        parts += [IndexPart(run_id, games, depth) for games in lacks]
+        depth = end_ply or max([END_PLY, *map(int, extents_found(archive, run_id, POSITIONS_TABLE.name))])
+        positions = {*lacking(archive, run_id, POSITIONS_TABLE.name, partial(counts_turns_of, depth - 1))}
+        first_plies = {*lacking(archive, run_id, FIRST_PLIES_TABLE.name, "".__eq__)}
+        parts += [
+            IndexPart(run_id, games, depth if games in positions else 0, games in first_plies)
+            for games in sorted(positions | first_plies)
+        ]
     return parts
 
 
@@ -61,12 +65,16 @@ def index(archive: Archive, part: IndexPart) -> Indexed:
 
     Raises ``FailureError`` for a file that cannot be read or written.
     """
-    run_id, stored, end_ply = part
-    record = archive.known_run(run_id)
-    positions = count_positions(archive, record, stored, range(end_ply))
-    POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
-    FIRST_PLIES_TABLE.store(archive, run_id, stored, first_plies_of(read_games(archive, run_id, stored)))
-    return Indexed(stored.units * record.line.games_a_pair, len(positions))
+    run_id, stored, end_ply, _ = part
+    record, found = archive.known_run(run_id), 0
+    plies = read_rows(archive, run_id, stored, "plies")
+    if end_ply:
+        positions = positions_in(archive, record, stored, plies, range(end_ply))
+        POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
+        found = len(positions)
+    if part.first_plies:
+        FIRST_PLIES_TABLE.store(archive, run_id, stored, first_plies_of(plies))
+    return Indexed(stored.units * record.line.games_a_pair, found)
 
 
 def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> Indexed:

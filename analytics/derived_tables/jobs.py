@@ -12,6 +12,10 @@ Result = TypeVar("Result")
 POLL_SECONDS = 0.1
 
 
+class StoppedError(Exception):
+    """Raised by callbacks and jobs: the results of the rest are not wanted any more."""
+
+
 def run_jobs(
     jobs: Iterable[Callable[[], Result]],
     threads: int,
@@ -22,8 +26,8 @@ def run_jobs(
     """Carry out jobs on threads; ``done`` gets each result, on the calling thread, in the order in which jobs end.
 
     ``on_wait`` is called there every ``POLL_SECONDS`` or more often. An error in a job, Ctrl-C or an exception in
-    ``done`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop``
-    is called first, and may make them end sooner. Jobs that have not begun never will.
+    ``done`` or ``on_wait`` is raised once the jobs that have begun have ended; ``stop`` is called first, and may make
+    them end sooner. Jobs that have not begun never will.
     """
     waiting = iter(jobs)
     pending: set[Future[Result]] = set()

@@ -6,7 +6,6 @@ the same games give the same rows. Of each table a part is in memory, so what it
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,19 +21,16 @@ from analytics.derived_tables.positions import (
     Counts,
     frame_of,
 )
-from analytics.parquet.encoder import encode
-from analytics.store.blocks import ROW_GROUP_ROWS
 from analytics.store.schema import POSITIONS
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rules import PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 
-AT_ONCE = 64  # tables: of more, groups are merged into temporary files first
-ROWS_IN_MEMORY = 1 << 20  # of all tables together, 48 bytes each
+AT_ONCE = 64  # files of positions become one: with more, their parts would take more memory
+ROWS_IN_MEMORY = 1 << 20  # of so many tables together, 48 bytes each
+GROUP_ROWS = 1 << 18  # of a row group of sums: a question looks at each group, 30 microseconds, and decodes one
 ALL_DONE, FULL = -1, -2  # what ``_merge`` returns if no table needs more rows
-
-
 COUNTED = ("games", "wins", "draws", "sample")
 
 
@@ -165,40 +161,22 @@ def _columns(sums: Sums, counts: Counts, of_plies: NDArray[np.int64], tables: Sy
 
 def rows_at_once(tables: int) -> int:
     """The rows of each of so many tables that are in memory at once: read the tables in parts of that size."""
-    return min(ROW_GROUP_ROWS, ROWS_IN_MEMORY // max(1, min(tables, AT_ONCE)))
+    return max(ROWS_IN_MEMORY // AT_ONCE, ROWS_IN_MEMORY // tables)
 
 
 def merged(tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int) -> Iterator[pl.DataFrame]:
-    """The sum of tables ``positions`` of one run, in parts of ``ROW_GROUP_ROWS`` rows; none empty.
+    """The sum of tables ``positions`` of one run, in parts of ``GROUP_ROWS`` rows; none empty.
 
-    A table comes as its rows in order, in parts of at most ``rows_at_once(len(tables))``. ``opening`` is how many plies
-    were imposed.
+    A table comes as its rows in order, in parts. ``opening`` is how many plies were imposed.
     """
-    if len(tables) <= AT_ONCE:
-        yield from _merged(tables, rules, opening)
-        return
-    groups = [tables[first : first + AT_ONCE] for first in range(0, len(tables), AT_ONCE)]
-    sums = [_through_a_file(_merged(group, rules, opening)) for group in groups]
-    yield from merged(sums, rules, opening)
-
-
-def _through_a_file(parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same parts, all of which are made before the first one is given."""
-    with tempfile.TemporaryFile() as file:
-        sizes = [file.write(encode(part, len(part))) for part in parts]
-        file.seek(0)
-        for size in sizes:
-            yield from row_groups([pl.read_parquet(file.read(size))], rows_at_once(AT_ONCE))
-
-
-def _merged(tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int) -> Iterator[pl.DataFrame]:
-    symmetry = symmetries(rules)
-    heads = Heads.empty(len(tables), rows_at_once(len(tables)))
+    symmetry, rows = symmetries(rules), rows_at_once(len(tables))
+    tables = [_cut(table, rows) for table in tables]
+    heads = Heads.empty(len(tables), rows)
     for number, table in enumerate(tables):
         _refill(heads, number, _next(table), symmetry)
     heap = np.flatnonzero(heads.end)
-    board, choice = np.empty((2, ROW_GROUP_ROWS), np.uint64)
-    sums = Sums(board, choice, np.empty((4, ROW_GROUP_ROWS), np.int64))
+    board, choice = np.empty((2, GROUP_ROWS), np.uint64)
+    sums = Sums(board, choice, np.empty((4, GROUP_ROWS), np.int64))
     state = np.array([len(heap), 0, 0])
     while (number := int(_merge(heads, heap, sums, state))) != ALL_DONE:
         if number == FULL:
@@ -236,6 +214,6 @@ def _frame(sums: Sums, symmetry: Symmetries, opening: int) -> pl.DataFrame:
     return frame_of(counts, range(PIECES), of_plies[:PIECES], opening)
 
 
-def row_groups(parts: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The rows of ``merged`` in parts of so many, of which ``ROW_GROUP_ROWS`` is a multiple."""
+def _cut(parts: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in parts of at most so many."""
     return (part[first : first + rows] for part in parts for first in range(0, len(part), rows))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.derived_tables.derived_table import Parts, RangeTable
-from analytics.derived_tables.merged_positions import merged, row_groups
+from analytics.derived_tables.merged_positions import AT_ONCE, merged
 from analytics.derived_tables.positions import positions_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import EncodedTable, integer_table
@@ -20,7 +20,7 @@ from analytics.store.schema import POSITIONS
 from analytics.store.units import Range
 from quarto.errors import FailureError
 
-GROUP_ROWS = 16384  # of a row group: many tables are merged at once, and of each one group is in memory
+GROUP_ROWS = 16384  # of a row group: many files are merged at once, and of each one group is in memory
 END_PLY = 6  # the default: from seven pieces on, nearly every position of random games occurs in one game only
 
 
@@ -30,11 +30,10 @@ class NotIndexedError(FailureError):
 
 def _joined(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
     del span
-    sums = merged(parts, record.rules, record.spec["opening_plies"])
-    return integer_table(row_groups(sums, GROUP_ROWS), POSITIONS)
+    return integer_table(merged(parts, record.rules, record.spec["opening_plies"]), POSITIONS)
 
 
-POSITIONS_TABLE = RangeTable("positions", _joined, sums=True, command="qarena archive index", group_rows=GROUP_ROWS)
+POSITIONS_TABLE = RangeTable("positions", _joined, AT_ONCE, command="qarena archive index", group_rows=GROUP_ROWS)
 
 
 def extent_of(end_ply: int) -> str:
@@ -52,7 +51,13 @@ def count_positions(archive: Archive, record: RunRecord, stored: StoredRange, pl
 
     Raises ``FailureError`` for a file of plies that is missing or damaged.
     """
-    rows = read_rows(archive, record.run_id, stored, "plies")
+    return positions_in(archive, record, stored, read_rows(archive, record.run_id, stored, "plies"), plies)
+
+
+def positions_in(
+    archive: Archive, record: RunRecord, stored: StoredRange, rows: pl.DataFrame, plies: range
+) -> pl.DataFrame:
+    """The same, given the rows of ``plies`` of that range."""
     try:
         return positions_of(rows, record.rules, record.spec["opening_plies"], plies)
     except ValueError as error:

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from analytics.derived_tables.decisions import AnnotationExtent
+from analytics.derived_tables.derived_table import is_extent
 from analytics.files.atomic import explained
 from analytics.files.backend import FileStatus
 from analytics.store.archive import GAMES, Archive
@@ -21,7 +22,7 @@ from analytics.store.schema import SCHEMAS
 
 AGE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
 PLIES = "plies"
-# By table: whether one extent includes another.
+# By table: whether an extent includes another.
 INCLUDES: Mapping[str, Callable[[str, str], bool]] = {
     "decisions": lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),
     "positions": operator.ge,
@@ -95,20 +96,23 @@ def _of_games(listed: Mapping[str, _Listed], games: Ranges, found: TableFiles) -
             found.needed.add(plies.path(each))
         elif each[:3] in stay:
             found.replaced[plies.path(each)] = plies.time([chosen[each[:3]]])
-        elif (since := mine.since(games, each)) is not None:
-            found.replaced[plies.path(each)] = since
+        elif (since := mine.since(games, each)) is not None:  # a young one's games may be about to be written
+            found.replaced[plies.path(each)] = max(since, plies.time([each]))
 
 
 def _of_derived(table: str, mine: _Listed, games: Ranges, found: TableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
-    includes = INCLUDES.get(table, operator.eq)
-    for extent in {each.extent for each in mine.ranges}:
-        ranges = fitting((each for each in mine.ranges if includes(each.extent, extent)), games)
+    includes = INCLUDES.get(table, lambda extent, other: extent == other)
+    files = [each for each in mine.ranges if is_extent(table, each.extent)]
+    for extent in {each.extent for each in files}:
+        ranges = fitting((each for each in files if includes(each.extent, extent)), games)
         counted = set(ranges)
-        for each in mine.ranges:
+        for each in files:
             if each in counted:
                 found.needed.add(mine.path(each))
-            elif each.extent == extent and (since := mine.since(ranges, each)) is not None:
+            elif each.extent != extent:
+                continue
+            elif (since := mine.since(ranges, each)) is not None:
                 found.replaced[mine.path(each)] = since
             elif _is_part(each, games.at(each.first)):
                 found.needed.add(mine.path(each))
@@ -123,10 +127,10 @@ def remove_replaced(archive: Archive, run_id: str, age: float = AGE_SECONDS) -> 
 
     Raises ``FailureError`` when one cannot be removed.
     """
-    files = table_files(archive, run_id).replaced
+    files = table_files(archive, run_id)
     with explained("remove files from", archive.root):
-        latest = archive.backend.clock(archive.root) - age if files else 0.0
-        old = [path for path, since in files.items() if since <= latest]
+        latest = archive.backend.clock(archive.root) - age if files.replaced else 0.0
+        old = [path for path, since in files.replaced.items() if since <= latest and path not in files.needed]
         for path in old:
             archive.backend.remove(path)
     return len(old)

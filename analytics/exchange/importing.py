@@ -170,7 +170,8 @@ def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules
                 )
             if found.games < len(part[1].plies):
                 lacking.append((found.pairing, part[0], games_at(part[1], slice(found.games, None))))
-        added = _store(archive, record, lacking, archive.ranges(record.run_id).units)
+        held = archive.ranges(record.run_id)
+        added = _store(archive, record, lacking, int(held.ends[-1]))
     sizes = [len(games.plies) for _, games in parts]
     archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
     return ImportedRun(record.run_id, parts[0][0], sum(sizes), added)

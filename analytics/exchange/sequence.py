@@ -7,23 +7,21 @@ were imported from a text in this order are exported as the same text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analytics.exchange.turns import PERSPECTIVES
+from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
 from analytics.store.range_files import RangeGames
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import first_game_id
 from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 
 CHUNK_GAMES = 16384  # that are converted at a time
-KEPT_FILES = 8  # in memory, since a file is read for each pairing and seat; 12 MB each of 2^18 games
 FIRST = "first"  # the perspective of the first agent of a pairing, which has either seat
 NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST)
 IMPORTED = "imported"  # key of the spec of imported runs: their event, date and checksum
@@ -61,25 +59,36 @@ class _Seating(NamedTuple):
     game: int  # 0 or 1 within the pair
 
 
+class _File(NamedTuple):
+    """A file of games."""
+
+    run: int  # index into the selection's runs
+    stored: StoredRange
+
+
 def games_in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[GameChunk]:
     """Yield the selected games, or ``sample`` of them drawn by ``seed``.
 
     Raises ``RequestError`` for a sample larger than the selection, ``FailureError`` for a damaged file.
     """
     drawn = None if sample is None else draw(selection, sample, seed)
-    ranges = [[*selection.opened.archive.ranges(record.run_id)] for record in selection.runs]
+    archive = selection.opened.archive
     wanted = [_wanted(selection, record) if drawn is None else drawn[run] for run, record in enumerate(selection.runs)]
 
-    @lru_cache(maxsize=KEPT_FILES)
-    def games(run: int, number: int) -> RangeGames:
-        record, archive = selection.runs[run], selection.opened.archive
-        return read_chosen(archive, record.run_id, ranges[run][number], wanted[run])
+    def read(file: _File) -> RangeGames:
+        return read_chosen(archive, selection.runs[file.run].run_id, file.stored, wanted[file.run])
 
-    spans = sorted(part for run, record in enumerate(selection.runs) for part in _spans(run, record, ranges[run]))
-    for seating, first, end, number in spans:
-        low, high = (first_game_id(seating.pairing, pair) for pair in (first, end))
-        if _holds(wanted[seating.run], low, high):
-            yield from _chunks(seating, selection.runs[seating.run], games(seating.run, number), low, high)
+    parts = [
+        (seating, file, part)
+        for run, record in enumerate(selection.runs)
+        for file in (_File(run, stored) for stored in archive.ranges(record.run_id))
+        for part in parts_of(archive, record, file.stored, wanted[run])
+        for seating in _seatings(run, record, part.pairing)
+    ]
+    parts.sort(key=lambda each: (each[0], each[2]))
+    found = read_in_order([(file, part) for _, file, part in parts], read)
+    for (seating, file, _), games in zip(parts, found, strict=True):
+        yield from _chunks(seating, selection.runs[file.run], games)
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
@@ -114,29 +123,17 @@ def _wanted(selection: Selection, record: RunRecord) -> NDArray[np.int64] | None
     return None if selection.takes_all_of(record) else selection.game_ids(record.run_id)
 
 
-def _spans(run: int, record: RunRecord, ranges: list[StoredRange]) -> Iterator[tuple[_Seating, int, int, int]]:
-    """For each file of a run and each seating: the seating, the first pair, the end pair, the index of the file."""
+def _seatings(run: int, record: RunRecord, pairing: int) -> Iterator[_Seating]:
+    """The seatings of a pairing."""
     source = record.spec.get(IMPORTED, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
-    for number, stored in enumerate(ranges):
-        for pairing, labels in enumerate(record.pairings):
-            for game in (0, 1) if record.swapped else (0,):
-                heading = Heading(*known, *(labels if game == 0 else labels[::-1]))
-                yield (
-                    _Seating(heading, run, pairing, game),
-                    *record.line.pairs(pairing, stored.first, stored.end),
-                    number,
-                )
+    labels = record.pairings[pairing]
+    for game in (0, 1) if record.swapped else (0,):
+        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), run, pairing, game)
 
 
-def _chunks(seating: _Seating, record: RunRecord, chosen: RangeGames, low: int, high: int) -> Iterator[GameChunk]:
-    """The games of a seating whose ids are in [low, high)."""
-    rows = np.arange(*np.searchsorted(chosen.game_id, [low, high]))
-    rows = rows[chosen.game_id[rows] & 1 == seating.game]
+def _chunks(seating: _Seating, record: RunRecord, found: RangeGames) -> Iterator[GameChunk]:
+    """The games of a seating among those of its pairing."""
+    rows = np.flatnonzero(found.game_id & 1 == seating.game)
     for start in range(0, len(rows), CHUNK_GAMES):
-        yield GameChunk(seating.heading, record, chosen.taken(rows[start : start + CHUNK_GAMES]))
-
-
-def _holds(wanted: NDArray[np.int64] | None, low: int, high: int) -> bool:
-    """Whether any id of ``wanted`` is in [low, high)."""
-    return wanted is None or bool(np.searchsorted(wanted, low) < np.searchsorted(wanted, high))
+        yield GameChunk(seating.heading, record, found.taken(rows[start : start + CHUNK_GAMES]))

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ DATA = "data"  # the folder inside a dataset's folder
 MAIN, METADATA = "main_data.hdf5", "metadata.json"
 NEEDED = ("gymnasium", "h5py", "PIL", "minari")  # Minari imports h5py and Pillow without asking for them
 SETS = ("author", "author_email")  # metadata that Minari takes as sets
+BATCH = 1000  # episodes for which there must be room on the disk
+ROOM = 64 << 20  # bytes that a batch needs at most, with what the library still has in memory
+ZEROS = bytes(1 << 20)
+
+Item = TypeVar("Item")
 
 
 def check_name(name: str) -> None:
@@ -64,10 +70,22 @@ def write_minari(
     data = folder.resolve() / DATA  # Minari cannot tell the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     known = list[_Known]()
-    storage.update_episodes(_buffers(parts, imposed, masks, known))
-    storage.update_episode_metadata({"run_id": run, "game_id": game} for run, games in known for game in games)
+    storage.update_episodes(_with_room(_buffers(parts, imposed, masks, known), data))
+    told = ({"run_id": run, "game_id": game} for run, games in known for game in games)
+    storage.update_episode_metadata(_with_room(told, data))
     sets = {name: set(about[name]) for name in SETS if name in about}
     storage.update_metadata({"minari_version": minari.__version__, **about, **sets})
+
+
+def _with_room(items: Iterable[Item], data: Path) -> Iterator[Item]:
+    """The same items, one an episode. Raises ``OSError`` before the disk is full: the library would crash."""
+    for number, item in enumerate(items):
+        if number % BATCH == 0:
+            with TemporaryFile(dir=data, buffering=0) as file:
+                file.seek((data / MAIN).stat().st_size)  # a limit on the size of files is met here too
+                for _ in range(ROOM // len(ZEROS)):
+                    file.write(ZEROS)
+        yield item
 
 
 class _Known(NamedTuple):

@@ -19,16 +19,20 @@ from analytics.derived_tables.decisions import (
     least_extent,
     note_annotations,
 )
-from analytics.derived_tables.derived_table import GamesPart, lacking, parts_lacking, read_part
+from analytics.derived_tables.derived_table import GamesPart, lacking, parts_lacking
 from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
-from analytics.derived_tables.jobs import run_jobs
+from analytics.derived_tables.jobs import StoppedError, run_jobs
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive, readable
+from analytics.store.range_files import RangeGames, read_games
+from analytics.store.range_names import StoredRange
+from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 
 PART_GAMES = 2048  # seconds to minutes of work: an interruption loses at most a part of each thread
+PARTS_EACH = 4  # for each worker, at least, where there are games enough: so that all end at about the same time
 TASK_GAMES = 64  # a tenth of a second of work, so a stop takes no longer, except in the hardest positions
 
 
@@ -62,7 +66,7 @@ class Evaluator:
         """The values of all decisions from ply ``first`` [G] on, with ``choices`` how many choices keep them too.
 
         ``progress`` is called with the number of games of each task that is done, ``on_wait`` several times a second.
-        All searches end when one of them raises.
+        All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
         tasks = (Task(start, min(start + TASK_GAMES, size), int(choices)) for start in range(0, size, TASK_GAMES))
@@ -73,7 +77,10 @@ class Evaluator:
     def _evaluate(self, task: Task, games: Games, first: NDArray[np.int8], values: ExactValues) -> int:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
-        evaluate(task, games, first, values, *self._local.solver.state)
+        solver = self._local.solver
+        evaluate(task, games, first, values, *solver.state)
+        if solver.stopped:  # perhaps by another thread, whose part failed: these values mean nothing
+            raise StoppedError
         return task.end - task.start
 
 
@@ -97,9 +104,9 @@ class AnnotationPart(NamedTuple):
 
 
 def annotation_parts(
-    archive: Archive, run_ids: Sequence[str], settings: AnnotationSettings
+    archive: Archive, run_ids: Sequence[str], settings: AnnotationSettings, workers: int = 1
 ) -> Iterator[AnnotationPart]:
-    """What is not annotated as far as requested, in parts of some thousand games.
+    """What is not annotated as far as requested, in parts of some thousand games, or fewer for so many workers.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """
@@ -107,9 +114,10 @@ def annotation_parts(
     for run_id in run_ids:
         record = readable(archive.known_run(run_id))
         asked = least_extent(record.rules, settings.choices, settings.from_pieces)
-        most = PART_GAMES // record.line.games_a_pair
-        known = archive.ranges(run_id, table)
-        for games in lacking(archive, run_id, table, asked.is_in):
+        lacks, known = lacking(archive, run_id, table, asked.is_in), archive.ranges(run_id, table)
+        share = sum(games.units for games in lacks) // (PARTS_EACH * workers)
+        most = min(PART_GAMES, max(TASK_GAMES, share * record.line.games_a_pair)) // record.line.games_a_pair
+        for games in lacks:
             extent = asked.joined(each.extent for each in known.inside(games.first, games.end))
             for part in parts_lacking(archive, run_id, table, games, extent.is_in, most):
                 yield AnnotationPart(part, extent)
@@ -144,6 +152,7 @@ class Annotator:
         self._archive = archive
         self._settings = settings
         self._evaluators: dict[Rules, Evaluator] = {}
+        self._read: tuple[str, StoredRange, RangeGames] | None = None  # last: most parts are of the same range of games
         self._lock = threading.Lock()
 
     def annotate(
@@ -152,15 +161,22 @@ class Annotator:
         progress: Callable[[int], None] = lambda _games: None,
         on_wait: Callable[[], None] = lambda: None,
     ) -> AnnotationSummary:
-        """Evaluate and store the decisions of a part."""
+        """Evaluate and store the decisions of a part. Raises ``FailureError`` for a damaged file."""
         part, extent = wanted
         record = self._archive.known_run(part.run_id)
-        found, stored = read_part(self._archive, record, part)
-        first = first_plies(found, extent)
+        found = self._games(record, part)
+        stored, first = StoredRange(part.first, part.end, found.fingerprint), first_plies(found, extent)
         values = self._evaluator(record.rules).values(found.games, first, extent.choices, progress, on_wait)
         frame = decisions_of(found, first, values, record.rules)
         DECISIONS_TABLE.store(self._archive, part.run_id, stored, frame, extent.text)
         return AnnotationSummary(stored.units, len(first), len(frame))
+
+    def _games(self, record: RunRecord, part: GamesPart) -> RangeGames:
+        with self._lock:
+            if self._read is None or self._read[:2] != (part.run_id, part.games):
+                self._read = part.run_id, part.games, read_games(self._archive, part.run_id, part.games)
+            games = self._read[2]
+        return games.within(record.line, part.first, part.end)
 
     def _evaluator(self, rules: Rules) -> Evaluator:
         with self._lock:

@@ -53,20 +53,25 @@ class LoggedPlies(NamedTuple):
 
 
 def logged_plies(archive: Archive, rules: Rules) -> LoggedPlies:
-    """The games of an archive under some rules, by run id, then by range and id.
+    """The games of an archive under some rules, by run id, then by game id: whatever files they are in.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
     """
     parts = [
-        read_games(archive, record.run_id, stored).games
+        _plies_of_run(archive, record.run_id)
         for record in sorted(archive.runs(), key=lambda each: each.run_id)
-        if same_game(record.rules, rules)
-        for stored in archive.ranges(record.run_id)
+        if same_game(record.rules, rules) and len(archive.ranges(record.run_id))
     ]
     if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
-    columns = (np.concatenate([getattr(games, name) for games in parts], axis=-1) for name in LoggedPlies._fields)
-    return LoggedPlies(*columns)
+    return LoggedPlies(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
+
+
+def _plies_of_run(archive: Archive, run_id: str) -> LoggedPlies:
+    found = [read_games(archive, run_id, stored) for stored in archive.ranges(run_id)]
+    order = np.argsort(np.concatenate([each.game_id for each in found]))
+    columns = ([getattr(each.games, name) for each in found] for name in LoggedPlies._fields)
+    return LoggedPlies(*(np.concatenate(column, axis=-1)[..., order] for column in columns))
 
 
 def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:

@@ -59,19 +59,19 @@ class GameFilter:
                 raise unknown_run(archive, run_id, ids)
         found = [record for record in known if (not self.runs or record.run_id in self.runs)]
         found = [readable(record) for record in found if self._begun_in_time(record)]
-        if not found:
-            of_time = " of that time" if self.since or self.until else ""
-            raise RequestError(f"archive {archive.root} has no runs{of_time}: 'qarena archive ls' lists all runs")
-        self._require_rules(found)
+        if known and not found:
+            raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists all runs")
+        self.require_rules(found)
         labels = {label for record in found for label in record.labels if self.rules in (None, record.rules.name)}
         for named in (self.agent, self.opponent):
             if named is not None and named not in labels:
                 raise RequestError(f"agent {named!r} is not in these runs{nearest(named, labels)}")
         return [record for record in found if self.takes(record)]
 
-    def _require_rules(self, records: Collection[RunRecord]) -> None:
+    def require_rules(self, records: Collection[RunRecord]) -> None:
+        """Raise ``RequestError`` if none of some runs, of which there are any, is by the rules."""
         names = sorted({record.rules.name for record in records})
-        if self.rules is not None and self.rules not in names:
+        if names and self.rules is not None and self.rules not in names:
             meant = did_you_mean(self.rules, names, MISSPELT).rstrip()
             there = "; ".join(filter(None, [", ".join(names), meant]))
             raise RequestError(f"no games were played by rules {self.rules!r} here, only by: {there}")

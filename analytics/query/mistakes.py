@@ -88,7 +88,7 @@ def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> 
         f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
-    plies = plies_of(archive, missed.select("run_id", "game_id").iter_rows())  # type: ignore[arg-type]  # two columns
+    plies = plies_of(archive, missed.select("run_id", "game_id").iter_rows())
     found: dict[tuple[Position, str, str], HardPosition] = {}
     for run_id, game_id, ply, kind, value, saving, choices in missed.iter_rows():
         game = plies[run_id, game_id]

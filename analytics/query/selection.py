@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from analytics.sql.conditions import check
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import among
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import RangeGames, read_games
 from analytics.store.range_names import StoredRange
@@ -55,6 +57,18 @@ class Selection:
         for stored in archive.ranges(record.run_id):
             if wanted is None or holds_any(record, stored, wanted):
                 yield stored, wanted
+
+    @cached_property
+    def takes_whole_runs(self) -> bool:
+        """Whether all games of these runs are chosen."""
+        return all(map(self.takes_all_of, self.runs))
+
+    @property
+    def condition(self) -> str:
+        """A condition in SQL on ``run_id`` and ``game_id`` that holds for the chosen games, in any view."""
+        if self.takes_whole_runs:  # then no row of games is read, and files of other runs stay closed
+            return among(record.run_id for record in self.runs)
+        return f"(run_id, game_id) IN (SELECT run_id, game_id FROM games WHERE (\n{self.where}\n))"  # noqa: S608  (a condition by design)
 
     def takes_all_of(self, record: RunRecord) -> bool:
         """Whether all games of one of the runs are chosen."""

@@ -119,12 +119,13 @@ def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
     met = set(archive.run_ids())
     if choice.where is not None:
         met = {record.run_id for record in select(opened, choice.where).runs}
-    records = replace(choice, trainings=True).records(archive)
+    records = replace(choice, rules=None, trainings=True).records(archive)
     records = [record for record in records if record.run_id in met and len(archive.ranges(record.run_id))]
     if not records:
         asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
         raise RequestError(f"archive {archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
-    return records
+    choice.require_rules(records)
+    return [record for record in records if choice.rules in (None, record.rules.name)]
 
 
 def openings_shared(

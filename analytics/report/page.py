@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.query.selection import EVERYTHING
 from analytics.report.figures import regret
-from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
+from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
 from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS, drawn
 from analytics.sql.database import OpenArchive
@@ -22,7 +22,7 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     sections = [section(chosen) for section in SECTIONS]
     rules = _rules(chosen)
     return render(
@@ -38,13 +38,13 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     )
 
 
-def mistakes_page(frame: pl.DataFrame, chosen: ChosenGames) -> str:
+def mistakes_page(frame: pl.DataFrame, chosen: ReportedGames) -> str:
     """The page of ``qarena mistakes --html``: blunders by agent and ply. ``frame`` is ``mistakes_frame``'s, by ply."""
     figures = drawn(chosen, "mistakes", regret.mistakes_panels(frame, chosen))
     return render("mistakes.html", title=regret.TITLE, note=regret.HOW, figures=figures)
 
 
-def _summary(chosen: ChosenGames) -> str:
+def _summary(chosen: ReportedGames) -> str:
     """The games, their results and their length, in a few sentences."""
     total, agents, runs = chosen.total, len(chosen.games_of), len(chosen.records)
     days = sorted({record.created[:10] for record in chosen.records.values()})
@@ -61,7 +61,7 @@ def _summary(chosen: ChosenGames) -> str:
     )
 
 
-def _rules(chosen: ChosenGames) -> list[str]:
+def _rules(chosen: ReportedGames) -> list[str]:
     return sorted({record.rules.name for record in chosen.records.values()})
 
 

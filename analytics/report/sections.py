@@ -9,7 +9,7 @@ import polars as pl
 from analytics.report import style
 from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, lengths, openings, regret, strength
-from analytics.report.figures.chosen_games import ChosenGames
+from analytics.report.figures.reported_games import ReportedGames
 from analytics.report.figures.strength import NEVER_MET
 from analytics.report.style import Panel
 from quarto.notation import format_cell, format_piece
@@ -18,7 +18,7 @@ MOST_RUNS = 50  # rows of the table of runs
 MOST_NAMED = 4  # agents of a run
 
 
-def agent_cell(chosen: ChosenGames, agent: str, prefix: str = "") -> Cell:
+def agent_cell(chosen: ReportedGames, agent: str, prefix: str = "") -> Cell:
     """An agent's label, marked with its colour."""
     return Cell(agent, prefix, colour=chosen.agents.index(agent))
 
@@ -33,7 +33,7 @@ def interval(low: float, high: float, form: Callable[[float], str]) -> str:
     return f"{form(low)} to {form(high)}"
 
 
-def drawn(chosen: ChosenGames, prefix: str, panels: Sequence[Panel], notes: Sequence[str] = ()) -> list[Figure]:
+def drawn(chosen: ReportedGames, prefix: str, panels: Sequence[Panel], notes: Sequence[str] = ()) -> list[Figure]:
     """Panels as figures, each with its note. ``prefix`` keeps their ids apart from those of other figures in a page."""
     return [
         Figure(
@@ -46,7 +46,7 @@ def drawn(chosen: ChosenGames, prefix: str, panels: Sequence[Panel], notes: Sequ
     ]
 
 
-def crosstable_section(chosen: ChosenGames) -> Section:
+def crosstable_section(chosen: ReportedGames) -> Section:
     """The score of each agent against each other one."""
     standings = strength.standings(chosen).standings
     if not standings:
@@ -75,7 +75,7 @@ def crosstable_section(chosen: ChosenGames) -> Section:
     return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
 
 
-def _unit(chosen: ChosenGames) -> str:
+def _unit(chosen: ReportedGames) -> str:
     """The unit of variance of the crosstable, with the reason for it."""
     if chosen.shared is not None:
         return "openings, since pairings of one seed share them"
@@ -88,7 +88,7 @@ def _score(score: float | None, itself: bool) -> Cell:
     return Cell(f"{100 * score:.1f}", tint=2 * score - 1)
 
 
-def ratings_section(chosen: ChosenGames) -> Section:
+def ratings_section(chosen: ReportedGames) -> Section:
     """The strength of each agent."""
     fit = strength.fitted(chosen)
     if fit is None:
@@ -125,7 +125,7 @@ def _elo(value: float) -> str:
     return style.signed(value, 1)
 
 
-def game_lengths_section(chosen: ChosenGames) -> Section:
+def game_lengths_section(chosen: ReportedGames) -> Section:
     """The lengths of each agent's games."""
     frame = lengths.lengths_frame(chosen)
     if frame.is_empty():
@@ -169,7 +169,7 @@ def _mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
-def first_placements_section(chosen: ChosenGames) -> Section:
+def first_placements_section(chosen: ReportedGames) -> Section:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, in percent, and the mean outcome for the mover (1 won, 0 drew, -1 lost) "
@@ -178,7 +178,7 @@ def first_placements_section(chosen: ChosenGames) -> Section:
     return _openings(chosen, openings.PLACEMENTS, "Openings: first placements", note)
 
 
-def first_gifts_section(chosen: ChosenGames) -> Section:
+def first_gifts_section(chosen: ReportedGames) -> Section:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
@@ -189,7 +189,7 @@ def first_gifts_section(chosen: ChosenGames) -> Section:
     return _openings(chosen, openings.GIFTS, "Openings: first gifts", note)
 
 
-def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -> Section:
+def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str) -> Section:
     frame = openings.openings_frame(chosen, kind)
     if frame.is_empty():
         return Section(title, missing=f"the first {openings.PLIES} plies of all games were imposed, or none was played")
@@ -213,7 +213,7 @@ def _openings(chosen: ChosenGames, kind: openings.Kind, title: str, note: str) -
     return Section(title, note + left_out, figures=figures, numbers=Table(title, headings, rows))
 
 
-def learning_curves_section(chosen: ChosenGames) -> Section:
+def learning_curves_section(chosen: ReportedGames) -> Section:
     """The learning curves of the policies that learned in these runs."""
     found = learning.curves(chosen)
     if not found:
@@ -231,7 +231,7 @@ def learning_curves_section(chosen: ChosenGames) -> Section:
     return Section("Learning curves", note, figures=drawn(chosen, "learning", learning.learning_panels(found), notes))
 
 
-def mistakes_section(chosen: ChosenGames) -> Section:
+def mistakes_section(chosen: ReportedGames) -> Section:
     """The value that agents give up against perfect play."""
     totals = regret.mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
@@ -251,7 +251,7 @@ def mistakes_section(chosen: ChosenGames) -> Section:
 _REGRET = ("decisions", "mean regret", "95 %", "blunders", "95 %")
 
 
-def _regret_rows(chosen: ChosenGames, frame: pl.DataFrame) -> list[list[str | Cell]]:
+def _regret_rows(chosen: ReportedGames, frame: pl.DataFrame) -> list[list[str | Cell]]:
     return [
         [
             agent_cell(chosen, row["agent"]),
@@ -267,7 +267,7 @@ def _regret_rows(chosen: ChosenGames, frame: pl.DataFrame) -> list[list[str | Ce
     ]
 
 
-def runs_section(chosen: ChosenGames) -> Section:
+def runs_section(chosen: ReportedGames) -> Section:
     """The runs that the games come from."""
     records = list(chosen.records.values())
     rows = [

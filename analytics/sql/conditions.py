@@ -14,7 +14,7 @@ import duckdb
 
 from analytics.sql.database import OpenArchive
 from analytics.sql.syntax_trees import Node, nodes
-from analytics.sql.views import quoted
+from analytics.sql.views import literal
 from analytics.sql.vocabulary import PURE_TABLES
 from quarto.errors import RequestError
 
@@ -66,7 +66,7 @@ def check(opened: OpenArchive, where: str) -> None:
 def _select(opened: OpenArchive, expression: str) -> Node:
     """The syntax tree of a SELECT of the games that an expression chooses. Raises ``RequestError`` if it is none."""
     text = f"SELECT 1 FROM games WHERE {expression}\n"  # noqa: S608  (it is parsed, not asked)
-    parsed = json.loads(opened.sql(f"SELECT json_serialize_sql({quoted(text)})").item())
+    parsed = json.loads(opened.sql(f"SELECT json_serialize_sql({literal(text)})").item())
     if parsed["error"]:
         raise RequestError(f"SQL: {parsed['error_message']}")
     nodes = [statement["node"] for statement in parsed["statements"]]
@@ -105,7 +105,7 @@ def _changing_functions(opened: OpenArchive, names: Iterable[str]) -> list[str]:
         return []
     listed = opened.sql(
         "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "  # noqa: S608  (quoted)
-        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(quoted, sorted(names)))})"
+        f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(literal, sorted(names)))})"
     )
     return sorted(
         {

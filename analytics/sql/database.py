@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -181,45 +181,31 @@ class OpenArchive:
         """The view ``plies``: a row a ply. A filter on ``ply`` reads only the row groups with these plies."""
         return self._scan("plies", run_id)
 
-    def runs(self) -> pl.LazyFrame:
-        """The view ``runs``: a row a run."""
-        return records.frame("runs", self.archive).lazy()
+    def view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
+        """The rows of a view, of one run or of all."""
+        if name in views.FILLED and run_id is None:
+            return records.frame(name, self.archive).lazy()
+        if run_id is None:
+            return self._asked_lazily(f"FROM {name}")
+        self.files.require_run(run_id)
+        return self._asked_lazily(f"FROM {name} WHERE run_id = {views.literal(run_id)}")
 
-    def results(self) -> pl.LazyFrame:
-        """The view ``results``: a row a pairing, agent and seat."""
-        return records.frame("results", self.archive).lazy()
-
-    def sweeps(self) -> pl.LazyFrame:
-        """The view ``sweeps``: a row a pairing of a sweep's job."""
-        return records.frame("sweeps", self.archive).lazy()
-
-    def verdicts(self) -> pl.LazyFrame:
-        """The view ``verdicts``: a row a test of strength."""
-        return records.frame("verdicts", self.archive).lazy()
-
-    def agents(self) -> pl.LazyFrame:
-        """The view ``agents``: a row an agent of a run, with its parameters."""
-        return records.frame("agents", self.archive).lazy()
-
-    def policies(self) -> pl.LazyFrame:
-        """The view ``policies``: a row a policy."""
-        return records.frame("policies", self.archive).lazy()
+    runs = partialmethod(view, "runs")  # a row a run
+    results = partialmethod(view, "results")  # a row a pairing, agent and seat
+    sweeps = partialmethod(view, "sweeps")  # a row a pairing of a sweep's job
+    verdicts = partialmethod(view, "verdicts")  # a row a test of strength
+    agents = partialmethod(view, "agents")  # a row an agent of a run, with its parameters
+    policies = partialmethod(view, "policies")  # a row a policy
+    seats = partialmethod(view, "seats")  # a row a game and seat
+    pairs = partialmethod(view, "pairs")  # a row a pair, with the scores of the pairing's first agent
+    boards = partialmethod(view, "boards")  # a row a ply, with the board before it
+    decisions = partialmethod(view, "decisions")  # a row a decision of annotated games
+    positions = partialmethod(view, "positions")  # a row a position, turn and player; all games must be indexed
+    first_plies = partialmethod(view, "first_plies")  # a row a pairing, agent that placed, piece and cell
 
     def policy(self, name: str) -> pl.LazyFrame:
         """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
         return self._asked_lazily(self._connected().policy_question(name))
-
-    def seats(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``seats``: a row a game and seat."""
-        return self._view("seats", run_id)
-
-    def pairs(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``pairs``: a row a pair, with the scores of the pairing's first agent."""
-        return self._view("pairs", run_id)
-
-    def boards(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``boards``: a row a ply, with the board before it."""
-        return self._view("boards", run_id)
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
         """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
@@ -228,19 +214,7 @@ class OpenArchive:
         """
         if not 1 <= plies <= ORDERED_PLIES:
             raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
-        return self._view(f"{ORDERED}({plies})", run_id)
-
-    def decisions(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``decisions``: a row a decision of annotated games."""
-        return self._view("decisions", run_id)
-
-    def positions(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``positions``: a row a position, turn and player. Raises ``FailureError`` until all are indexed."""
-        return self._view("positions", run_id)
-
-    def first_plies(self, run_id: str | None = None) -> pl.LazyFrame:
-        """The view ``first_plies``: a row a pairing, agent that placed, piece and cell."""
-        return self._view("first_plies", run_id)
+        return self.view(f"{ORDERED}({plies})", run_id)
 
     def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
         """The rows of a stored table. Raises ``FailureError`` if a file is not as it was written."""
@@ -262,13 +236,6 @@ class OpenArchive:
         )
         run_of_file = pl.lit(run_id) if run_id is not None else pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
         return frame.select(run_of_file.alias("run_id"), *widened)
-
-    def _view(self, source: str, run_id: str | None) -> pl.LazyFrame:
-        """The rows of a view, of one run or of all."""
-        if run_id is None:
-            return self._asked_lazily(f"FROM {source}")
-        self.files.require_run(run_id)
-        return self._asked_lazily(f"FROM {source} WHERE run_id = {views.quoted(run_id)}")
 
     def _asked_lazily(self, question: str) -> pl.LazyFrame:
         """The answer to a question, which is asked anew each time that the frame is collected."""

@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.position_index import END_PLY, NotIndexedError, extent_of
+from analytics.files.backends import backend_of
 from analytics.store.archive import Archive, Extent, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.inventory import require_whole
@@ -27,7 +28,8 @@ class MissingFileError(FailureError):
 
 def _damage(file: CheckedFile) -> FailureError:
     """The error for a file that is not as it was written."""
-    kind = FailureError if file.is_there else MissingFileError
+    there = backend_of(file.path).status(file.path)  # now, not as the archive was listed
+    kind = MissingFileError if there is None else FailureError
     return kind(f"{file.path} is missing or damaged: run 'qarena archive verify'")
 
 
@@ -150,11 +152,10 @@ class ArchiveFiles:
         ``name_of`` gives the name of a file in messages. Files that were not asked for yet are not looked at.
         """
         files = list(self._asked.values())
-        gone = next((file for file in files if not file.is_there), None)
-        if gone is not None:
-            return _damage(gone)
         named = [file for file in files if name_of(file.path) in complaint] or files
-        return next((_damage(file) for file in named if not file.is_sound), None)
+        gone = (file for file in named if backend_of(file.path).status(file.path) is None)
+        damaged = next(gone, None) or next((file for file in named if not file.is_sound), None)
+        return None if damaged is None else _damage(damaged)
 
     def require_run(self, run_id: str) -> None:
         """Raise ``RequestError`` unless a run is in the archive."""

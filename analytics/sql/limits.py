@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,23 +87,11 @@ class Limits:
         """The error for DuckDB's message if the question needs too much memory; None if it does not."""
         if not complaint.startswith("Out of Memory Error"):
             return None
-        address_space = address_space_limit()
-        if address_space is not None and self.options:
-            return RequestError(
-                f"SQL: the question needs more memory than the process may use, {address_space // 1024} KiB: raise "
-                "'ulimit -v'"
-            )
         remedy = self._more("raise the limit (--memory 4GiB), or ")
         return RequestError(f"SQL: the question needs more memory than it may use: {remedy}ask about fewer games")
 
     def _more(self, remedy: str) -> str:
         return remedy if self.options else ""
-
-
-def address_space_limit() -> int | None:
-    """The bytes that this process may map (``ulimit -v``); None: no limit."""
-    soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _check_amount(name: str, text: str, examples: str) -> None:

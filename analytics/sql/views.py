@@ -61,24 +61,20 @@ STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 RUN_OF_FILE = "regexp_extract(filename, '/run=([0-9a-f]{12})/[^/]*$', 1)"
 
 
-def quoted(text: str) -> str:
-    """A text as an SQL literal, for statements that take no parameters."""
-    return "'" + text.replace("'", "''") + "'"
+def literal(value: object) -> str:
+    """A text or a number as an SQL literal, for statements that take no parameters."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def among(runs: Iterable[str]) -> str:
     """The condition that a row is of one of these runs; without any, no condition."""
-    listed = ", ".join(map(quoted, runs))
+    listed = ", ".join(map(literal, runs))
     return f"run_id IN ({listed})" if listed else "true"
-
-
-def _literal(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else str(value)
 
 
 def from_files(paths: Iterable[PurePath]) -> str:
     """The clause that reads table files, with ``RUN_OF_FILE`` for each row."""
-    listed = ", ".join(quoted(str(path)) for path in paths)  # a view takes no parameters
+    listed = ", ".join(literal(str(path)) for path in paths)  # a view takes no parameters
     return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
 
 
@@ -124,7 +120,7 @@ def over_first_plies(counted: Sequence[PurePath], rest: Sequence[PurePath], know
 
 def _joined(known: Iterable[Pairing], run: str, number: str) -> str:
     """The clause that adds the columns of ``Pairing`` to rows, given their run and the number of their pairing."""
-    rows = ", ".join(f"({', '.join(map(_literal, pairing))})" for pairing in known)
+    rows = ", ".join(f"({', '.join(map(literal, pairing))})" for pairing in known)
     names = ", ".join(Pairing._fields)
     return f" JOIN (VALUES {rows}) AS pairings ({names}) ON run = {run} AND number = {number}"
 
@@ -172,13 +168,13 @@ def over_runs(view: str, relations: Mapping[str, str]) -> str:
     if not relations:
         return empty(view)
     values = {name: f"{name}::{kind}" for name, kind in _columns(view).items()}
-    parts = (f"SELECT {_listed(values | {'run_id': quoted(run)})} FROM {each}" for run, each in relations.items())  # noqa: S608  (names of our own)
+    parts = (f"SELECT {_listed(values | {'run_id': literal(run)})} FROM {each}" for run, each in relations.items())  # noqa: S608  (names of our own)
     return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}"
 
 
 def policy_macro(questions: Mapping[str, str]) -> str:
     """The statement that makes ``policy(name)`` the answer to a question for each name."""
-    known = ", ".join(f"{quoted(name)}: {quoted(question)}" for name, question in questions.items())
+    known = ", ".join(f"{literal(name)}: {literal(question)}" for name, question in questions.items())
     return f"CREATE OR REPLACE MACRO policy(name) AS TABLE FROM query(MAP {{{known}}}[name])"
 
 
@@ -190,7 +186,7 @@ def policy_question(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
 
 def genome_question(genes: Mapping[str, float]) -> str:
     """The question whose answer is a row for each gene."""
-    rows = ", ".join(f"({quoted(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
+    rows = ", ".join(f"({literal(gene)}, {value!r}::DOUBLE)" for gene, value in genes.items())
     return f"SELECT gene, value FROM (VALUES {rows}) AS genes (gene, value)"  # noqa: S608  (quoted)
 
 
@@ -217,7 +213,7 @@ def filled(view: str, source: str, schema: Mapping[str, pl.DataType]) -> str:
 
 def broken(view: str, reason: str) -> str:
     """The statement that creates a view that cannot be read: DuckDB raises ``reason`` instead."""
-    error = f"error({quoted(reason)})"
+    error = f"error({literal(reason)})"
     # The error is in every column too: DuckDB decides a condition on a column that is always NULL without any row.
     return _view(view, {name: f"{error}::{kind}" for name, kind in _simple(view).items()}, f"WHERE {error} IS NULL")
 

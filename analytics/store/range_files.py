@@ -87,7 +87,7 @@ def store_games(
     """
     blocks = in_order(blocks)
     _require_games_of(blocks, line, span)
-    total = sum(_fingerprint(block) for block in blocks) % MODULUS
+    total = sum(fingerprint(block) for block in blocks) % MODULUS
     games, plies = tables(blocks, labels)
     content = {"plies": plies, "tallies": table_of(tallies_frame(tally(blocks))), "games": games}
     held, span_of_games = {}, StoredRange(*span, total)
@@ -99,7 +99,8 @@ def store_games(
     return held["games"]
 
 
-def _fingerprint(block: Block) -> int:
+def fingerprint(block: Block) -> int:
+    """The fingerprint of the games of a block, uint64."""
     ids = game_ids(block.pairing, block.first_pair, block.pairs, block.swapped)
     return int(fingerprint_of_games(ids, np.full(len(ids), block.opening, np.int8), block.games, (0, len(ids))))
 
@@ -113,8 +114,8 @@ def _require_games_of(blocks: Sequence[Block], line: Line, span: Range) -> None:
         if line.pairings > 1:
             low, high = (pair * line.pairings + block.pairing for pair in (low, high - 1))
             high += 1
-        same = before is not None and before.pairing == block.pairing
-        overlaps = same and before.first_pair + before.pairs > block.first_pair
+        end_before = before.first_pair + before.pairs if before and before.pairing == block.pairing else 0
+        overlaps = end_before > block.first_pair
         if not first <= low < high <= end or overlaps:
             where = f"pairing {block.pairing} from pair {block.first_pair} on"
             raise ValueError(f"a block of {where} is not of units {first} to {end - 1}")

@@ -158,11 +158,6 @@ def counting(found: Iterable[StoredRange]) -> Ranges:
     return Ranges(kept)
 
 
-def _order(each: StoredRange) -> tuple[object, ...]:
-    extent = (*(-ord(letter) for letter in each.extent), 1) if each.extent else (1,)  # greater ones come first
-    return each.first, -each.end, each.fingerprint, extent, each.check
-
-
 def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:
     """The ranges of a derived table that count: those about games that count.
 

@@ -119,7 +119,10 @@ def outcomes(archive: Archive, run_id: str, most: int) -> NDArray[np.int8]:
 
     ``P`` is ``most`` at most. One file is in memory at a time. Raises ``FailureError`` for a damaged file.
     """
-    line, ranges = archive.known_run(run_id).line, archive.ranges(run_id)
+    record, ranges = archive.run(run_id), archive.ranges(run_id)
+    if record is None:
+        return np.empty(0, np.int8)
+    line = record.line
     held = [line.pairs(0, each.first, each.end) for each in ranges]
     found = np.full(min(most, max((end for _, end in held), default=0)), UNKNOWN, np.int8)
     for each, (first, _) in zip(ranges, held, strict=True):

@@ -37,8 +37,6 @@ class Line(NamedTuple):
         """
         if self.pairings == 1:
             return first, end
-        if self.pairings == 1:
-            return first, end
         return -(-(first - pairing) // self.pairings), -(-(end - pairing) // self.pairings)
 
     def units_of(self, game_id: NDArray[np.int64]) -> NDArray[np.int64]:

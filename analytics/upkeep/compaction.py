@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.store.archive import Archive
-from analytics.store.range_names import StoredRange
-from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE, families, roll_up, sizes_of
+from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE, Family, Fits, Sizes, families, roll_up
 
 SIZE = 128 << 20  # bytes of the files of a range, at most
+STORED = PLIES_TABLE, GAMES_TABLE
 
 
 class Compacted(NamedTuple):
@@ -21,21 +22,16 @@ class Compacted(NamedTuple):
     removed: int = 0  # files of all tables that were replaced long ago
 
 
-def _fitting(sizes: dict[str, int], size: int) -> Callable[[Sequence[StoredRange], int], bool]:
-    return lambda children, _units: sum(sizes.get(child.name, 0) for child in children) <= size
-
-
-def _sizes_of_games(archive: Archive, run_id: str) -> dict[str, int]:
-    """The bytes of games and plies together, by the name of the file of games."""
-    plies = {name[:42]: size for name, size in sizes_of(archive, run_id, PLIES_TABLE).items()}
-    games = sizes_of(archive, run_id, GAMES_TABLE)
-    return {name: size + plies.get(name[:42], 0) for name, size in games.items()}
+def _fitting(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> Fits:
+    """Whether files have at most so many bytes together."""
+    sizes = Sizes(archive, run_id, tables)
+    return lambda children, _units: sizes.of(children) <= size
 
 
 def files_to_compact(archive: Archive, run_id: str, size: int = SIZE) -> int:
     """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
-    end_unit = archive.known_run(run_id).end_unit
-    found = families(archive.ranges(run_id), end_unit, _fitting(_sizes_of_games(archive, run_id), size))
+    ranges, fits = archive.ranges(run_id), _fitting(archive, run_id, STORED, size)
+    found = families(ranges, archive.known_run(run_id).end_unit, fits, GAMES_TABLE.most)
     return sum(len(family.children) for family in found)
 
 
@@ -47,10 +43,15 @@ def compact(
     What was replaced long ago is removed. May be stopped at any time. Raises ``FailureError`` for a run without a
     record, for a file that is damaged, and one that cannot be written.
     """
-    record, before = archive.known_run(run_id), len(archive.ranges(run_id))
-    fits = _fitting(_sizes_of_games(archive, run_id), size)
-    files = roll_up(archive, record, (PLIES_TABLE, GAMES_TABLE), fits, progress)
+    record, before = archive.known_run(run_id), set(archive.ranges(run_id))
+
+    def made(family: Family) -> None:
+        progress(len(before.intersection(family.children)))
+
+    roll_up(archive, record, STORED, _fitting(archive, run_id, STORED, size), made)
     for table in DERIVED:
-        roll_up(archive, record, (table,), _fitting(sizes_of(archive, run_id, table), size))
-    by = len(archive.ranges(run_id)) - (before - files)
-    return Compacted(files, by, remove_replaced(archive, run_id))
+        roll_up(archive, record, (table,), _fitting(archive, run_id, (table,), size))
+    after = archive.ranges(run_id)
+    gone = before.difference(after)
+    larger = {after.at(each.first) for each in gone}  # others may have added games meanwhile
+    return Compacted(len(gone), len(larger), remove_replaced(archive, run_id))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import pairwise
 from pathlib import PurePath
 from typing import NamedTuple
@@ -83,11 +84,14 @@ def merge(
 
 def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, progress: Callable[[int], None]) -> Merged:
     """Add a run, with its verdicts and derived tables: first the record, so that no games are without one."""
-    run_id = record.run_id
+    run_id, known = record.run_id, target.ranges(record.run_id)
+    new = structs.replace(record, units=0, annotated=0, verdicts=(), status="running")
     if target.run(run_id) is None:
-        new = structs.replace(record, number=next_number(target), units=0, annotated=0, verdicts=(), status="running")
+        new, done = structs.replace(new, number=next_number(target)), done.plus(runs=1)
+    if any(known.missing(end, first) for first, end in source.ranges(run_id).covered):
+        target.update_run(run_id, lambda there: _of_both_codes(there or new, record))
+    else:
         target.update_run(run_id, lambda there: there or new)
-        done = done.plus(runs=1)
     for stored in source.ranges(run_id):
         units = _add(source, target, record, stored)
         done = done.plus(games=units * record.line.games_a_pair)
@@ -105,20 +109,25 @@ def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, prog
     return done
 
 
-def _united(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
-    """The record of a run that has the games of both. Merging again changes nothing."""
+def _of_both_codes(known: RunRecord, record: RunRecord) -> RunRecord:
+    """The record of a run that gets games of another one, which other code may have played."""
     code, mine, theirs = dict(known.code), known.code.get("fingerprint"), record.code.get("fingerprint")
     extended = [*known.code.get("extended_by", ()), theirs, *record.code.get("extended_by", ())]
     extended = [each for each in dict.fromkeys(extended) if each and each != mine]
     if extended:
         code["extended_by"] = extended
-    asked = structs.replace(known, games=max(known.games, record.games), code=code)
+    return structs.replace(known, code=code)
+
+
+def _united(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
+    """The record of a run that has the games of both. Merging again changes nothing."""
+    asked = structs.replace(known, games=max(known.games, record.games))
     whole = has_all(asked, target.ranges(known.run_id)) or "imported" in known.spec
     return structs.replace(
         asked,
         status="complete" if whole else "interrupted",
         seconds=max(known.seconds, record.seconds),
-        created=min(known.created, record.created),
+        created=min(known.created, record.created, key=datetime.fromisoformat),
     )
 
 

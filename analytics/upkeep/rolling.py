@@ -7,26 +7,31 @@ listing is no snapshot.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
-from analytics.derived_tables.derived_table import Parts, RangeTable
+from analytics.derived_tables.derived_table import Parts, RangeTable, extents_found
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
+from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, GameRows, games_table, integer_table, table_of
-from analytics.store.range_files import store_table
-from analytics.store.range_names import MODULUS, Ranges, StoredRange
+from analytics.store.range_files import VERIFY, file_parts, store_table
+from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
 from analytics.store.tallies import tallies_frame, tallies_of
 from analytics.store.units import Range
+from quarto.errors import FailureError
+from quarto.hooks import ignore
 
 SIBLINGS = 64  # files of rows that become one by themselves
 SUMMED = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
@@ -37,8 +42,13 @@ SHARE = 8  # a file that is larger than this part of its parent waits for more o
 
 def _games(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
     rows = (_game_rows(part) for part in merged_rows(parts, (), ROW_GROUP_ROWS))
-    del span
-    return games_table(rows, range(len(record.pairings)), record.pairings, buffer_for(ROW_GROUP_ROWS))
+    return games_table(rows, _pairings_in(record, span), record.pairings, buffer_for(ROW_GROUP_ROWS))
+
+
+def _pairings_in(record: RunRecord, span: Range) -> list[int]:
+    """The pairings that have games in a range; where units are numbered through all of them, all: any may have."""
+    spans = [record.line.pairs(pairing, *span) for pairing in range(len(record.pairings))]
+    return [pairing for pairing, (first, end) in enumerate(spans) if first < end]
 
 
 def _game_rows(frame: pl.DataFrame) -> GameRows:
@@ -56,10 +66,13 @@ def _tallies(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
 
 
 PLIES_TABLE = RangeTable("plies", _plies)
-TALLIES_TABLE = RangeTable("tallies", _tallies, sums=True)
+TALLIES_TABLE = RangeTable("tallies", _tallies)
 GAMES_TABLE = RangeTable(GAMES, _games)
 # What follows from the games: each rolls up by itself.
 DERIVED = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE)
+
+# Whether some files, of so many units together, are to become one.
+Fits = Callable[[Sequence[StoredRange], int], bool]
 
 
 class Family(NamedTuple):
@@ -69,88 +82,135 @@ class Family(NamedTuple):
     children: Sequence[StoredRange]
 
 
-def families(
-    ranges: Sequence[StoredRange], end_unit: int, fits: Callable[[Sequence[StoredRange], int], bool]
-) -> Iterator[Family]:
-    """The largest parents that can be made of files, from left to right: aligned, and without holes.
+def _ignored(family: Family) -> None:
+    """No progress is shown."""
 
-    The last one may end at ``end_unit``, the run's last unit. ``fits(children, units)`` says whether they should become
-    one file.
+
+class Sizes:
+    """The bytes of the files of tables that hold the same ranges; new files are looked for when asked about."""
+
+    def __init__(self, archive: Archive, run_id: str, tables: Sequence[RangeTable]) -> None:
+        self._archive, self._run_id, self._tables = archive, run_id, tables
+        self._known: dict[str, int] = {}  # by the name, but for the check
+
+    def of(self, children: Sequence[StoredRange]) -> int:
+        """The bytes of some ranges in all tables together."""
+        stems = [_stem(child.name) for child in children]
+        if not self._known.keys() >= set(stems):
+            self._list()
+        return sum(self._known.get(stem, 0) for stem in stems)
+
+    def _list(self) -> None:
+        self._known = {}
+        for table in self._tables:
+            for name, status in self._archive.statuses(table.name, self._run_id).items():
+                self._known[_stem(name)] = self._known.get(_stem(name), 0) + status.bytes
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".parquet")[0].rpartition(".")[0]
+
+
+def families(ranges: Ranges, end_unit: int, fits: Fits, most: int) -> Iterator[Family]:
+    """The largest parents that can be made of at most so many files, from left to right: aligned, and without holes.
+
+    The last one may end at ``end_unit``, the run's last unit.
     """
-    known = Ranges(ranges)
     size = 1
-    while len(known) and size < int(known.ends[-1]):
+    while len(ranges) and size < int(ranges.ends[-1]):
         size *= 2
-    yield from _families(known, 0, size, end_unit, fits)
+    yield from _families(ranges, (0, size), end_unit, fits, most)
 
 
-def _families(
-    known: Ranges, first: int, size: int, end_unit: int, fits: Callable[[Sequence[StoredRange], int], bool]
-) -> Iterator[Family]:
-    inside = known.inside(first, first + size)
+def _families(known: Ranges, span: Range, end_unit: int, fits: Fits, most: int) -> Iterator[Family]:
+    """Those in an aligned range."""
+    first, end = span
+    inside = known.inside(first, end)
     if len(inside) < 2:
         return
-    end = first + size
-    if int(inside.ends[-1]) == end_unit:
-        end = min(end, end_unit)
-    whole = inside.units == end - first and int(inside.firsts[0]) == first and int(inside.ends[-1]) == end
-    if whole and fits(inside, end - first):
-        extent = inside[0].extent
-        yield Family(StoredRange(first, end, inside.fingerprint % MODULUS, extent=extent), inside)
+    last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
+    whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
+    if whole and len(inside) <= most and fits(inside, last - first):
+        yield Family(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
-    for start in (first, first + size // 2):
-        yield from _families(known, start, size // 2, end_unit, fits)
-
-
-def make_parent(archive: Archive, record: RunRecord, table: RangeTable, family: Family) -> StoredRange:
-    """Write the file of a parent from those of its children. Raises ``FailureError`` for a damaged one."""
-    run_id, rows = record.run_id, rows_at_once(len(family.children))
-    parts = [table.parts(archive, run_id, child, rows) for child in _of_table(archive, run_id, table, family.children)]
-    encoded = table.join(parts, record, family.parent[:2])
-    return store_table(archive, run_id, table.name, family.parent, encoded, family.parent.extent)
-
-
-def _of_table(
-    archive: Archive, run_id: str, table: RangeTable, children: Sequence[StoredRange]
-) -> Iterator[StoredRange]:
-    """The ranges of games as the files of a table: only the check differs."""
-    known = {each[:3]: each for each in sorted(archive.found(table.name, run_id), reverse=True)}
-    for child in children:
-        yield child if child.extent else known.get(child[:3], child)
+    middle = (first + end) // 2
+    for half in ((first, middle), (middle, end)):
+        yield from _families(known, half, end_unit, fits, most)
 
 
 def roll_up(
     archive: Archive,
     record: RunRecord,
     tables: Sequence[RangeTable],
-    fits: Callable[[Sequence[StoredRange], int], bool],
-    progress: Callable[[int], None] = lambda _files: None,
+    fits: Fits,
+    progress: Callable[[Family], None] = _ignored,
+    threads: int = 1,
+    on_wait: Callable[[], None] = ignore,
 ) -> int:
-    """Make parents of the files of tables that hold the same ranges; returns how many files became one.
+    """Make parents of the files of tables that hold the same ranges; returns how many were made.
 
-    The last table says which ranges there are: files of games are written last. ``progress`` is called with the number
-    of children of each parent that is made.
+    The last table says which ranges there are: files of games are written last. ``progress`` is called with each
+    family whose parent is made, ``on_wait`` several times a second: an exception in one of them ends the work. Raises
+    ``FailureError`` for a file that is damaged, and one that cannot be written.
     """
-    run_id, made = record.run_id, 0
-    for ranges in _by_extent(archive, run_id, tables[-1]):
-        for family in families(ranges, record.end_unit, fits):
-            for table in tables:
-                make_parent(archive, record, table, family)
-            made += len(family.children)
-            progress(len(family.children))
+    made, most = 0, min(table.most for table in tables)
+
+    def done(family: Family | None) -> None:
+        nonlocal made
+        if family is not None:
+            made += 1
+            progress(family)
+
+    for extent in extents_found(archive, record.run_id, tables[-1].name):
+        before = -1
+        while made > before:  # parents become children
+            before = made
+            archive.refresh()
+            ranges = archive.ranges(record.run_id, tables[-1].name, partial(operator.eq, extent))
+            found = [*families(ranges, record.end_unit, fits, most)]
+            jobs = (partial(_make_parents, archive, record, tables, family) for family in found)
+            run_jobs(jobs, threads, done, on_wait=on_wait)
     return made
 
 
-def _by_extent(archive: Archive, run_id: str, table: RangeTable) -> Iterator[Ranges]:
-    """The files of a table that count, those of each extent apart: only files of one extent become one."""
-    if table.name == GAMES:
-        yield archive.ranges(run_id)
-        return
-    for wanted in sorted({each.extent for each in archive.found(table.name, run_id)}, reverse=True):
-        yield archive.ranges(run_id, table.name, lambda extent, wanted=wanted: extent == wanted)
+def _make_parents(archive: Archive, record: RunRecord, tables: Sequence[RangeTable], family: Family) -> Family | None:
+    """Write the files of a parent; None: another process was quicker, and the children are removed already."""
+    run_id, parent = record.run_id, family.parent
+    try:
+        first = parent_table(archive, record, tables[0], family, tables[-1])
+        stored = store_table(archive, run_id, tables[0].name, parent, first, parent.extent)
+        for table in tables[1:]:
+            content = parent_table(archive, record, table, family, tables[-1])
+            store_table(archive, run_id, table.name, parent, content, parent.extent)
+    except FileNotFoundError as error:
+        counting = {*archive.ranges(run_id, tables[-1].name, partial(operator.eq, parent.extent))}
+        if counting.issuperset(family.children):
+            raise FailureError(f"{error.filename or error} is missing: {VERIFY}") from error
+        return None
+    if archive.backend.status(archive.folder(tables[0].name, run_id) / stored.name) is None:
+        # This process stood still for so long that the file was taken for garbage.
+        store_table(archive, run_id, tables[0].name, parent, first, parent.extent)
+    return family
 
 
-def small(siblings: int, most_units: int | None = None) -> Callable[[Sequence[StoredRange], int], bool]:
+def parent_table(
+    archive: Archive, record: RunRecord, table: RangeTable, family: Family, listed: RangeTable
+) -> EncodedTable:
+    """A parent's table from those of its children, which are named as the files of the table ``listed``.
+
+    Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.
+    """
+    run_id, rows = record.run_id, rows_at_once(len(family.children))
+
+    def parts(child: StoredRange) -> Iterator[pl.DataFrame]:
+        if table is listed:
+            return table.parts(archive, run_id, child, rows)
+        return file_parts(archive.backend, archive.path(table.name, run_id, child), table.schema, rows)
+
+    return table.join([parts(child) for child in family.children], record, family.parent[:2])
+
+
+def small(siblings: int, most_units: int | None = None) -> Fits:
     """Whether files should become one by themselves: many, none of them large beside the others."""
 
     def fits(children: Sequence[StoredRange], units: int) -> bool:
@@ -164,7 +224,7 @@ def small(siblings: int, most_units: int | None = None) -> Callable[[Sequence[St
 def roll_up_small(archive: Archive, run_id: str) -> None:
     """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
     record = archive.run(run_id)
-    if record is None or len(archive.ranges(run_id, TALLIES_TABLE.name)) < SUMMED:
+    if record is None:
         return
     most = SMALL_GAMES // record.line.games_a_pair
     roll_up(archive, record, (PLIES_TABLE, GAMES_TABLE), small(SIBLINGS, most))
@@ -172,20 +232,16 @@ def roll_up_small(archive: Archive, run_id: str) -> None:
     roll_up(archive, record, (DECISIONS_TABLE,), small(SUMMED, most))
 
 
-def add_up(archive: Archive, run_id: str, progress: Callable[[int], None] = lambda _files: None) -> int:
-    """Make parents of the positions and first plies of a run; returns how many files became one."""
+def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = ignore) -> int:
+    """Make parents of the positions and first plies of a run; returns how many were made.
+
+    ``on_wait`` is called several times a second; it may end the work by an exception.
+    """
     record = archive.known_run(run_id)
-    made = roll_up(archive, record, (FIRST_PLIES_TABLE,), small(SUMMED))
-    sizes = sizes_of(archive, run_id, POSITIONS_TABLE)
+    many, sizes = small(SUMMED), Sizes(archive, run_id, (POSITIONS_TABLE,))
 
     def fits(children: Sequence[StoredRange], units: int) -> bool:
-        return small(SUMMED)(children, units) and sum(sizes.get(child.name, 0) for child in children) <= SUM_BYTES
+        return many(children, units) and sizes.of(children) <= SUM_BYTES
 
-    while more := roll_up(archive, record, (POSITIONS_TABLE,), fits, progress):
-        made += more
-    return made
-
-
-def sizes_of(archive: Archive, run_id: str, table: RangeTable) -> dict[str, int]:
-    """The bytes of the files of a table, by name."""
-    return {name: status.bytes for name, status in archive.statuses(table.name, run_id).items()}
+    made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, _ignored, 1, on_wait)
+    return made + roll_up(archive, record, (POSITIONS_TABLE,), fits, _ignored, threads, on_wait)

@@ -8,7 +8,6 @@ mover what the same player has at the next gift. The rest is computed again from
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -16,7 +15,7 @@ from pathlib import PurePath
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent, decisions_of, first_plies
-from analytics.derived_tables.derived_table import RangeTable, known_ranges
+from analytics.derived_tables.derived_table import RangeTable, is_extent, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import POSITIONS_TABLE
@@ -56,26 +55,32 @@ class StoredTable:
         games = read_games(self.archive, self.record.run_id, source)
         return games.within(self.record.line, self.stored.first, self.stored.end)
 
+    def plies(self, source: StoredRange) -> pl.DataFrame:
+        """The rows of ``plies`` of these."""
+        rows = read_rows(self.archive, self.record.run_id, source, "plies")
+        unit = self.record.line.units_of(rows["game_id"].to_numpy())
+        return rows.filter(pl.Series((self.stored.first <= unit) & (unit < self.stored.end)))
+
 
 class _Checked:
-    """A derived table, the extents that its files may have, and the check of the rows of a file."""
+    """A derived table, and the check of the rows of a file."""
 
-    def __init__(self, table: RangeTable, extents: str, check: Callable[[StoredTable], Iterator[Problem]]) -> None:
-        self.table, self.extents, self.check = table, re.compile(extents), check
+    def __init__(self, table: RangeTable, check: Callable[[StoredTable], Iterator[Problem]]) -> None:
+        self.table, self.check = table, check
 
     def verify(self, archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
         """The number of rows that a run has, and the problems of names, files and rows."""
         name, games, problems = self.table.name, archive.ranges(record.run_id), list[Problem]()
         folder, found = archive.folder(name, record.run_id), archive.found(name, record.run_id)
         for each in sorted(found):
-            if not self.extents.fullmatch(each.extent):
+            if not is_extent(name, each.extent):
                 problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
             elif games.sum_of(each.first, each.end) not in (None, each.fingerprint):
                 problems.append(
                     Problem(folder / each.name, "it belongs to games that are not in the archive: remove it")
                 )
         rows, known = 0, set(known_ranges(archive, record.run_id, name))
-        for extent in sorted({each.extent for each in found if self.extents.fullmatch(each.extent)}):
+        for extent in sorted({each.extent for each in found if is_extent(name, each.extent)}):
             for stored in archive.ranges(record.run_id, name, extent.__eq__):
                 count, wrong = self._file(archive, record, games, stored)
                 rows += count if stored in known else 0
@@ -99,7 +104,7 @@ class _Checked:
 
 def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
     """The number of decisions that a run has, and what is wrong with them or with their files."""
-    return _Checked(DECISIONS_TABLE, "(0[0-9]|1[0-6])c?", _decisions).verify(archive, record)
+    return _Checked(DECISIONS_TABLE, _decisions).verify(archive, record)
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:
@@ -151,8 +156,8 @@ def _chain(path: PurePath, frame: pl.DataFrame, lengths: dict[int, int]) -> Iter
 
 def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
     """The rows of positions that a run has, and what is wrong with positions and first plies or with their files."""
-    rows, problems = _Checked(POSITIONS_TABLE, "0[1-9]|1[0-6]", _positions).verify(archive, record)
-    _, others = _Checked(FIRST_PLIES_TABLE, "", _first_plies).verify(archive, record)
+    rows, problems = _Checked(POSITIONS_TABLE, _positions).verify(archive, record)
+    _, others = _Checked(FIRST_PLIES_TABLE, _first_plies).verify(archive, record)
     return rows, problems + others
 
 
@@ -162,18 +167,15 @@ def _positions(table: StoredTable) -> Iterator[Problem]:
 
 
 def _counted(table: StoredTable, source: StoredRange, end_ply: int) -> pl.DataFrame:
-    record, (first, end) = table.record, table.stored[:2]
-    rows = read_rows(table.archive, record.run_id, source, "plies")
-    unit = record.line.units_of(rows["game_id"].to_numpy())
-    mine = rows.filter(pl.Series((first <= unit) & (unit < end)))
+    record = table.record
     try:
-        return positions_of(mine, record.rules, record.spec["opening_plies"], range(end_ply))
+        return positions_of(table.plies(source), record.rules, record.spec["opening_plies"], range(end_ply))
     except ValueError as error:  # the plies are no games, which is reported with them
         raise FailureError(str(error)) from error
 
 
 def _first_plies(table: StoredTable) -> Iterator[Problem]:
-    return _summed(table, FIRST_PLIES_TABLE, lambda source: first_plies_of(table.read(source)))
+    return _summed(table, FIRST_PLIES_TABLE, lambda source: first_plies_of(table.plies(source)))
 
 
 def _summed(table: StoredTable, of: RangeTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:

@@ -176,8 +176,8 @@ def _fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) ->
     played = Games.zeros(len(games))
     for column, matrix in (("piece", played.pieces), ("cell", played.cells)):
         scatter(plies[column].to_numpy(writable=True), games["plies"].to_numpy(writable=True), matrix)
-    for matrix, column in zip(played[2:], _ends(games)[2:], strict=True):
-        matrix[:] = column
+    for mine, stored in zip(played[2:], _ends(games)[2:], strict=True):
+        mine[:] = stored
     ids, opening = (games[name].to_numpy(writable=True) for name in ("game_id", "opening"))
     found = RangeGames(ids, opening, played).fingerprint
     if found != files.stored.fingerprint:

@@ -14,6 +14,7 @@ from analytics.exchange.importing import TARGET, ImportedRun, import_games
 from analytics.exchange.reading import BadLine, read_text
 from analytics.exchange.tags import Tags, checked_text
 from analytics.store.archive import Archive
+from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules
@@ -66,7 +67,9 @@ def import_file(root: PurePath, file: str, rules: str, event: str | None, skip_b
         raise RequestError(f"{source} has no game: a line of it looks like F@b1 3@b2 7@c4")
     known = {name: rules_of(name) for name in {text.known[at].rules for at in set(text.tags.tolist())}}
     code = code_by([TARGET], learning=False)
-    for run in import_games(Archive.open(root, create=True), text, known, code, command):
+    archive = Archive.open(root, create=True)
+    for run in import_games(archive, text, known, code, command):
+        roll_up_small(archive, run.run_id)  # a text that grows day by day leaves a file each day
         typer.echo(_import_summary(run))
     return 1 if text.bad else 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -15,6 +16,7 @@ import typer
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
 from analytics.derived_tables.indexing import index as index_part
+from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
 from analytics.files.backends import backend_of
 from analytics.files.location import location_of
@@ -48,7 +50,7 @@ class IndexOutcome(NamedTuple):
 
     games: int
     indexed: Indexed
-    added_up: int  # files that became larger ones
+    added_up: int  # files that were made of smaller ones
 
 
 def index(
@@ -75,21 +77,29 @@ def bring_up_to_date(
     stop: threading.Event | None = None,
 ) -> IndexOutcome:
     """Index the games of some runs that are not indexed yet, then add up; with a progress bar on a terminal."""
-    parts, stop = index_parts(archive, runs, end_ply), stop or threading.Event()
+    parts, stop, cores = index_parts(archive, runs, end_ply), stop or threading.Event(), threads or available_cores()
+    games_a_pair = {run_id: archive.known_run(run_id).line.games_a_pair for run_id in runs}
     asked, total, added_up = sum(map(archive.games_held, runs)), Indexed(), 0
     with progress_bar("indexing", "games", wanted=bool(parts)) as bar:
-        bar.start(sum(part.games.units * archive.known_run(part.run_id).line.games_a_pair for part in parts))
-        for done in executor.map(IndexTask(str(archive.root)), parts, threads or available_cores(), stop):
+        bar.start(sum(part.games.units * games_a_pair[part.run_id] for part in parts))
+        for done in executor.map(IndexTask(str(archive.root)), parts, cores, stop):
             total = total.plus(done)
             bar.advance(done.games)
-    for run_id in () if stop.is_set() else runs:
-        added_up += add_up(archive, run_id)
+
+    def end_if_asked() -> None:
+        if stop.is_set():
+            raise StoppedError
+
+    with suppress(StoppedError):
+        for run_id in runs:
+            end_if_asked()
+            added_up += add_up(archive, run_id, cores, end_if_asked)
     return IndexOutcome(asked, total, added_up)
 
 
 def _summary(done: IndexOutcome, seconds: float, root: PurePath) -> str:
     """A line about what was made, or that everything was there."""
-    indexed, added = done.indexed, f"; {done.added_up:,} files added up" if done.added_up else ""
+    indexed, added = done.indexed, f"; {done.added_up:,} sums made" if done.added_up else ""
     if indexed.games:
         speed = f"{indexed.games / seconds:,.0f} a second"
         return (

@@ -82,7 +82,7 @@ def delta(root: PurePath, folder: Path, games_only: bool) -> None:
 
     archive, tables = Archive.open(root), tuple(TABLES)[: 1 if games_only else None]
     with progress_bar("writing", "games", wanted=True) as bar:
-        games = sum(archive.log(run_id).summary.games for run_id in archive.run_ids())
+        games = sum(map(archive.games_held, archive.run_ids()))
         bar.start(games * len(tables))
         added = to_delta(archive, folder, tables, bar.advance)
     what = f"Added to {folder}: {added.games:,} games" + ("" if games_only else f", {added.plies:,} plies")

@@ -15,7 +15,6 @@ from typing import Any
 
 from agents.base import Agent
 from agents.learning.policy import GENOME, Policy
-from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
@@ -80,6 +79,8 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> Age
     params = {key: value for key, value in agent.params.items() if takes or key != "policy"}
     if wanted is None:
         return replace(agent, params=params)
+    from analytics.policies import policy_store  # most runs need none
+
     card, policy = policy_store.read(Archive.open(root), wanted)
     kinds = _kinds(agent.label, own) or (() if takes else (GENOME,))
     named = replace(agent, params=params | {"policy": wanted} if takes else params, policy_id=card.policy_id)

@@ -20,7 +20,7 @@ from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
-    *("runners.arena.engine", "runners.contestants.lockstep", "runners.contestants.leg"),
+    *("runners.arena.engine", "runners.contestants.lockstep"),
     *("runners.contestants.contestant", "runners.contestants.places"),
     *("agents.base", "agents.lift"),
 )

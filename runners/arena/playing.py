@@ -29,7 +29,8 @@ from runners.arena.storage import Storage
 from runners.contestants.contestant import Misbehaviour
 from runners.executors.base import Stop, Task
 
-
+MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
+MANY_FILES = 8  # of a run: fewer are left as they are
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
 
 
@@ -95,7 +96,15 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
             playing.play(left, stop)
         contribution.games = playing.games
         _require_written(experiment, playing.written)
+        if playing.written and len(archive.ranges(experiment.run_id)) >= MANY_FILES:
+            from analytics.upkeep.rolling import roll_up_small  # most runs leave few files and need not load it
+
+            roll_up_small(archive, experiment.run_id)
     left = experiment.missing(request.games)
+    if not stop.is_set() and len(archive.ranges(experiment.run_id)) >= MANY_FILES:
+        from analytics.upkeep.rolling import roll_up_small  # most runs do not need it
+
+        roll_up_small(archive, experiment.run_id)
     return Outcome(
         run_id=experiment.run_id,
         results=results(archive, experiment.run_id),
@@ -118,9 +127,9 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
     gone = [each for first, end in written for each in missing(there, end, first)]
     if gone:
         raise FailureError(
-            f"units {gone[0][0]} to {gone[0][1] - 1} of run {run_id} were written to archive {archive.root} and are not "
-            "there: somebody removes files while the run is played; once that ends, the same command plays them again "
-            "(if the whole archive was removed, remove what is left of its folder first)"
+            f"units {gone[0][0]} to {gone[0][1] - 1} of run {run_id} were written to archive {archive.root} and are "
+            "not there: somebody removes files while the run is played; once that ends, the same command plays them "
+            "again (if the whole archive was removed, remove what is left of its folder first)"
         )
 
 

@@ -10,19 +10,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent
-from agents.learning.policy import Policy
-from analytics.perfect.tablebase import base_for
-from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import run_id_of
 from analytics.store.units import Line
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
-from quarto.solver.base import Base
 from runners.contestants.limits import Limits
+
+if TYPE_CHECKING:
+    from agents.learning.policy import Policy
+    from quarto.solver.base import Base
 
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
@@ -121,6 +121,8 @@ def _built(name: str, value: Any) -> Any:
 @functools.cache
 def _base_for(rules: Rules) -> Base | None:
     """The tablebase of some rules for agents that can use one, read once."""
+    from analytics.perfect.tablebase import base_for
+
     return base_for(rules)
 
 
@@ -159,6 +161,7 @@ class RunSpec:
 
         Raises ``RequestError`` for a policy that the archive does not have.
         """
+        from analytics.policies import policy_store  # most runs need none
 
         @functools.cache
         def policy_of(policy_id: str) -> Policy:

@@ -13,6 +13,8 @@ import polars as pl
 
 from analytics.statistics.tally import tally_of
 from analytics.store.blocks import tables
+from analytics.store.range_files import fingerprint
+from analytics.store.range_names import check_of
 from quarto.batch import Block
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
@@ -61,8 +63,8 @@ def throughput(spec: RunSpec, games: int, rounds: int, folder: Path, plain_c: Ya
             keep("simulate", threads, 4 * games, simulate(engine, 4 * games, threads))
             if plain_c:
                 keep("yardstick", threads, 4 * games, plain_c(4 * games, threads))
-            shards = max(threads, games // SHARD_GAMES)
-            keep("write_only", threads, SHARD_GAMES * shards, _write(blocks, spec, shards, folder, threads))
+            files = max(threads, games // SHARD_GAMES)
+            keep("write_only", threads, SHARD_GAMES * files, _write(blocks, spec, files, folder, threads))
             root = folder / f"archive-{number}-{threads}"
             keep("end_to_end", threads, games, play(spec, root, games, threads))
             size = _sizes(root)
@@ -87,8 +89,8 @@ def _compared(best: dict[tuple[str, int], float], threads: int) -> Figures:
     return figures
 
 
-def _write(blocks: Sequence[Block], spec: RunSpec, shards: int, folder: Path, threads: int) -> float:
-    """Seconds to encode one shard so many times and to write its files."""
+def _write(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Path, threads: int) -> float:
+    """Seconds to encode the games of a file so many times and to write them."""
 
     def one(number: int) -> None:
         for table, kind in zip(tables(blocks, spec.labels), ("games", "plies"), strict=True):
@@ -98,12 +100,12 @@ def _write(blocks: Sequence[Block], spec: RunSpec, shards: int, folder: Path, th
 
     started = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(one, range(shards)))
+        list(pool.map(one, range(files)))
     return time.perf_counter() - started
 
 
 def stages(engine: Engine, spec: RunSpec, repeats: int = 5) -> Figures:
-    """Milliseconds of processor time of each stage of a shard of 262,144 games on one thread, and its share."""
+    """Milliseconds of processor time of each stage of a file of 262,144 games on one thread, and its share."""
     milliseconds: dict[str, float] = {}
 
     def measured(name: str, work: Callable[[], Any]) -> Any:
@@ -117,7 +119,8 @@ def stages(engine: Engine, spec: RunSpec, repeats: int = 5) -> Figures:
 
     blocks = measured("playing", lambda: [engine.play_block(order).block for order in orders_of(SHARD_GAMES)])
     found = measured("encoding", lambda: tables(blocks, spec.labels))
-    measured("checksums", lambda: [table.stored("part") for table in found])
+    measured("checks", lambda: [check_of(table.content) for table in found])
+    measured("fingerprints", lambda: [fingerprint(block) for block in blocks])
     measured("tallies", lambda: [tally_of(block) for block in blocks])
     total = sum(milliseconds.values())
     return {name: {"milliseconds": each, "share": each / total} for name, each in milliseconds.items()} | {

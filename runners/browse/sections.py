@@ -10,7 +10,7 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.selection import Selection
 from analytics.report import sections
 from analytics.report.content import Cell, Section, Table
-from analytics.report.figures.chosen_games import ChosenGames
+from analytics.report.figures.reported_games import ReportedGames
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from quarto.errors import RequestError
@@ -25,7 +25,7 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    make: Callable[[ChosenGames], Section]
+    make: Callable[[ReportedGames], Section]
 
 
 SUBJECTS = (
@@ -46,7 +46,7 @@ class Shown(NamedTuple):
     section: Section
     games: int
     runs: int
-    agents: int  # of which at most ``chosen_games.MOST_AGENTS`` are shown
+    agents: int  # of which at most ``reported_games.MOST_AGENTS`` are shown
 
 
 def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> Shown:
@@ -65,7 +65,7 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> Shown:
     return Shown(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
 
 
-def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ChosenGames:
+def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ReportedGames:
     """All games of these runs. Raises ``RequestError`` if there are none."""
     records = chosen_records(opened, wanted)
     held = [(record, opened.archive.games_held(record.run_id)) for record in records]
@@ -73,7 +73,7 @@ def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ChosenGames:
     if not there:
         raise RequestError("these runs have no games yet")
     where = among(record.run_id for record, _ in there)
-    return ChosenGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+    return ReportedGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
 
 
 def _with_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:

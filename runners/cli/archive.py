@@ -29,7 +29,7 @@ SELECT run_id, games,
        if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
           format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
        rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
-       round(seconds, 1) AS seconds, shards
+       round(seconds, 1) AS seconds, ranges, fingerprint
 FROM runs ORDER BY created
 """
 

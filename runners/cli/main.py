@@ -37,7 +37,6 @@ from runners.cli import (
 from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
 from runners.contestants.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
-from runners.terminal import short_memory
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -160,7 +159,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, handler)
     try:
         with unprinted_interrupts():
-            short_memory.carry_out(_main)
+            _main()
     except SystemExit as left:
         if still_working():
             leave(left.code if isinstance(left.code, int) else int(left.code is not None))
@@ -219,10 +218,9 @@ def _line(error: BaseException, debug: bool) -> str:
     from runners.terminal.console import escaped
 
     if isinstance(error, MemoryError):
-        return f"there is not enough memory; {short_memory.advice() or 'end other programs, or ask for less'}"
+        return "there is not enough memory: end other programs, ask for less, or raise 'ulimit -v' if it is set"
     known = isinstance(error, ArenaError)
     text = escaped(" ".join((str(error) if known else f"{type(error).__name__}: {error}").split()))
     if known:
         return text
-    hints = [hint for hint in (short_memory.advice(), "" if debug else "unexpected; --debug shows where") if hint]
-    return f"{text} ({'; '.join(hints)})" if hints else text
+    return text if debug else f"{text} (unexpected; --debug shows where)"

@@ -57,7 +57,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output, force, wide)  # before anything is counted
-    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
     found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if destination.is_printed:
         show_ratings(met, found, anchor, anchor_elo, wide)
@@ -87,7 +87,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output, force, wide)  # before anything is counted
-    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings))
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
     if destination.is_printed:
         show_head_to_head(met, by_seat, wide)
     else:

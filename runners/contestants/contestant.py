@@ -1,4 +1,4 @@
-"""An agent in the arena: it is asked for turns, and whatever it does wrong costs it its game and is told once."""
+"""An agent in the arena: it is asked for turns. Any fault forfeits its game and is logged once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runners.contestants.places import place_of
 logger = logging.getLogger(__name__)
 
 MOST_PLACES = 10  # places in an agent's code whose exceptions are logged
-Told = Callable[[BaseException], None]
+Report = Callable[[BaseException], None]  # takes what an agent raised
 Misbehaviour = dict[str, Any]  # counts: raised (by kind and place), late, illegal; and remarks
 
 
@@ -82,13 +82,13 @@ class Contestant:
         return self._player.game_words
 
     def ask(
-        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], told: Told | None = None
+        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None = None
     ) -> Turns:
         """The turns of ``player``, which plays for this contestant.
 
-        Where it raises, the cell is ``ERROR`` and the exception goes to ``told``, by default to the log; where it takes
-        too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each game is
-        then asked for alone. Raises ``StuckError``.
+        Where it raises, the cell is ``ERROR`` and the exception goes to ``report``, by default to the log; where it
+        takes too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
+        game is then asked for alone. Raises ``StuckError``.
         """
         size = len(rng.seeds)
         if size > 1 and not player.alone:
@@ -97,18 +97,18 @@ class Contestant:
             except StuckError:
                 raise
             except SomeFailedError as some:
-                return self._forfeited(some, told or self._log)
+                return self._forfeited(some, report or self._log)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
         turns = Turns.empty(size)
         for i in range(size):
             part = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]), slots[i : i + 1]
-            turns.cells[i], turns.gifts[i] = self._alone(player, *part, told or self._log)
+            turns.cells[i], turns.gifts[i] = self._alone(player, *part, report or self._log)
         return turns
 
     def _alone(
-        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], told: Told
+        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
@@ -116,23 +116,23 @@ class Contestant:
         except StuckError:
             raise
         except SomeFailedError as some:
-            turns = self._forfeited(some, told)
+            turns = self._forfeited(some, report)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            return self._instead(error, told), NONE
+            return self._instead(error, report), NONE
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _forfeited(self, some: SomeFailedError, told: Told) -> Turns:
+    def _forfeited(self, some: SomeFailedError, report: Report) -> Turns:
         """The turns of a batch, those that were not taken as ``ERROR`` or ``LATE``."""
         for i, error in some.failures.items():
-            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, told), NONE
+            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, report), NONE
         return some.turns
 
-    def _instead(self, error: BaseException, told: Told) -> int:
+    def _instead(self, error: BaseException, report: Report) -> int:
         """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
         if not isinstance(error, LateError):
-            told(error)
+            report(error)
             return ERROR
         with self._lock:
             self.late += 1

@@ -82,7 +82,7 @@ class _Made:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-class Task:
+class Task(ABC):
     """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
 
     What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
@@ -106,5 +106,10 @@ class Task:
         made: _Made = vars(self).setdefault("_made_here", _Made())
         return made
 
-    def __getstate__(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
+        """The fields, from which another process makes the task again."""
         return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+
+    @abstractmethod
+    def __call__(self, part: Any, stop: Stop) -> Any:
+        """Carry out a part, and return a small answer; less of it once it is to stop."""

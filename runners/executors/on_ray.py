@@ -25,7 +25,7 @@ from quarto.errors import FailureError, MissingExtraError, RequestError, how_to_
 from quarto.hooks import ignore
 from runners.executors.base import GIVE_UP_SECONDS, Answer, Executor, Part, Stop
 from runners.executors.machine import available_cores
-from runners.executors.worker import Returned, answer_of, carry_out, lost_too_often, setup_of
+from runners.executors.worker import Returned, Setup, answer_of, carry_out, lost_too_often, setup_of
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
@@ -166,7 +166,7 @@ class _Driver:
         if not self.cores:
             raise FailureError(f"the Ray cluster at ray.address={address} has no cores: start workers that have some")
 
-    def begin(self, setup: bytes, part: Any) -> None:
+    def begin(self, setup: Setup, part: Any) -> None:
         """Hand out a part; it waits until a core is free."""
         self.pending += 1
         self._send((setup, part))
@@ -342,8 +342,8 @@ def _reason(error: Exception) -> str:
 # In a task, on any machine.
 
 
-def in_task(setup: bytes, part: Any) -> tuple[Any, ...]:
-    """Carry out a part; when Ray cancels the task, its part is asked to end soon. Returns the fields of ``Returned``."""
+def in_task(setup: Setup, part: Any) -> tuple[Any, ...]:
+    """Carry out a part, which is asked to end soon when Ray cancels the task; returns the fields of ``Returned``."""
     stop, ended = threading.Event(), threading.Event()
     returned: list[tuple[Any, ...]] = []
 

@@ -16,14 +16,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from quarto.hooks import ignore
 from runners.contestants.framing import belong_to_run
 from runners.executors.base import GIVE_UP_SECONDS, Answer, Executor, Part, Stop
-from runners.executors.worker import Returned, answer_of, carry_out, lost_too_often, setup_of
+from runners.executors.worker import Returned, Setup, answer_of, carry_out, lost_too_often, setup_of
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0
@@ -103,11 +102,10 @@ class _Pool:
         self.running: dict[Future[Returned], Any] = {}  # parts
         self._stopping = context.Event()
         self._stopped: float | None = None  # when it was set
-        theirs, self._lifeline = context.Pipe(duplex=False)
         self._processes: set[Any] = set()
-        self._pool = ProcessPoolExecutor(size, context, _begin, (theirs, self._stopping))
+        self._pool = ProcessPoolExecutor(size, context, _begin, (self._stopping,))
 
-    def begin(self, setup: bytes, part: Any) -> None:
+    def begin(self, setup: Setup, part: Any) -> None:
         """Let a process carry out a part."""
         if not self.running:
             self._stopping.clear()
@@ -150,7 +148,6 @@ class _Pool:
         """End the processes, whatever they do."""
         for each in self._processes:
             each.kill()
-        self._lifeline.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -179,18 +176,15 @@ def _for_children() -> Iterator[None]:
 _stopping: Any = None  # the event, once the process has begun
 
 
-def _begin(lifeline: Connection, stopping: Any) -> None:
+def _begin(stopping: Any) -> None:
     """Make a process ready: it ends with the run, and what agents print does not mix with results."""
     global _stopping  # noqa: PLW0603  (a pool's initializer has no other way)
     _stopping = stopping
-    belong_to_run(lifeline.fileno())
-    _open.append(lifeline)
+    run: Any = multiprocessing.parent_process()
+    belong_to_run(run.sentinel)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it is ignored now
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
 
 
-_open: list[Connection] = []  # kept from being closed
-
-
-def _carry_out(setup: bytes, part: Any) -> Returned:
+def _carry_out(setup: Setup, part: Any) -> Returned:
     return carry_out(setup, part, _stopping)

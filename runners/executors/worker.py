@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import logging
 import os
-import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, FailureError, RequestError
-from runners.executors.base import Stop
+from runners.executors.base import Stop, Task
 
 
 class Failure(NamedTuple):
@@ -35,25 +36,46 @@ class Logged(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """What a worker returns: plain data, which can be unpickled anywhere."""
+    """What a worker returns: plain data."""
 
     answer: Any
     failure: Failure | None
     logged: list[Logged]
 
 
-def setup_of(task: Callable[[Any, Stop], Any], folder: Path) -> bytes:
-    """What a worker needs to carry out parts; paths are relative to ``folder``, and it finds the same modules."""
+class Setup(NamedTuple):
+    """What a worker makes a task from: plain data."""
+
+    folder: str  # to which paths are relative
+    path: list[str]  # on which modules are found
+    module: str
+    name: str  # of the task's class
+    fields: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """The same for equal tasks."""
+        return json.dumps(self, sort_keys=True, default=repr)
+
+
+def setup_of(task: Callable[[Any, Stop], Any], folder: Path) -> Setup:
+    """What a worker needs to carry out parts; paths are relative to ``folder``, and it finds the same modules.
+
+    Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
+    """
+    if not isinstance(task, Task):
+        raise TypeError(f"{task} is no Task, so it cannot be carried out in another process")
     path = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100  (of folders and archives, no file)
-    return pickle.dumps((str(folder), path, pickle.dumps(task)))
+    kind = type(task)
+    return Setup(str(folder), path, kind.__module__, kind.__qualname__, task.plain())
 
 
 # In the worker.
 
-_tasks: dict[bytes, Callable[[Any, Stop], Any]] = {}  # the last one by its setup: making its state again takes long
+_tasks: dict[str, Task] = {}  # the last one by its key: making its state again takes long
 
 
-def carry_out(setup: bytes, part: Any, stop: Stop) -> Returned:
+def carry_out(setup: Setup, part: Any, stop: Stop) -> Returned:
     """Carry out a part; an exception is returned too."""
     logged: list[Logged] = []
     with _gathering(logged):
@@ -63,15 +85,16 @@ def carry_out(setup: bytes, part: Any, stop: Stop) -> Returned:
             return Returned(None, _described(error), logged)
 
 
-def _task(setup: bytes) -> Callable[[Any, Stop], Any]:
-    if setup not in _tasks:
+def _task(setup: Setup) -> Task:
+    key = setup.key
+    if key not in _tasks:
         _tasks.clear()
-        folder, path, task = pickle.loads(setup)  # noqa: S301  (from the user's own process)
-        if Path(folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
-            os.chdir(folder)
-        sys.path.extend(each for each in path if each not in sys.path)
-        _tasks[setup] = pickle.loads(task)  # noqa: S301
-    return _tasks[setup]
+        if Path(setup.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
+            os.chdir(setup.folder)
+        sys.path.extend(each for each in setup.path if each not in sys.path)
+        made: Task = getattr(importlib.import_module(setup.module), setup.name)(**setup.fields)
+        _tasks[key] = made
+    return _tasks[key]
 
 
 def _described(error: BaseException) -> Failure:

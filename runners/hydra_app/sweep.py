@@ -104,6 +104,10 @@ def report() -> int:
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
             Archive.open(location_of(each.archive)).save_sweep_job(each.record)
+    if jobs:  # a job that is lost later, be it the last one, is then missed
+        first, number = jobs[0], jobs[-1].record.job + 1
+        with suppress(ArenaError):
+            Archive.open(location_of(first.archive)).save_sweep_job(structs.replace(first.record, jobs=number))
     if StudySweeper.trials:
         _report_trials(StudySweeper.trials)
         _print_questions(jobs)

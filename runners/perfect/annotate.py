@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 import typer
 
 from analytics import open_archive
 from analytics.derived_tables.decisions import note_annotations
+from analytics.derived_tables.jobs import StoppedError
 from analytics.files.location import location_of
 from analytics.perfect.annotate import (
     AnnotationPart,
@@ -29,7 +31,7 @@ from analytics.query.mistakes import (
 )
 from analytics.report import style
 from analytics.report.figures import regret
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.page import mistakes_page
 from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
@@ -41,11 +43,21 @@ from runners.executors.machine import available_cores, check_tables
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import write_file
-from runners.terminal.progress import progress_bar
+from runners.terminal.progress import ProgressBar, progress_bar
+
+NOTE_SECONDS = 30.0  # between two lines about the games that are judged, where no bar is shown
 
 
-class StoppedError(Exception):
-    """Raised to end the searches of a part that is not wanted any more."""
+@dataclass
+class Count:
+    """The number of games that were judged in this process."""
+
+    games: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, games: int) -> None:
+        with self.lock:
+            self.games += games
 
 
 @dataclass(frozen=True)
@@ -64,9 +76,38 @@ class AnnotateTask(Task):
 
         settings = AnnotationSettings(self.choices, self.from_pieces, 1, self.megabytes)
         annotator = self.once("annotator", lambda: Annotator(Archive.open(location_of(self.root)), settings))
-        with suppress(StoppedError):
-            return annotator.annotate(part, on_wait=end_if_asked)
+        with suppress(StoppedError):  # the rest is not wanted any more
+            return annotator.annotate(part, self.judged.add, end_if_asked)
         return AnnotationSummary()
+
+    @property
+    def judged(self) -> Count:
+        """The games that were judged in this process, those of parts in progress included."""
+        return self.once("judged", Count)
+
+
+class Judging:
+    """What is judged so far: shown in a bar, or in a line now and then where there is no terminal."""
+
+    def __init__(self, bar: ProgressBar, here: Count, games: int) -> None:
+        """``games`` are to be judged; ``here`` counts those that this process judges."""
+        self.done = AnnotationSummary()
+        self._bar, self._here, self._games = bar, here, games
+        self._started = self._noted = time.monotonic()
+        bar.start(games)
+
+    def take(self, done: AnnotationSummary) -> None:
+        """A part is judged and stored."""
+        self.done = self.done.plus(done)
+        self.show()
+
+    def show(self) -> None:
+        """Show how far it has come."""
+        games, now = max(self.done.games, self._here.games), time.monotonic()
+        self._bar.reach(games)
+        if not self._bar.is_shown and now - self._noted >= NOTE_SECONDS:
+            self._noted = now
+            console.print_note(f"judging: {games:,} of {self._games:,} games after {now - self._started:.0f} s")
 
 
 def annotate(
@@ -77,21 +118,24 @@ def annotate(
     check_tables(settings.megabytes, executor.here(workers))
     archive = Archive.open(root)
     runs = chosen_runs(archive, wanted)
-    started, total = time.perf_counter(), AnnotationSummary()
-    parts = [*annotation_parts(archive, runs, settings)]
+    started = time.perf_counter()
+    parts = [*annotation_parts(archive, runs, settings, workers)]
+    games = {run_id: archive.known_run(run_id).line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
-    with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts)) as bar:
-        bar.start(sum(each.part.units * archive.known_run(each.part.run_id).line.games_a_pair for each in parts))
-        for done in executor.map(task, parts, workers, stop):
-            total = total.plus(done)
-            bar.advance(done.games)
-    for run_id in runs:
-        roll_up_small(archive, run_id)
-        note_annotations(archive, run_id)
+    try:
+        with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts)) as bar:
+            judging = Judging(bar, task.judged, sum(each.part.units * games[each.part.run_id] for each in parts))
+            for done in executor.map(task, parts, workers, stop, judging.show):
+                judging.take(done)
+        for run_id in runs:
+            roll_up_small(archive, run_id)
+    finally:
+        for run_id in runs:
+            note_annotations(archive, run_id)
     if stop.is_set():
         console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
         raise typer.Exit(INTERRUPTED)
-    console.print_line(_summary(total, time.perf_counter() - started, root))
+    console.print_line(_summary(judging.done, time.perf_counter() - started, root))
 
 
 def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
@@ -114,7 +158,7 @@ def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: P
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         hard = hardest_positions(archive, runs, positions) if positions else []
         if html or svg:
-            _write(chosen_games(archive, among(runs)), html, svg)
+            _write(reported_games(archive, among(runs)), html, svg)
     for note in names.notes:
         console.print_note(note)
     console.show([console.tabulated(_columns(totals, by_ply=False), "Regret in half-points a decision")])
@@ -125,7 +169,7 @@ def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: P
         console.print_note("the hardest positions need counted choices: run 'qarena annotate --choices'")
 
 
-def _write(chosen: ChosenGames, page: Path | None, picture: Path | None) -> None:
+def _write(chosen: ReportedGames, page: Path | None, picture: Path | None) -> None:
     """Blunders by agent and ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
     frame = regret.mistakes_frame(chosen, by_ply=True)
     if page:

@@ -48,7 +48,7 @@ def solve(chunks: Chunks, executor: Executor, threads: int, stop: threading.Even
     parts = (Chunk(first, chunks.keys(first)) for first in list(chunks.left))
     for found in executor.map(task, parts, threads, stop):
         if found is not None and found.first in chunks.left:
-            chunks.keep(found.first, found.content, found.seconds)
+            chunks.keep(found.first, np.asarray(found.content, np.int8), found.seconds)
 
 
 @contextmanager

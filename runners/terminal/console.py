@@ -238,7 +238,7 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
 
 def _summary(outcome: Outcome) -> str:
     total = sum(result.games for result in outcome.results)
-    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games"
+    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
     if outcome.played == 0:
         return f"Nothing to play: {where}."
     return f"{speed(outcome.played, outcome.seconds)}; {where}."

@@ -37,7 +37,7 @@ from runners.executors.threads import THREADS
 from runners.training.counting import CountTask, parts_of
 from runners.training.kinds import described, guarded, learned_from, source_of
 
-BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the shard that is being read, rounded up
+BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
 
 
@@ -57,7 +57,7 @@ class BuildRequest:
 
     @property
     def is_counted_apart(self) -> bool:
-        """Whether workers count the games of each shard; else all games are in the memory of this process."""
+        """Whether workers count each range of games; else all games are in the memory of this process."""
         return isinstance(self.derivation, Counting) and not self.executor.shares_memory
 
     @property

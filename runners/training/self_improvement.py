@@ -106,7 +106,7 @@ class SelfImprovement:
         """Go through all generations, or stop once ``context.stop`` is set.
 
         Raises ``RequestError`` before anything is played if an agent is invalid, ``FailureError`` when the disk
-        refuses; games committed and policies derived before are kept.
+        refuses; games written and policies derived before are kept.
         """
         return _SelfImprovementTraining(self, context).run()
 

@@ -110,9 +110,3 @@ def parts_of(label: str) -> tuple[str, dict[str, str]]:
     """The name in a label of an agent, and its parameters as texts. Raises ``RequestError`` for what is no label."""
     parsed = parse_label(label, "agent")
     return parsed.name, {key: _shown(value) for key, value in parsed.parameters.items()}
-
-
-def label_of(name: str, parameters: dict[str, str], usual: dict[str, str]) -> str:
-    """The label of an agent with parameters as texts; those that are empty or as usual are left out."""
-    changed = [f"{key}={text.strip()}" for key, text in parameters.items() if text.strip() not in ("", usual.get(key))]
-    return f"{name}({','.join(changed)})" if changed else name

@@ -13,6 +13,7 @@ from analytics.policies import policy_store
 from analytics.policies.policy_store import Origin
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
+from analytics.store.units import LARGEST
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.indexed import decide
@@ -76,11 +77,11 @@ class Chosen:
     plies: list[Row] = field(default_factory=list)
 
 
-def write_archive(root: Path, runs: Sequence[Played] = RUNS) -> Archive:
+def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST) -> Archive:
     archive = Archive.open(root, create=True)
     for played in runs:
         archive.save_run(played.record)
-        store(archive, played.record.run_id, played.blocks, played.pairings)
+        store(archive, played.record.run_id, played.blocks, played.pairings, most)
     return archive
 
 

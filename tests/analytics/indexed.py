@@ -11,7 +11,7 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, read_rows
+from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.schema import DECISIONS
 
@@ -25,15 +25,18 @@ def index(
         for stored in filter(wanted, archive.ranges(run_id)):
             positions = count_positions(archive, record, stored, range(end_ply))
             POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
-            FIRST_PLIES_TABLE.store(archive, run_id, stored, first_plies_of(read_games(archive, run_id, stored)))
+            FIRST_PLIES_TABLE.store(
+                archive, run_id, stored, first_plies_of(read_rows(archive, run_id, stored, "plies"))
+            )
 
 
 def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:
     """Store decisions of a run's games, their values made up; the rows by the schema ``DECISIONS``."""
-    dice, found = random.Random(seed), []
+    found = []
     for stored in archive.ranges(run_id):
         rows = []
         for game_id, ply in read_rows(archive, run_id, stored, "plies").select("game_id", "ply").iter_rows():
+            dice = random.Random(f"{seed} {game_id} {ply}")
             for kind in (0, 1):
                 before = dice.choice((0, 1))
                 after = dice.randrange(-1, before + 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePath
-from threading import Thread
 
 import polars as pl
 
@@ -11,32 +11,31 @@ from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unreferenced_files
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from analytics.verify.garbage import remove, unneeded_files
+from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
-SHARDS = 8
+PAIRS = 32
 
 
 def assert_writers_readers_and_upkeep_share_an_archive(root: PurePath) -> None:
     archive = Archive.open(root, create=True)
-    archive.save_run(record())
-    written: list[int] = []
+    archive.save_run(record(games=2 * PAIRS))
 
-    def write() -> None:
-        own, blocks = Archive.open(root), [random_block(2, 1, 8 * number) for number in range(SHARDS)]
-        written.extend(shard for shard, block in enumerate(blocks) if own.commit(RUN_ID, [block], PAIRINGS))
+    def write(most: int) -> None:
+        store(Archive.open(root), RUN_ID, [random_block(2, pairing, 0, PAIRS) for pairing in range(3)], most=most)
 
-    writers = [Thread(target=write) for _ in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert sorted(written) == [*range(SHARDS)]  # each was stored by one of the four
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, (16, 16, 16, 32)))  # three of them write the same files
     archive.update_run(RUN_ID, lambda known: known)
-    assert compact(archive, RUN_ID) == (SHARDS, 1, 0)
-    assert len(remove(archive, unreferenced_files(archive), 0)) == 3 * SHARDS
+    assert (archive.known_run(RUN_ID).units, archive.ranges(RUN_ID).units) == (3 * PAIRS, 3 * PAIRS)
+    fingerprint = archive.ranges(RUN_ID).fingerprint
+    compact(archive, RUN_ID)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 3 * PAIRS)]
+    assert remove(archive, unneeded_files(archive), 0)
+    assert unneeded_files(archive) == []
     assert not verify(archive).problems
+    assert archive.ranges(RUN_ID).fingerprint == fingerprint
     with open_archive(root) as opened:
-        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 16 * SHARDS
+        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 6 * PAIRS
         in_sql = opened.sql("SELECT count(*) AS plies FROM plies")["plies"].item()
         assert opened.plies().select(pl.len()).collect().item() == in_sql

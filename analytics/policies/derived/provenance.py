@@ -7,7 +7,6 @@ later change nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePath
 
 import numpy as np
 import polars as pl
@@ -112,12 +111,12 @@ def _missing(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> NDA
     return ids[~archive.ranges(record.run_id).holds(record.line.units_of(ids))]
 
 
-def _gone(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> PurePath | None:
-    """The plies of a range with some of the ids that counts and has none, if any."""
+def _gone(archive: Archive, record: RunRecord, ids: NDArray[np.int64]) -> str | None:
+    """The file of plies that a range with some of the ids lacks, if any; a range counts by its file of games."""
     for stored in archive.ranges(record.run_id):
         if holds_any(record, stored, ids):
             try:
                 archive.path("plies", record.run_id, stored)
             except FileNotFoundError as error:
-                return PurePath(str(error))
+                return str(error)
     return None

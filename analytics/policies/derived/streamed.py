@@ -1,9 +1,8 @@
-"""Chosen games that are read one file after the other, so that memory does not grow with their number."""
+"""Chosen games that are read some files at a time, so that memory does not grow with their number."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from analytics.policies.derived.dataset import UNKNOWN, check_rules, checksums_of
 from analytics.policies.derived.provenance import RANGES, ranges_of
-from analytics.query.selection import Selection, read_chosen, within
+from analytics.query.by_pairing import parts_of, read_in_order
+from analytics.query.selection import Selection, read_chosen
 from analytics.store.range_files import RangeGames
 from analytics.store.records import RunRecord
 from quarto.rules import Rules
@@ -19,7 +19,6 @@ from quarto.rules import Rules
 GIFTS = """
 SELECT game_id, ply, value_after FROM decisions WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
 """
-RECENT = 4  # files of games that are kept: a file holds pairs of all pairings
 
 
 class GameStream:
@@ -47,7 +46,7 @@ class GameStream:
         """The games, those of a pairing in a file together, by pairing and pair."""
         sums, ranges = dict[str, int](), list[pl.DataFrame]()
         for record in self.runs:
-            for chosen in self._games_of(record.run_id):
+            for chosen in self._games_of(record):
                 if not self._ranges:
                     more = chosen.fingerprint
                     sums[record.run_id] = sums.get(record.run_id, 0) + more
@@ -55,28 +54,16 @@ class GameStream:
                 yield record, chosen
         self._sums, self._ranges = self._sums or sums, self._ranges or ranges
 
-    def _games_of(self, run_id: str) -> Iterator[RangeGames]:
-        selection, archive = self._selection, self._selection.opened.archive
-        record = next(record for record in selection.runs if record.run_id == run_id)
-        found = [*selection.ranges(record)]
-        parts = sorted(
-            (pairing, record.line.pairs(pairing, stored.first, stored.end), number)
-            for number, (stored, _) in enumerate(found)
-            for pairing in range(len(record.pairings))
-        )
-
-        @lru_cache(RECENT)
-        def read(number: int) -> RangeGames:
-            return read_chosen(archive, run_id, *found[number])
-
-        for pairing, pairs, number in parts:
-            chosen = found[number][1]
-            if chosen is not None and not chosen[within(chosen, pairing, *pairs)].size:
-                continue
-            games = read(number)
-            rows = within(games.game_id, pairing, *pairs)
-            if rows.start < rows.stop:
-                yield games.part(rows)
+    def _games_of(self, record: RunRecord) -> Iterator[RangeGames]:
+        archive = self._selection.opened.archive
+        found = [*self._selection.ranges(record)]
+        wanted = [
+            (number, part)
+            for number, (stored, chosen) in enumerate(found)
+            for part in parts_of(archive, record, stored, chosen)
+        ]
+        wanted.sort(key=lambda each: each[1])
+        yield from read_in_order(wanted, lambda number: read_chosen(archive, record.run_id, *found[number]))
 
     def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
         """As a ``GameSource`` gives them."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.policies import policy_store
 from analytics.report import style
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.store import policy_cards
@@ -25,7 +25,7 @@ class Curve(NamedTuple):
     rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
 
 
-def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
+def cards_of(chosen: ReportedGames) -> list[PolicyCard]:
     """The policies that learned in one of the chosen runs and keep a curve, oldest first.
 
     Raises ``FailureError`` for a damaged card.
@@ -37,7 +37,7 @@ def cards_of(chosen: ChosenGames) -> list[PolicyCard]:
     ]
 
 
-def curves(chosen: ChosenGames) -> list[Curve]:
+def curves(chosen: ReportedGames) -> list[Curve]:
     """The curves of the newest ``MOST_POLICIES`` of ``cards_of``, each over the whole training.
 
     Raises ``FailureError`` for a damaged card, ``RequestError`` for a damaged curve.
@@ -92,7 +92,7 @@ def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
 
     Raises ``RequestError`` for an invalid condition or one that no game meets, and when no policy learned there.
     """
-    found = curves(chosen_games(opened, where))
+    found = curves(reported_games(opened, where))
     if not found:
         raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
     return style.beside(learning_panels(found), "Learning curves of policies", "Each over its whole training.")

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
@@ -21,7 +21,7 @@ TITLE = "Lengths of games"
 HOW = "Bars are games won, lost and drawn, from the bottom. Flat strokes show exact random play."
 
 
-def lengths_frame(chosen: ChosenGames) -> pl.DataFrame:
+def lengths_frame(chosen: ReportedGames) -> pl.DataFrame:
     """A row for each rules, agent that is shown, and length; forfeited games are left out.
 
     ``rules``, ``agent`` (String), ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64),
@@ -69,7 +69,7 @@ def _of_seat(played: pl.DataFrame, seat: int) -> pl.DataFrame:
     )
 
 
-def _random(chosen: ChosenGames, full: pl.DataFrame) -> list[float | None]:
+def _random(chosen: ReportedGames, full: pl.DataFrame) -> list[float | None]:
     known_rules = {record.rules.name: record.rules for record in chosen.records.values()}
     chances = {name: random_lengths(rules) for name, rules in known_rules.items()}
     return [
@@ -129,7 +129,7 @@ def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
 
     Raises ``RequestError`` for an invalid condition or one that no game meets, and when all games were forfeited.
     """
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     frame = lengths_frame(chosen)
     if frame.is_empty():
         raise RequestError("all chosen games were forfeited: there are no lengths to show")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.pieces import piece_address
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
@@ -42,7 +42,7 @@ PLACEMENTS = Kind("first_placements", "cell", "placement")
 GIFTS = Kind("first_gifts", "piece", "gift")
 
 
-def openings_frame(chosen: ChosenGames, kind: Kind) -> pl.DataFrame:
+def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
     A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
@@ -171,7 +171,7 @@ def _percent(share: float) -> str:
 
 
 def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> Picture:
-    frame = openings_frame(chosen_games(opened, where), kind)
+    frame = openings_frame(reported_games(opened, where), kind)
     if frame.is_empty():
         raise RequestError(f"the first {PLIES} plies of all chosen games were imposed, not chosen by agents")
     return style.beside(openings_panels(frame, kind), title, HOW)

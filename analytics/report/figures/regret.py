@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.query.mistakes import decision_summaries
 from analytics.report import style
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.figures.strength import colour_of
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
@@ -21,14 +21,14 @@ KINDS = ("gift", "placement")
 HEADROOM = 1.25  # height of the panels over the largest share; intervals are cut there
 
 
-def mistakes_frame(chosen: ChosenGames, by_ply: bool) -> pl.DataFrame:
+def mistakes_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
     """Regret and blunders of the agents that are shown, by kind of decision and, with ``by_ply``, by ply.
 
     ``agent``, ``kind`` (String), ``ply`` (Int64, null: all), ``decisions`` (Int64), then ``regret`` (half-points given
     up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
     (Float64, 95 %). No rows where nothing was judged.
     """
-    summaries = decision_summaries(chosen.opened, chosen.condition, by_ply, chosen.names)
+    summaries = decision_summaries(chosen.opened, chosen.selection.condition, by_ply, chosen.names)
     rows = [
         (each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders)
         for each in summaries
@@ -44,7 +44,7 @@ MISTAKES = {
 }
 
 
-def mistakes_panels(frame: pl.DataFrame, chosen: ChosenGames) -> list[Panel]:
+def mistakes_panels(frame: pl.DataFrame, chosen: ReportedGames) -> list[Panel]:
     """A panel an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
     import altair as alt
 
@@ -73,7 +73,7 @@ def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
     return (band + line + points).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
 
 
-def mistakes_picture(frame: pl.DataFrame, chosen: ChosenGames) -> Picture:
+def mistakes_picture(frame: pl.DataFrame, chosen: ReportedGames) -> Picture:
     """All panels as one picture."""
     return style.beside(mistakes_panels(frame, chosen), TITLE, HOW)
 
@@ -84,7 +84,7 @@ def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
     Raises ``RequestError`` for an invalid condition or one that no game meets, and when none of their decisions is
     judged.
     """
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     frame = mistakes_frame(chosen, by_ply=True)
     if frame.is_empty():
         raise RequestError("no decision of the games chosen is judged: run 'qarena annotate' first")

@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
-from analytics.report.figures.chosen_games import ChosenGames, chosen_games
+from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.style import Panel, Picture
 from analytics.results.pairings import Crosstable
 from analytics.results.pairings import crosstable as crosstable_of
@@ -26,13 +26,13 @@ WIDTH_OF_LETTER = 7.5  # pixels at most, at this size: a viewer's letters may be
 ITSELF = "#8a8a8a"  # an agent against itself
 
 
-def standings(chosen: ChosenGames) -> Crosstable:
+def standings(chosen: ReportedGames) -> Crosstable:
     """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
     ranked = crosstable_of(chosen.results, chosen.shared).standings
     return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
 
 
-def crosstable_frame(chosen: ChosenGames) -> pl.DataFrame:
+def crosstable_frame(chosen: ReportedGames) -> pl.DataFrame:
     """A row for each ordered pair of agents that played: the first one's score (win 1, draw 1/2) against the second.
 
     ``agent``, ``opponent`` (String), ``games`` (Int64), ``score``, ``low``, ``high`` (Float64; 95 %, over games, or
@@ -67,7 +67,7 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """
     import altair as alt
 
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     frame = crosstable_frame(chosen)
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
@@ -110,7 +110,7 @@ def _some_unmet(rows: Sequence[dict[str, Any]]) -> bool:
     return any(row["text"] == NEVER_MET for row in rows)
 
 
-def fitted(chosen: ChosenGames) -> Ratings | None:
+def fitted(chosen: ReportedGames) -> Ratings | None:
     """The joint fit over the games between agents that are shown; None if no two of them played each other."""
     shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
     if not any(first != second for first, second in shown):
@@ -118,7 +118,7 @@ def fitted(chosen: ChosenGames) -> Ratings | None:
     return rate(shown, shared=chosen.shared)
 
 
-def ratings_frame(chosen: ChosenGames) -> pl.DataFrame:
+def ratings_frame(chosen: ReportedGames) -> pl.DataFrame:
     """A row an agent, best first within each group of agents that met, directly or through others.
 
     ``agent`` (String), ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over pairs),
@@ -148,7 +148,7 @@ RATINGS = {
 }
 
 
-def ratings_panel(frame: pl.DataFrame, chosen: ChosenGames) -> Panel:
+def ratings_panel(frame: pl.DataFrame, chosen: ReportedGames) -> Panel:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     import altair as alt
 
@@ -197,7 +197,7 @@ def _rated(row: dict[str, Any], lines: list[str], place: int, step: int) -> dict
 
 def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
     """Ratings over the games that ``where`` chooses; raises as ``crosstable`` does."""
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     frame = ratings_frame(chosen)
     if frame.is_empty():
         raise RequestError("there are no games between different agents: choose others, or play some")
@@ -205,6 +205,6 @@ def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
     return style.styled(panel.picture, panel.title)
 
 
-def colour_of(chosen: ChosenGames, agent: str) -> str:
+def colour_of(chosen: ReportedGames, agent: str) -> str:
     """The colour of an agent that is shown."""
     return style.AGENTS[chosen.agents.index(agent)][0]

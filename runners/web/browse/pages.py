@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.figures.chosen_games import MOST_AGENTS
+from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.rendering import render
 from runners.browse import links, runs, sections, sweeps
 from runners.browse.mistakes import worst

@@ -14,12 +14,13 @@ from quarto.errors import RequestError
 from quarto.notation import parse_piece
 from quarto.rules import NONE
 from runners.arena.agent_policies import untrained
+from runners.arena.spec import label_of
 from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.background import Job, State
-from runners.web.choices import Choices, label_of, parts_of
+from runners.web.choices import Choices, parts_of
 from runners.web.compiling import compiling
 from runners.web.pages import form_fields, go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
@@ -79,8 +80,8 @@ def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_field
     site = site_of(request)
     try:
         setup = checked_setup(fields)
-        given = _parameters(setup.agent, fields)
-        if given:
+        given = {key: text.strip() for key, text in _parameters(setup.agent, fields).items() if text.strip()}
+        if given:  # an empty field means the usual value
             usual = {each.name: each.usual for each in site.service(Choices).parameters(setup.agent)}
             setup = setup._replace(agent=label_of(setup.agent, given, usual))
         identity, job = site.service(Games).begin(setup)

@@ -15,8 +15,8 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
 from tests.naive import PRESETS
 
 
-def shard(archive: Archive) -> pl.DataFrame:
-    return read_rows(archive, RUN_ID, archive.commits(RUN_ID)[0], "plies")
+def rows_of(archive: Archive) -> pl.DataFrame:
+    return read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "plies")
 
 
 def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -27,7 +27,7 @@ def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
 
 
 def test_the_board_before_each_ply(archive: Archive) -> None:
-    plies = shard(archive)
+    plies = rows_of(archive)
     games, found = games_in(plies), boards_of(plies)
     assert found.schema == BOARDS
     assert found.select(plies.columns).equals(plies)
@@ -39,7 +39,7 @@ def test_the_board_before_each_ply(archive: Archive) -> None:
 
 @pytest.mark.parametrize("name", ["classic", "square", "torus_square"])
 def test_the_order_of_play_is_the_least_among_all_symmetries(archive: Archive, name: str) -> None:
-    plies = shard(archive)
+    plies = rows_of(archive)
     found = orders_of(plies, PRESETS[name])
     assert found.schema == ORDERS
     cell_maps = symmetries(PRESETS[name]).cells.tolist()
@@ -61,7 +61,7 @@ def words(word: int, plies: int) -> tuple[int, ...]:
 
 
 def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
-    plies = shard(archive)
+    plies = rows_of(archive)
     lost = plies.filter(~((pl.col("ply") == 2) & (pl.col("game_id") == plies["game_id"][0])))
     for replay in (boards_of, lambda rows: orders_of(rows, PRESETS["classic"])):
         with pytest.raises(ValueError, match="has a row of ply 3 whose game has none of ply 2"):

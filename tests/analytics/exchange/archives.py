@@ -1,4 +1,4 @@
-"""Archives for tests of export: the same games in different shards, and their content by the SQL views."""
+"""Archives for tests of export: the same games in other files, and their content by the SQL views."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import polars as pl
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
-from quarto.batch import Block, Games
+from analytics.store.units import LARGEST
+from quarto.batch import Block
 from quarto.rules import Rules
 from tests import naive
-from tests.analytics.naive_games import PAIRINGS, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import random_block, record, single_games, spec_of, store
 
 SQUARE: Rules = naive.PRESETS["square"]
 RUNS = (
@@ -29,29 +30,12 @@ def blocks_of(run: RunRecord, pairs: int = 12) -> list[Block]:
     return [random_block(run.spec["seed"], pairing, 0, pairs, run.rules, forfeits=0.2) for pairing in range(3)]
 
 
-def parts_of(block: Block, pairs: int) -> list[Block]:
-    """A block in blocks of so many pairs."""
-    found = []
-    for first in range(0, block.pairs, pairs):
-        rows = slice(first * block.games_a_pair, (first + pairs) * block.games_a_pair)
-        pieces, cells, *columns = block.games
-        games = Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
-        found.append(Block(block.pairing, block.first_pair + first, block.opening, games, block.swapped))
-    return found
-
-
-def archive_of(root: Path, pairs_a_shard: int | None = None) -> Path:
-    """An archive of the three runs: each in one shard, or in many, committed in an order that nobody would choose."""
+def archive_of(root: Path, most: int = LARGEST) -> Path:
+    """An archive of the three runs, each in files of at most so many units."""
     archive = Archive.open(root, create=True)
     for run in RUNS:
         archive.save_run(run)
-        blocks = blocks_of(run)
-        if pairs_a_shard is None:
-            archive.commit(run.run_id, blocks, PAIRINGS)
-            continue
-        parts = [part for block in blocks for part in parts_of(block, pairs_a_shard)]
-        for part in (*parts[1::2], *parts[0::2][::-1]):
-            archive.commit(run.run_id, [part], PAIRINGS)
+        store(archive, run.run_id, blocks_of(run), most=most)
     return root
 
 

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec import structs
 
+from analytics.derived_tables.replaced import remove_replaced
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.upkeep.compaction import compact
-from analytics.verify.garbage import remove, unreferenced_files
 from quarto.errors import FailureError, RequestError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, single_games, spec_of
+from tests.analytics.naive_games import RUN_ID, random_block, record, single_games, spec_of, store
 from tests.object_storage import BOTH
 
 pytestmark = pytest.mark.extras
@@ -51,15 +52,18 @@ def test_again_adds_only_what_is_new_also_after_compaction_of_either(archive: Ar
     export(archive, folder)
     assert export(archive, folder) == (0, 0)
     DeltaTable(folder / "games").optimize.compact()
-    compact(archive, RUN_ID)
-    remove(archive, unreferenced_files(archive), 0)
-    assert export(archive, folder) == (0, 0)
-    archive.commit(RUN_ID, [random_block(1, 0, 200)], PAIRINGS)
+    more = [random_block(1, pairing, 8) for pairing in range(3)]  # units 24 to 47
+    store(archive, RUN_ID, more)
+    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, games=32))
+    assert compact(archive, RUN_ID)[:2] == (4, 1)  # a file of which the table has a part
+    assert remove_replaced(archive, RUN_ID, 0) == 12
     fixed = record(spec_of(seats="fixed", seed=3))
     archive.save_run(fixed)
-    archive.commit(fixed.run_id, [single_games(1, 0, 0), single_games(1, 0, 12)], PAIRINGS)
-    compact(archive, RUN_ID)  # a shard of which the table has a part
-    assert export(archive, folder)[0] == 32
+    store(archive, fixed.run_id, [single_games(1, 0, 0), single_games(1, 0, 12)])
+    imported = record(spec_of(seats="fixed", imported={"event": "", "date": "", "sha256": "ab" * 32}))
+    archive.save_run(imported)
+    store(archive, imported.run_id, [single_games(1, 0, 0), single_games(1, 2, 8)])
+    assert export(archive, folder)[0] == 48 + 16 + 16
     assert_same(archive, folder)
     assert export(archive, folder) == (0, 0)
 
@@ -71,11 +75,11 @@ def test_two_writers_do_not_write_the_same_games(
 
     folder, append = tmp_path / "delta", to_delta._append
     export(archive, folder)
-    archive.commit(RUN_ID, [random_block(1, 0, 200)], PAIRINGS)
+    store(archive, RUN_ID, [random_block(1, 0, 200, 1)])
 
     def other_first(*arguments: object) -> object:
         monkeypatch.undo()
-        assert export(archive, folder)[0] == 16
+        assert export(archive, folder)[0] == 2
         return append(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(to_delta, "_append", other_first)

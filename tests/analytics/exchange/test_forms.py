@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import random
+import resource
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,12 @@ from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.sequence import NAMED_PERSPECTIVES
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
+from quarto.errors import FailureError, RequestError
 from quarto.notation import format_game
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.exchange.naive_turns import Episode, naive_episode
-from tests.analytics.naive_games import Game, block_of, naive_rows, random_game, record, spec_of
+from tests.analytics.naive_games import Game, block_of, naive_rows, random_game, record, spec_of, store
 from tests.marks import seldom
 
 LABELS = [('alice, the "great"', "bob]")]
@@ -38,7 +41,7 @@ def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     run = record(spec_of(rules, LABELS, opening_plies=OPENING))
     archive = Archive.open(root, create=True)
     archive.save_run(run)
-    archive.commit(run.run_id, [block_of(games, opening=OPENING)], LABELS)
+    store(archive, run.run_id, [block_of(games, opening=OPENING)], LABELS)
     return [*enumerate(games)][0::2] + [*enumerate(games)][1::2], run.run_id
 
 
@@ -212,3 +215,25 @@ def test_what_is_packed_says_nothing_of_when(source: tuple[Path, Rules, Games, s
     folder = exported(source[0], tmp_path / "x-v0", "minari", perspective="mover", where="plies > 5", sample=3, seed=2)
     metadata = json.loads((folder / "data/metadata.json").read_text())
     assert metadata["description"].startswith("Quarto, games where plies > 5 of an archive, 3 of them drawn by seed 2")
+
+
+def test_a_dataset_that_does_not_fit_on_the_disk_is_a_failure_that_leaves_nothing(
+    source: tuple[Path, Rules, Games, str], tmp_path: Path
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(FailureError, match=r"cannot write .*x-v0: File too large"):
+            exported(source[0], tmp_path / "x-v0", "minari", perspective="mover")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_minari_the_extra_is_named_before_anything_is_written(
+    source: tuple[Path, Rules, Games, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "minari", None)
+    with pytest.raises(RequestError, match=r"a Minari dataset needs minari: pip install 'quarto-arena\[minari\]'"):
+        exported(source[0], tmp_path / "x-v0", "minari", perspective="mover")
+    assert list(tmp_path.iterdir()) == []

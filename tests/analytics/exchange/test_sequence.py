@@ -30,7 +30,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scattered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return archive_of(tmp_path_factory.mktemp("scattered"), pairs_a_shard=5)
+    return archive_of(tmp_path_factory.mktemp("scattered"), most=2)
 
 
 def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: Path) -> None:
@@ -42,7 +42,7 @@ def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: P
 
 
 @pytest.mark.parametrize("where", [None, "agent_0 = 'random' AND plies > 6", "winner = -1 OR pair_id % 3 = 1"])
-def test_the_order_does_not_depend_on_shards(whole: Path, scattered: Path, where: str | None) -> None:
+def test_the_order_does_not_depend_on_files(whole: Path, scattered: Path, where: str | None) -> None:
     found = ids(whole, where)
     assert len(found) > 3
     assert ids(scattered, where) == found
@@ -58,7 +58,7 @@ def naive_words(keys: list[Key], seed: int) -> dict[Key, int]:
 
 @pytest.mark.parametrize("where", ["agent_0 = 'random'", *seldom(None)])
 @pytest.mark.parametrize("sample", [7, *seldom(1, 40)])
-def test_a_sample_is_the_games_with_the_least_words_whatever_the_shards(
+def test_a_sample_is_the_games_with_the_least_words_whatever_the_files(
     whole: Path, scattered: Path, where: str | None, sample: int
 ) -> None:
     words = naive_words(ids(whole, where), seed=5)
@@ -92,7 +92,7 @@ def test_a_sample_that_is_too_large_is_a_wrong_request(whole: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy", "rlds")])
-def test_the_same_games_are_the_same_bytes_whatever_the_shards(
+def test_the_same_games_are_the_same_bytes_whatever_the_files(
     whole: Path, scattered: Path, tmp_path: Path, form: str
 ) -> None:
     content = []

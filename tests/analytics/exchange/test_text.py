@@ -18,6 +18,7 @@ from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
 from analytics.exchange.text_kernels import text_of
 from analytics.store.archive import Archive
+from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
 from quarto.errors import RequestError
@@ -132,7 +133,7 @@ def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
 
 
 def test_exported_text_imports_as_the_same_games_and_leaves_as_the_same_text(tmp_path: Path) -> None:
-    source, copy = archive_of(tmp_path / "source", pairs_a_shard=5), tmp_path / "copy"
+    source, copy = archive_of(tmp_path / "source", most=2), tmp_path / "copy"
     text = text_from(source, tmp_path / "one")
     done = import_text(copy, text)
     assert [(each.games, each.added) for each in done] == [(108, 108), (72, 72)]  # classic, square
@@ -267,27 +268,30 @@ def test_tags_may_stand_in_any_order_with_any_spaces() -> None:
     assert tags == Tags(rules="square", agent_0="defaults", agent_1="b", opening=2)
 
 
-@pytest.mark.slow
-def test_many_shards_of_one_run_keep_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 7)
+def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analytics.exchange.importing.FILE_GAMES", 7)
     dice = random.Random(2)
-    games = [random_game(dice) for _ in range(40)]
-    heading = [Heading("classic", "", "", 0, agent, "z") for agent in "ab"]
-    text = b"".join(text_of(each, block_of(games).games) for each in heading)
-    (done,) = import_text(tmp_path / "archive", text)
-    archive = Archive.open(tmp_path / "archive")
-    assert [commit.games.rows for commit in archive.commits(done.run_id)] == [7] * 11 + [3]
-    assert verify(archive).problems == []
-    assert text_from(tmp_path / "archive", tmp_path / "text") == text
-
-
-def test_an_import_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analytics.exchange.importing.SHARD_GAMES", 1)
+    games = [random_game(dice) for _ in range(24)]
+    first, second = (Heading("classic", "", "", 0, agent, "z") for agent in "ab")
+    known, more = block_of(games[:21]).games, block_of(games).games
+    text, grown = text_of(first, known) + text_of(second, known), text_of(second, more)
     root = tmp_path / "archive"
-    (done,) = import_text(root, f"{WON}\n{WON}\n{WON}\n")
-    (root / "commits" / f"run={done.run_id}" / "000002.json").unlink()
-    (again,) = import_text(root, f"{WON}\n{WON}\n{WON}\n")
-    assert (again.games, again.added) == (3, 1)
+    (done,) = import_text(root, text)
+    archive = Archive.open(root)
+    before = archive.ranges(done.run_id)
+    assert [stored[:2] for stored in before] == [(first, min(first + 4, 42)) for first in range(0, 42, 4)]
+    assert verify(archive).problems == []
+    assert text_from(root, tmp_path / "text") == text
+    Path(archive.folder("games", done.run_id) / before[0].name).unlink()
+    (longer,) = import_text(root, grown)  # the games of other players have new numbers, whatever is lost
+    assert longer == (done.run_id, second, 24, 3)
+    (again,) = import_text(root, text)
+    assert (again.games, again.added) == (42, 4)
+    assert archive.ranges(done.run_id).covered == [(0, 45)]
+    assert [*archive.ranges(done.run_id)][:10] == [*before][:10]
+    assert text_from(root, tmp_path / "text") == text_of(first, known) + grown
 
 
 def test_no_games_are_no_text() -> None:
@@ -320,7 +324,13 @@ def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:
     assert added(ab, ba, cd) == [(run, 18, 0), (other[0], 9, 0)]
     changed = added(ab[:1] + ab[2:])  # no continuation: other games
     assert changed[0][0] not in (run, other[0])
-    assert verify(Archive.open(root)).problems == []
+    archive = Archive.open(root)
+    assert archive.ranges(run).covered == [(0, 18)]
+    assert verify(archive).problems == []
+    assert len(archive.ranges(run)) > 2
+    compact(archive, run)
+    assert [stored[:2] for stored in archive.ranges(run)] == [(0, 18)]
+    assert verify(archive).problems == []
     with open_archive(root) as opened:
         counts = opened.sql("SELECT run_id, count(*) AS games FROM games GROUP BY ALL")
     assert dict(counts.rows()) == {run: 18, other[0]: 9, changed[0][0]: 8}

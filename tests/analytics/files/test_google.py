@@ -8,8 +8,8 @@ from analytics.files.backends import backend_of
 from analytics.files.location import ObjectUrl
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from analytics.verify.garbage import unneeded_files
+from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import Proxy
 
@@ -37,14 +37,12 @@ def test_a_change_needs_the_generation_that_was_read(google_bucket: ObjectUrl) -
     assert backend.read(path) == b"mine after another writer's"
 
 
-def test_a_commit_whose_answer_was_lost_counts_once(google: Proxy, google_bucket: ObjectUrl) -> None:
+def test_a_file_whose_answer_was_lost_counts_once(google: Proxy, google_bucket: ObjectUrl) -> None:
     archive = Archive.open(google_bucket / "archive", create=True)
     archive.save_run(record())
-    google.fault = lambda method, path: "lose" if method == "PUT" and not google.faults and "commits" in path else None
-    for shard in range(2):
-        commit = archive.commit(RUN_ID, [random_block(1, 0, 8 * shard)], PAIRINGS)
-        assert commit
-        assert commit.shard == shard
+    google.fault = lambda method, path: "lose" if method == "PUT" and not google.faults and "games" in path else None
+    store(archive, RUN_ID, BLOCKS)
     assert google.faults["lose"] == 1
+    assert archive.ranges(RUN_ID).covered == [(0, 24)]
     assert verify(archive).problems == []
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []

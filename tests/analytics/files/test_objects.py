@@ -4,50 +4,53 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import pytest
+from msgspec import structs
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.files import pending
 from analytics.files.backends import backend_of
 from analytics.files.location import ObjectUrl
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
+from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.analytics.naive_games import BLOCKS, RUN_ID, cut, random_block, record, spec_of, store
 from tests.object_storage import SECRET, Proxy, environment, free_port
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.extras
 
 OTHER = record(spec_of(seed=8))
-SLICES = 12
+SPANS = [(first, first + 2) for first in range(0, 24, 2)]
 
 
-def write_all(root: PurePath, seed: int) -> int:
-    """One of several writers that all want to store the same slices, each in an order of its own."""
-    archive = Archive.open(root)
-    places = [8 * i for i in range(SLICES)]
-    random.Random(seed).shuffle(places)
-    return sum(archive.commit(OTHER.run_id, [random_block(9, 0, first)], PAIRINGS) is not None for first in places)
+def write_all(root: PurePath, seed: int) -> None:
+    """One of several writers that all store the same ranges, each in an order of its own, on two threads."""
+    archive, spans = Archive.open(root), random.Random(seed).sample(SPANS, len(SPANS))
+
+    def write(span: tuple[int, int]) -> None:
+        store(archive, OTHER.run_id, [part for block in BLOCKS if (part := cut(block, OTHER.line, span)).pairs], most=2)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write, spans))
 
 
-def test_four_processes_at_once_store_every_pair_once(bucket: ObjectUrl) -> None:
+def test_processes_with_threads_store_every_unit_once(bucket: ObjectUrl) -> None:
     archive = Archive.open(bucket / "archive", create=True)
     archive.save_run(OTHER)
-    with get_context("spawn").Pool(4) as processes:
-        written = processes.starmap(write_all, [(archive.root, seed) for seed in range(4)])
-    assert sum(written) == SLICES
-    assert archive.covered(OTHER.run_id) == {0: [(0, 8 * SLICES)]}
-    assert [commit.shard for commit in archive.commits(OTHER.run_id)] == list(range(SLICES))
+    with get_context("spawn").Pool(3) as processes:
+        processes.starmap(write_all, [(archive.root, seed) for seed in range(3)])
+    assert [each[:2] for each in archive.ranges(OTHER.run_id)] == SPANS
+    assert len(archive.found("games", OTHER.run_id)) == len(SPANS)
     assert not verify(archive).problems
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []
 
 
 # A store that fails in passing.
@@ -60,24 +63,21 @@ def every(number: int, kind: str, first: int = 0) -> Callable[[str, str], str | 
 
 
 def written(root: PurePath) -> Archive:
-    """An archive with one run of three shards, its record changed once."""
+    """An archive with one run of three ranges, its record changed once."""
     archive = Archive.open(root, create=True)
     archive.save_run(record())
-    for first in (0, 8, 16):
-        assert archive.commit(RUN_ID, [random_block(1, 0, first)], PAIRINGS)
+    store(archive, RUN_ID, BLOCKS, most=8)
     archive.save_run(record(status="complete", seconds=2.0))
     return archive
 
 
 def assert_whole(root: PurePath) -> None:
     archive = Archive.open(root)
-    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
-    assert [commit.shard for commit in archive.commits(RUN_ID)] == [0, 1, 2]
-    known = archive.run(RUN_ID)
-    assert known is not None
-    assert (known.status, known.seconds, known.commits) == ("complete", 2.0, 3)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 8), (8, 16), (16, 24)]
+    known = archive.known_run(RUN_ID)
+    assert (known.status, known.seconds, known.units) == ("complete", 2.0, 24)
     assert verify(archive).problems == []
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []
 
 
 @pytest.mark.parametrize("kind", ["drop", "lose", "503", "429", "500"])
@@ -101,25 +101,29 @@ def test_a_store_that_answers_too_late_is_asked_again(
     assert_whole(bucket / "archive")
 
 
-def test_a_commit_whose_answer_was_lost_counts_once(faulty: Proxy, bucket: ObjectUrl) -> None:
-    """Both when the writer is alone, and when another one comes next: the refusal of the repetition is its own."""
-    archive = Archive.open(bucket / "archive", create=True)
-    archive.save_run(record())
+def test_a_part_of_an_answer_is_asked_for_again(faulty: Proxy, bucket: ObjectUrl) -> None:
+    """Listings and files: one whose beginning arrives is no error of the address, and never a shorter listing."""
+    archive = written(bucket / "archive")
+    faulty.fault = lambda method, path: "cut" if method == "GET" and len(faulty.requests) % 3 == 0 else None
+    for _ in range(3):
+        assert archive.ranges(RUN_ID).units == 24
+        assert archive.run_ids() == [RUN_ID]
+        assert len(archive.files_below("plies")) == 3
+    assert_whole(bucket / "archive")
+    assert faulty.faults["cut"] > 10
+
+
+def test_a_file_whose_answer_was_lost_is_written_again_and_counts_once(faulty: Proxy, bucket: ObjectUrl) -> None:
     faulty.fault = lambda method, path: (
-        "lose" if method == "PUT" and not faulty.faults and "/commits/" in path else None
+        "lose" if method == "PUT" and "/games/" in path and len(faulty.requests) % 2 else None
     )
-    commit = archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
-    assert (commit and commit.shard, faulty.faults["lose"]) == (0, 1)
-    commit = Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 8)], PAIRINGS)
-    assert commit
-    assert commit.shard == 1
-    assert verify(archive).problems == []
-    assert unreferenced_files(archive) == []
+    written(bucket / "archive")
+    assert faulty.faults["lose"] >= 1
+    faulty.fault = lambda method, path: None
+    assert_whole(bucket / "archive")
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
-    from msgspec import structs
-
     archive = Archive.open(bucket / "archive", create=True)
     archive.save_run(record(seconds=1.0))
     faulty.fault = lambda method, path: "lose" if method == "PUT" and not faulty.faults else None
@@ -134,8 +138,6 @@ def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectU
     backend = backend_of(bucket)
     assert backend.create(bucket / "a", b"the same")
     assert not backend.create(bucket / "a", b"the same")
-    with backend.pending() as pending, pytest.raises(FileExistsError):
-        pending.add(bucket / "a", b"the same")
     assert backend.read(bucket / "a") == b"the same"
 
 
@@ -143,59 +145,39 @@ def test_another_writers_file_of_the_same_content_is_not_our_own(bucket: ObjectU
 
 
 @pytest.mark.parametrize("kind", ["drop", "503", "429"])
-def test_what_fails_for_good_is_one_line_and_leaves_what_gc_finds(
+def test_what_fails_for_good_is_one_line_and_leaves_what_is_harmless(
     faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    from analytics.files import objects  # needs the extra
-
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
-    monkeypatch.setattr(objects, "ATTEMPTS", 2)
     archive = written(bucket / "archive")
-    faulty.fault = lambda method, path: kind if method == "PUT" and "/commits/" in path else None
+    more = [random_block(1, pairing, 8) for pairing in range(3)]
+    faulty.fault = lambda method, path: kind if method == "PUT" and "/games/" in path else None
     with pytest.raises(FailureError, match=r"cannot write to s3://.*what was committed before is kept") as caught:
-        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
+        store(archive, RUN_ID, more)
     assert "\n" not in str(caught.value)
     faulty.fault = lambda method, path: None
-    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
-    assert verify(archive).problems == []
-    # The commit may have been created for all that the writer knows: its files are left to ``gc``.
-    left = unreferenced_files(archive)
-    assert sorted(file.path.parts[-3] for file in left) == ["games", "plies"]
-    assert all(file.ours and not file.in_use for file in left)
+    assert_counts(archive)
+    left = unneeded_files(archive)
+    assert sorted(file.path.parts[-3] for file in left) == ["plies", "tallies"]
+    assert all(file.ours for file in left)
+    store(archive, RUN_ID, more)
+    assert unneeded_files(archive) == []
 
 
-def test_the_files_of_a_killed_writer_are_found(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
-    from analytics.files import objects  # needs the extra
-
-    archive = written(bucket / "archive")
-
-    class Killed(BaseException):
-        pass
-
-    def kill(*_: object) -> None:
-        raise Killed
-
-    monkeypatch.setattr(objects._PendingObjects, "check", kill)
-    monkeypatch.setattr(objects._PendingObjects, "drop", lambda _: None)  # a process that is killed does not clean up
-    with pytest.raises(Killed):
-        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert sorted(file.path.parts[-3] for file in unreferenced_files(archive)) == ["games", "plies"]
+def assert_counts(archive: Archive) -> None:
+    assert archive.ranges(RUN_ID).covered == [(0, 24)]
     assert verify(archive).problems == []
 
 
-def test_a_writer_that_stood_still_for_too_long_names_nothing(
-    bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_lists_nothing_for_good_is_one_line(
+    faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are no locks: what is older than an hour is removed, so nobody may name it after so long."""
-    from analytics.files import objects  # needs the extra
-
+    monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.3")
     archive = written(bucket / "archive")
-    seconds = iter([0.0, pending.LEASE_SECONDS + 1])
-    monkeypatch.setattr(objects, "boot_seconds", lambda: next(seconds))
-    with pytest.raises(FailureError, match="stood still for more than 30 minutes: run the same command again"):
-        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert archive.covered(RUN_ID) == {0: [(0, 24)]}
-    assert unreferenced_files(archive) == []
+    faulty.fault = lambda method, path: "cut" if method == "GET" and "list-type" in path else None
+    with pytest.raises(FailureError, match=r"cannot list s3://") as caught:
+        archive.ranges(RUN_ID)
+    assert "\n" not in str(caught.value)
 
 
 # Wrong requests.
@@ -342,12 +324,12 @@ def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.M
         filesystem_of(backend).open(str(bucket / "file"), "wb")
 
 
-def test_two_commits_are_numbered_by_a_folder_that_was_listed_once(bucket: ObjectUrl, tmp_path: Path) -> None:
+def test_a_reader_lists_a_folder_once_until_it_is_refreshed(bucket: ObjectUrl) -> None:
     """A reader sees an archive as it was when it was opened, until it is refreshed."""
     archive = written(bucket / "archive")
     with open_archive(archive.root) as opened:
         assert opened.sql("SELECT count(*) FROM games").item() == 48
-        assert archive.commit(RUN_ID, [random_block(1, 0, 24)], PAIRINGS)
+        store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
         assert opened.sql("SELECT count(*) FROM games").item() == 48
         opened.refresh()
-        assert opened.sql("SELECT count(*) FROM games").item() == 64
+        assert opened.sql("SELECT count(*) FROM games").item() == 96

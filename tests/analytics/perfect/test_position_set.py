@@ -19,6 +19,7 @@ from quarto.notation import parse_position
 from quarto.position import board, from_plies
 from quarto.rules import CLASSIC, NONE
 from runners.strength.judge import SetOptions, make_frame, make_set
+from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of
 from tests.paths import ROOT, SAMPLE
@@ -118,6 +119,16 @@ def test_logged_positions_are_those_of_the_games() -> None:
     assert {(*held, *filled) for held, filled in zip(found.pieces.tolist(), found.cells.tolist(), strict=True)} <= known
     none = LoggedPlies(games.pieces[:, :0], games.cells[:, :0], games.plies[:0])
     assert list(met(none, 8, 1)) == []
+
+
+def test_logged_games_have_one_order_whatever_files_they_are_in(tmp_path: Path) -> None:
+    whole, scattered = (
+        logged_plies(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
+    )
+    for one, other in zip(whole, scattered, strict=True):
+        assert np.array_equal(one, other)
+    with pytest.raises(RequestError, match="has no games under rules 'torus'"):
+        logged_plies(Archive.open(tmp_path / "2"), PRESETS["torus"])
 
 
 def test_duckdb_reads_what_polars_does(frame: pl.DataFrame) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from agents.learning.policy import GENOME, Policy
-from analytics.files.pending import PendingFiles
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import POLICY_NAME, PolicyCard
+from analytics.store.records import POLICY_NAME, PolicyCard, PolicyFile
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unreferenced_files
+from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
@@ -55,15 +55,16 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
     assert_frame_equal(policy_store.read_table(archive, saved, "curve"), CURVE)
     folder = archive.root / "policies" / saved.policy_id
     knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
-    assert {path.name for path in archive.backend.entries(folder)} == {
-        "card.json",
-        knowledge,
-        "curve.parquet",
-        "curve.svg",
-    }
+    assert {*saved.files} == {knowledge, "curve.parquet", "curve.svg"}
+    for name, file in saved.files.items():  # named by what they hold
+        content = archive.backend.read(folder / saved.stored_name(name))
+        assert (file.sha256, file.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+        assert saved.stored_name(name) == f"-{file.sha256[:16]}.".join(name.split("."))
+    there = {path.name for path in archive.backend.entries(folder)}
+    assert there == {"card.json", *map(saved.stored_name, saved.files)}
     assert archive.load(folder / "card.json", PolicyCard) == saved
     assert verify(archive).problems == []
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []
 
 
 def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes() -> None:
@@ -122,8 +123,8 @@ def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: p
     (problem,) = verify(archive).problems
     assert problem.file == folder / "card.json"
     assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
-    found = unreferenced_files(archive)
-    assert {file.path.name for file in found if file.ours} == {"table.parquet", "curve.parquet"}
+    found = unneeded_files(archive)
+    assert {file.path.name for file in found if file.ours} == set(map(card.stored_name, card.files))
     assert remove(archive, found, 3600) == []
     assert len(remove(archive, found, 0)) == 2
     policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
@@ -135,16 +136,16 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
     before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
     other = CURVE.with_columns(pl.col("win_rate") / 2)
-    check, stops = PendingFiles.check, iter([True, False])
+    save, stops = Archive.save, iter([True, False])
 
-    def look(pending: PendingFiles) -> None:
+    def look(self: Archive, path: PurePath, card: PolicyCard) -> None:
         assert policy_store.problems(archive, before.policy_id) == []
         assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
         if next(stops):
             raise KeyboardInterrupt
-        check(pending)
+        save(self, path, card)
 
-    monkeypatch.setattr(PendingFiles, "check", look)
+    monkeypatch.setattr(Archive, "save", look)
     for _ in range(2):
         with suppress(KeyboardInterrupt):
             policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
@@ -152,7 +153,7 @@ def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pyte
     after = policy_store.find(archive, "mine")
     assert after.files["table.parquet"] == before.files["table.parquet"]
     assert policy_store.read_table(archive, after, "curve").equals(other)
-    assert [file.path.name for file in unreferenced_files(archive)] == ["curve.parquet"]
+    assert [file.path.name for file in unneeded_files(archive)] == [before.stored_name("curve.parquet")]
 
 
 def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
@@ -179,40 +180,50 @@ def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Pol
     assert snapshot(Path(archive.root)) == before
 
 
+def stored(folder: Path, name: str) -> Path:
+    """The only file of a policy with a name."""
+    stem, _, suffix = name.partition(".")
+    (path,) = folder.glob(f"{stem}-*.{suffix}")
+    return path
+
+
 def forge(folder: Path, file: str, content: bytes) -> None:
-    """Change a file and its checksum in the card, so that only the content is wrong."""
-    (folder / file).write_bytes(content)
-    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    forge_record(folder / "card.json", lambda values: values["files"][file].update(stored))
+    """Change a file, its name and its checksum in the card, so that only the content is wrong."""
+    stored(folder, file).unlink()
+    made = PolicyFile(None, len(content), hashlib.sha256(content).hexdigest())
+    (folder / made.stored_name(file)).write_bytes(content)
+    values = {"bytes": made.bytes, "sha256": made.sha256}
+    forge_record(folder / "card.json", lambda card: card["files"][file].update(values))
 
 
 def with_column(name: str, values: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
-        frame = pl.read_parquet(folder / "table.parquet").with_columns(pl.Series(name, values))
-        frame.write_parquet(folder / "other.parquet")
-        content = (folder / "other.parquet").read_bytes()
-        (folder / "other.parquet").unlink()
-        forge(folder, "table.parquet", content)
+        frame, buffer = (
+            pl.read_parquet(stored(folder, "table.parquet")).with_columns(pl.Series(name, values)),
+            io.BytesIO(),
+        )
+        frame.write_parquet(buffer)
+        forge(folder, "table.parquet", buffer.getvalue())
 
     return change
 
 
 def flip(folder: Path) -> None:
-    content = bytearray((folder / "table.parquet").read_bytes())
+    content = bytearray(stored(folder, "table.parquet").read_bytes())
     content[20] ^= 1
-    (folder / "table.parquet").write_bytes(content)
+    stored(folder, "table.parquet").write_bytes(content)
 
 
 def truncate(folder: Path) -> None:
-    os.truncate(folder / "table.parquet", 40)
+    os.truncate(stored(folder, "table.parquet"), 40)
 
 
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
-        (flip, "the SHA-256 of table.parquet is not that of its card"),
-        (truncate, "table.parquet has 40 bytes, its card says"),
-        (lambda folder: (folder / "table.parquet").unlink(), "table.parquet is missing"),
+        (flip, "is not that of its card"),
+        (truncate, ".parquet has 40 bytes, its card says"),
+        (lambda folder: stored(folder, "table.parquet").unlink(), ".parquet is missing"),
         (lambda folder: forge(folder, "table.parquet", b"PAR1"), "is damaged: "),
         (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such rows)"),
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
@@ -269,7 +280,7 @@ def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change
     with pytest.raises(FailureError, match=f"{path} is damaged"):
         policy_cards.cards(archive)
     with pytest.raises(FailureError, match=f"{path} is damaged"):
-        unreferenced_files(archive)
+        unneeded_files(archive)
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert_same(policy_store.read(archive, "sound")[1], GENES)

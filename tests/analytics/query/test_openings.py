@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import INDEXES, IndexJob, index_jobs, index_shards
-from analytics.query.openings import EMPTY_BOARD, Filters, explore, openings
+from analytics.query.game_filter import GameFilter
+from analytics.query.openings import EMPTY_BOARD, Asked, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
@@ -19,7 +19,8 @@ from quarto.errors import FailureError, RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, Game, block_of, random_game, record, spec_of
+from tests.analytics.indexed import index
+from tests.analytics.naive_games import PAIRINGS, Game, block_of, random_game, record, spec_of, store
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_turns import Form, canonical_form, cell_maps, outcome, piece_maps, turns_of
@@ -28,18 +29,19 @@ from tests.quarto.test_turns import board_of
 Kept = list[tuple[int, Game]]
 
 
+TWO = PAIRINGS[:2]
+
+
 def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60) -> tuple[Archive, Kept]:
-    """An archive of one run whose games often begin alike, and its games with their ids."""
+    """An archive of one run of two pairings whose games often begin alike, and its games with their ids."""
     dice = random.Random(f"{rules.name} {opening}")
     archive = Archive.open(root, create=True)
-    run = record(spec_of(rules, opening_plies=opening))
+    run = record(spec_of(rules, TWO, opening_plies=opening))
     archive.save_run(run)
-    kept: Kept = []
-    for pairing, first_pair in ((0, 0), (1, 0), (0, pairs)):
-        games = [random_game(dice, rules) for _ in range(2 * pairs)]
-        archive.commit(run.run_id, [block_of(games, pairing, first_pair, opening)], PAIRINGS)
-        kept += [((pairing << 32) + 2 * first_pair + i, game) for i, game in enumerate(games)]
-    return archive, kept
+    games = [[random_game(dice, rules) for _ in range(2 * pairs)] for _ in TWO]
+    blocks = [block_of(each, pairing, 0, opening) for pairing, each in enumerate(games)]
+    store(archive, run.run_id, blocks, TWO, most=32)
+    return archive, [((pairing << 32) + i, game) for pairing, each in enumerate(games) for i, game in enumerate(each)]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def classic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Kept]:
 
 
 def indexed(archive: Archive, end_ply: int = 6) -> Archive:
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids()), end_ply), 1)
+    index(archive, end_ply)
     return archive
 
 
@@ -130,8 +132,8 @@ def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path)
     archive, kept = made(tmp_path / "archive", Rules())
     with open_archive(archive.root) as opened:
         before = [openings(opened, text) for text in positions_of_game(kept, Rules())]
-    shards = INDEXES.shards(archive, archive.run_ids())
-    index_shards(archive, [IndexJob(shards[0], 3), IndexJob(shards[2], 16)], 1)  # and one that is indexed in part
+    index(archive, 3, lambda stored: stored.first == 0)
+    index(archive, 16, lambda stored: stored.first == 64)  # and one that is indexed in part
     with open_archive(archive.root) as opened:
         between = [openings(opened, text) for text in positions_of_game(kept, Rules())]
     with open_archive(indexed(archive, 16).root) as opened:
@@ -192,20 +194,20 @@ def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[Arc
 
 
 def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", PRESETS["classic"], opening=2)  # pairs 0 to 119 and, again, 0 to 59
+    archive, kept = made(tmp_path / "archive", PRESETS["classic"], opening=2)  # pairs 0 to 59, twice
     played = Counter((game_id >> 32, game_id & 1) for game_id, game in kept if game["plies"])
     number = max(played.values())  # the games in which one agent of one pairing gave first have an opening each
-    assert 110 < number <= 120
-    assert played.total() > 350
+    assert 50 < number <= 60
+    assert played.total() > 200
     with open_archive(archive.root) as opened:
-        (row,) = openings(opened, by="gift", filters=Filters(imposed=True)).to_dicts()
+        (row,) = openings(opened, by="gift", imposed=True).to_dicts()
     assert row["games"] == played.total()
     assert (row["win_low"], row["win_high"]) == wilson(row["wins"] * number / row["games"], number)
-    other = record(spec_of(PRESETS["classic"], opening_plies=2, seed=8))
+    other = record(spec_of(PRESETS["classic"], TWO[:1], opening_plies=2, seed=8))
     archive.save_run(other)
-    archive.commit(other.run_id, [block_of([kept[0][1]] * 20, 0, 0, 2)], PAIRINGS)
+    store(archive, other.run_id, [block_of([kept[0][1]] * 20, 0, 0, 2)], TWO[:1])
     with open_archive(archive.root) as opened:
-        (row,) = openings(opened, by="gift", filters=Filters(imposed=True)).to_dicts()
+        (row,) = openings(opened, by="gift", imposed=True).to_dicts()
     number += 10  # openings of another seed
     assert (row["draw_low"], row["draw_high"]) == wilson(row["draws"] * number / row["games"], number)
 
@@ -215,11 +217,11 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
     run = archive.runs()[0]
     with open_archive(indexed(archive).root) as opened:
         against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
-        wanted = Filters(agent="random", opponent="rule_based")
-        assert explore(opened, EMPTY_BOARD, "placement", wanted).games == against
+        wanted = GameFilter(agent="random", opponent="rule_based")
+        assert explore(opened, Asked(EMPTY_BOARD, "placement", wanted)).games == against
 
         def games(by: str | None = None, **filters: Any) -> int:
-            return explore(opened, EMPTY_BOARD, by, Filters(**filters)).games
+            return explore(opened, Asked(EMPTY_BOARD, by, GameFilter(**filters))).games
 
         started = sum(bool(game["plies"]) for _, game in kept)
         assert games(runs=(run.run_id,)) == games() == started
@@ -230,12 +232,12 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
             ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
             ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
         ):
-            rows = openings(opened, EMPTY_BOARD, by, Filters(agent=agent))
+            rows = openings(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
             assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
         assert games(since=run.created[:10], until=run.created[:10]) == games()
         assert games(since=run.created) == games()
         least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
-        assert openings(opened, EMPTY_BOARD, "turn", Filters(least=least))["games"].min() == least
+        assert openings(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
         with pytest.raises(RequestError, match="no runs of that time"):
             games(until="2020-01-31")
 
@@ -246,10 +248,10 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     with open_archive(indexed(archive).root) as opened:
         with pytest.raises(RequestError, match=f"no decision was free, but {started} were imposed: --imposed"):
             openings(opened)
-        assert explore(opened, EMPTY_BOARD, "turn", Filters(imposed=True)).games == started
+        assert explore(opened, Asked(EMPTY_BOARD, "turn", imposed=True)).games == started
         _, game = kept[0]
         after = format_position(from_plies(game["plies"][:2]))
-        assert explore(opened, after, None, Filters()).games >= 1
+        assert explore(opened, Asked(after)).games >= 1
 
 
 @pytest.mark.parametrize(
@@ -264,7 +266,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
         (EMPTY_BOARD, None, {"runs": ("abc",)}, "run 'abc' is not in archive"),
         (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
         (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
-        (EMPTY_BOARD, None, {"least": 10**6}, "no gift was chosen at least 1,000,000 times"),
+        (EMPTY_BOARD, None, {"where": "true"}, "decisions are counted by run"),
         ("0F../.7../..A./..1E 6", None, {}, "no decision was made in"),
     ],
 )
@@ -272,8 +274,14 @@ def test_a_wrong_question_is_a_wrong_request(
     classic: tuple[Archive, Kept], position: str, by: str | None, filters: dict[str, Any], complaint: str
 ) -> None:
     with open_archive(indexed(classic[0]).root) as opened, pytest.raises(RequestError) as caught:
-        openings(opened, position, by, Filters(**filters))
+        openings(opened, position, by, GameFilter(**filters))
     assert complaint in str(caught.value)
+
+
+def test_a_decision_may_be_too_rare(classic: tuple[Archive, Kept]) -> None:
+    complaint = "no gift was chosen at least 1,000,000 times"
+    with open_archive(indexed(classic[0]).root) as opened, pytest.raises(RequestError, match=complaint):
+        openings(opened, least=10**6)
 
 
 def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
@@ -292,12 +300,6 @@ def test_damage_is_named(tmp_path: Path) -> None:
     first.write_bytes(first.read_bytes()[::-1])
     with open_archive(archive.root) as opened, pytest.raises(FailureError, match=first.name):
         openings(opened)
-    index = min(Path(archive.root).glob("indexes/*/*"))
-    index.write_text("{")
-    with open_archive(archive.root) as opened:
-        assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() == 30
-        with pytest.raises(FailureError, match=index.name):
-            openings(opened)
 
 
 def test_rules_of_one_name_must_be_the_same(classic: tuple[Archive, Kept], tmp_path: Path) -> None:
@@ -307,4 +309,4 @@ def test_rules_of_one_name_must_be_the_same(classic: tuple[Archive, Kept], tmp_p
     with open_archive(archive.root) as opened:
         with pytest.raises(RequestError, match="not the same in all runs: choose with --run"):
             openings(opened)
-        assert openings(opened, filters=Filters(runs=(RUN_ID,)))["games"].sum() > 0
+        assert openings(opened, games=GameFilter(runs=(archive.run_ids()[0],)))["games"].sum() > 0

@@ -175,7 +175,9 @@ def test_rules_are_never_mixed_silently(several: Archive) -> None:
             only = head_to_head(opened, GameFilter(where, rules="square"))
             assert (only.rules, only.games) == ("square", 48)
             assert head_to_head(opened, GameFilter(where, rules="classic")).rules == "classic"
-        with pytest.raises(RequestError, match="was played under rules 'squares'; did you mean 'square'"):
+        with pytest.raises(
+            RequestError, match="by rules 'squares' here, only by: classic, square; did you mean 'square'"
+        ):
             head_to_head(opened, GameFilter(rules="squares"))
 
 
@@ -183,7 +185,7 @@ def test_rules_of_one_name_that_differ_are_never_mixed_either(archive: Archive) 
     mine = record(spec_of(Rules("classic", squares="plain"), seed=20))
     add(archive, mine, 5, rules=SQUARE)
     with open_archive(archive.root) as opened:
-        with pytest.raises(RequestError, match=f"rules 'classic' are not the same in runs .*{mine.run_id}"):
+        with pytest.raises(RequestError, match=f"rules 'classic' are not the same in all runs: .*{mine.run_id}"):
             head_to_head(opened, GameFilter(rules="classic"))
         assert head_to_head(opened, GameFilter(runs=(mine.run_id,))).games == 48
 

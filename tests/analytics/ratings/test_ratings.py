@@ -13,6 +13,7 @@ from analytics import open_archive
 from analytics.ratings.ratings import ELO, Ratings, rate, ratings
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
+from tests.paths import SAMPLE
 
 Counts = tuple[int, int, int]  # losses, draws, wins of the first agent
 
@@ -151,7 +152,7 @@ def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> No
 
 
 def test_ratings_of_an_archive_are_those_of_its_tallies() -> None:
-    with open_archive("data/sample") as archive:
+    with open_archive(SAMPLE) as archive:
         found = ratings(archive, "opening = 0", rules="classic", anchor="random", anchor_elo=1000, samples=20)
         assert found.frame()["agent"].to_list() == ["semi_random", "rule_based", "dumb", "random"]
         assert elos(found)["random"] == 1000

@@ -17,7 +17,7 @@ from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, sections, style
 from analytics.report.figures import learning, lengths, openings, regret, strength
-from analytics.report.figures.chosen_games import MOST_AGENTS, ChosenGames, chosen_games
+from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
@@ -34,7 +34,7 @@ from tests.analytics.chosen_games import (
     rows_of,
     write_archive,
 )
-from tests.analytics.naive_games import random_block, record, spec_of
+from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.naive_quarto import ORACLES
 
 Keep = Callable[[Row], bool]
@@ -83,7 +83,7 @@ def counted(tally: Tally) -> Counter[tuple[object, ...]]:
 @each_choice
 def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     assert {key: counted(result.tally) for key, result in chosen.of_pairings.items()} == naive_tallies(games)
     assert chosen.total.games == len(games)
     assert chosen.total.plies == sum(row["plies"] for row in games)
@@ -98,7 +98,7 @@ def test_tallies_are_those_of_the_chosen_pairs(opened: OpenArchive, where: str |
 @each_choice
 def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str | None, keep: Keep) -> None:
     games, _ = rows_of(RUNS, keep)
-    chosen = chosen_games(opened, where)
+    chosen = reported_games(opened, where)
     expected: dict[tuple[str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
     for row in games:
         if not row["ending"].startswith("forfeit"):
@@ -124,7 +124,7 @@ def test_lengths_are_those_of_each_agents_games(opened: OpenArchive, where: str 
 
 
 def test_random_play_stands_beside_the_lengths_where_it_is_known(opened: OpenArchive) -> None:
-    frame = lengths.lengths_frame(chosen_games(opened))
+    frame = lengths.lengths_frame(reported_games(opened))
     assert {*frame.filter(frame["random"].is_null())["rules"]} == {"square"}
     known = frame.filter(rules="classic", agent="random")["random"].to_list()
     assert known[:12] == pytest.approx(ORACLES["random_play"]["win_probability_at_placement_4_to_16"][:12], abs=1e-6)
@@ -145,7 +145,7 @@ def test_first_choices_are_those_that_were_chosen(
             seat = 1 - row["seat"] if gave else row["seat"]
             for agent in (openings.EVERYBODY, row[f"agent_{seat}"]):
                 expected[row["rules"], agent, row["ply"], row[kind.column]][result_of(row, seat)] += 1
-    frame = openings.openings_frame(chosen_games(opened, where), kind)
+    frame = openings.openings_frame(reported_games(opened, where), kind)
     found = {}
     together: Counter[tuple[str, str, int]] = Counter()
     for row in frame.iter_rows(named=True):
@@ -170,7 +170,7 @@ def test_the_crosstable_scores_every_game_between_two_agents(
         for seat in (0, 1):
             if row["agent_0"] != row["agent_1"]:
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
-    frame = strength.crosstable_frame(chosen_games(opened, where))
+    frame = strength.crosstable_frame(reported_games(opened, where))
     found = {(row["agent"], row["opponent"]): row for row in frame.iter_rows(named=True)}
     assert found.keys() == points.keys()
     for key, scored in points.items():
@@ -191,24 +191,24 @@ def _by_agent(points: dict[tuple[str, str], list[float]]) -> dict[str, list[floa
 
 def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> None:
     imposed = f"run_id = '{RUNS[1].record.run_id}'"
-    (first, *_) = strength.crosstable_frame(chosen_games(opened, imposed)).iter_rows(named=True)
-    tally = chosen_games(opened, imposed).results[0].tally
+    (first, *_) = strength.crosstable_frame(reported_games(opened, imposed)).iter_rows(named=True)
+    tally = reported_games(opened, imposed).results[0].tally
     seen = tally if RUNS[1].pairings[0][0] == first["agent"] else tally.swapped
     assert (first["score"], first["low"], first["high"]) == mean_score(seen.pentanomial)
-    assert "over pairs," in sections.crosstable_section(chosen_games(opened, imposed)).note
+    assert "over pairs," in sections.crosstable_section(reported_games(opened, imposed)).note
     alone = f"run_id = '{RUNS[0].record.run_id}'"
-    assert "over games." in sections.crosstable_section(chosen_games(opened, alone)).note
+    assert "over games." in sections.crosstable_section(reported_games(opened, alone)).note
 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
-    chosen = chosen_games(opened)
+    chosen = reported_games(opened)
     fit = rate(dict(sorted(chosen.head_to_head.items())), samples=10)
     frame = strength.ratings_frame(chosen)
     assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
     assert frame["group"].to_list() == [0, 0, 0, 1, 1]
     sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
     assert frame["above_next"].to_list() == sure
-    assert strength.ratings_frame(chosen_games(opened, "agent_0 = agent_1")).is_empty()
+    assert strength.ratings_frame(reported_games(opened, "agent_0 = agent_1")).is_empty()
 
 
 def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> N
     run = record(spec_of(pairings=pairings))
     archive = Archive.open(tmp_path / "many", create=True)
     archive.save_run(run)
-    archive.commit(run.run_id, blocks, pairings)
+    store(archive, run.run_id, blocks, pairings)
     with open_archive(archive.root) as opened:
-        chosen = chosen_games(opened)
+        chosen = reported_games(opened)
         shown = [label for number, label in enumerate(labels) if number not in (1, 4)][: MOST_AGENTS - 1]
         assert chosen.agents == tuple(sorted([*shown, "everybody"]))
         assert len({strength.colour_of(chosen, agent) for agent in chosen.agents}) == MOST_AGENTS == len(style.AGENTS)
@@ -233,7 +233,7 @@ def test_of_many_agents_those_with_the_most_games_are_shown(tmp_path: Path) -> N
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:
-        assert regret.mistakes_frame(chosen_games(opened), by_ply=False).is_empty()
+        assert regret.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
     rows = add_decisions(archive)
     with open_archive(archive.root) as opened:
         for where, keep in CHOICES:
@@ -244,7 +244,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                 for row in rows:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
-                frame = regret.mistakes_frame(chosen_games(opened, where), by_ply)
+                frame = regret.mistakes_frame(reported_games(opened, where), by_ply)
                 found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
                 assert found.keys() == expected.keys()
                 for key, each in expected.items():
@@ -259,7 +259,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
     archive = write_archive(tmp_path / "archive")
     add_policies(archive)
     with open_archive(archive.root) as opened:
-        found = learning.curves(chosen_games(opened, "winner = 1"))
+        found = learning.curves(reported_games(opened, "winner = 1"))
         assert [(curve.card.name, curve.rows.columns) for curve in found] == [
             ("rising", BY_GAMES.columns),
             ("bred", BY_GENERATIONS.columns),
@@ -271,14 +271,14 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
         assert {*frame.filter(policy="bred").rows()} == {
             ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
         }
-        assert learning.curves(chosen_games(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
+        assert learning.curves(reported_games(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
         passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
         stages = learning.learning_frame([learning.Curve(found[0].card, passes)]).select("series", "step", "value")
         assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
 FIGURES: dict[Figure, tuple[str, str]] = {
-    figures.crosstable: ("1 random", "Score of rows against columns"),
+    figures.crosstable: ("1 rule_based", "Score of rows against columns"),
     figures.ratings: ("random", "Elo"),
     figures.openings_board: ("a1", "mean outcome"),
     figures.gifts: ("F", "how often, %"),
@@ -312,7 +312,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "long", create=True)
     run = record(spec_of(pairings=pairings))
     archive.save_run(run)
-    archive.commit(run.run_id, [random_block(1)], pairings)
+    store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
         for figure in (figures.crosstable, figures.ratings):
             texts = re.findall(r">([^<>]+)</t(?:ext|span)>", style.svg(figure(opened)))
@@ -350,7 +350,7 @@ def test_games_without_a_first_ply_or_an_end_are_no_figure(
 
 
 def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
-    frame = openings.openings_frame(chosen_games(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
+    frame = openings.openings_frame(reported_games(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
     inside = frame.filter((frame["low"] > -1) & (frame["high"] < 1))
     assert len(inside)
     for row in inside.iter_rows(named=True):
@@ -358,6 +358,6 @@ def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
 
 
 def test_all_that_is_needed_is_a_selection(opened: OpenArchive) -> None:
-    chosen = chosen_games(opened, "winner = -1")
-    assert isinstance(chosen, ChosenGames)
+    chosen = reported_games(opened, "winner = -1")
+    assert isinstance(chosen, ReportedGames)
     assert chosen.total.draws == chosen.total.games == chosen.selection.games

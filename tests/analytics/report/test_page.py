@@ -18,7 +18,7 @@ from analytics.ratings.ratings import rate
 from analytics.report import style
 from analytics.report.content import Cell, Figure, Section, Table
 from analytics.report.figures import learning, strength
-from analytics.report.figures.chosen_games import chosen_games
+from analytics.report.figures.reported_games import reported_games
 from analytics.report.page import report
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render
@@ -26,6 +26,7 @@ from analytics.report.sections import SECTIONS
 from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
+from tests.analytics.folders import files_of
 from tests.analytics.naive_games import record, spec_of
 from tests.paths import SAMPLE
 
@@ -169,7 +170,7 @@ def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -
     for light, _ in style.RESULTS.values():
         assert f'fill="{light}"' in section
     with open_archive(root) as opened:
-        ranked = chosen_games(opened).ranked
+        ranked = reported_games(opened).ranked
     shown = [re.sub(", (classic|square|own_piece)$", "", text) for text in Page(section).said_in("figcaption")]
     places = [ranked.index(agent) for agent in shown]
     rules = [text.rpartition(", ")[2] for text in Page(section).said_in("figcaption")]
@@ -223,16 +224,15 @@ def test_of_many_policies_the_newest_are_shown(root: Path, monkeypatch: pytest.M
 @pytest.mark.usefixtures("quick_pictures")
 def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
     imposed = record(spec_of(opening_plies=3), created=CREATED)
-    archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].shards, RUNS[0].pairings)])
+    archive = write_archive(tmp_path / "imposed", [Played(imposed, RUNS[0].blocks, RUNS[0].pairings)])
     said = Page(made(Path(archive.root))).said_in("li")
     assert sum(text.endswith("the first 3 plies of all games were imposed, or none was played.") for text in said) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_pictures")
-def test_the_same_games_are_the_same_bytes_in_whatever_shards(root: Path, tmp_path: Path) -> None:
-    shards = [[block] for shard in RUNS[0].shards for block in shard][::-1]
-    archive = write_archive(tmp_path / "other", [Played(RUNS[0].record, shards, RUNS[0].pairings)])
+def test_the_same_games_are_the_same_bytes_in_whatever_files(root: Path, tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "other", RUNS[:1], most=2)
     add_decisions(archive)
     where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
     add_policies(archive)
@@ -272,7 +272,7 @@ def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint:
 
 def test_damage_is_a_failure(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
-    Path(archive.committed_files("plies")[0]).unlink()
+    files_of(archive, RUNS[0].record.run_id, "plies")[0].unlink()
     with pytest.raises(FailureError, match="is missing or damaged"):
         made(Path(archive.root))
 

@@ -1,32 +1,40 @@
+"""An archive: what is one, its records, what counts, and what one reader sees while others write."""
+
 import json
 import os
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePath
 
-import polars as pl
 import pytest
 from msgspec import structs
 
 from analytics.statistics.tally import tally
+from analytics.store import inventory
 from analytics.store.archive import Archive
+from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.marker import MARKER
+from analytics.store.range_files import read_rows, read_tallies
+from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord, SweepJob
+from analytics.store.snapshot import Snapshot
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
-from quarto.batch import Block
+from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents, snapshot
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block, record
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of, store
 from tests.object_storage import BOTH
+from tests.paths import ROOT
 
 
 def stored(archive: Archive, table: str) -> list[tuple[object, ...]]:
-    return sorted(
-        row for path in archive.committed_files(table) for row in pl.read_parquet(archive.backend.read(path)).rows()
-    )
+    """The rows of the first run that count, sorted."""
+    ranges = archive.ranges(RUN_ID)
+    return sorted(row for each in ranges for row in read_rows(archive, RUN_ID, each, table).rows())
 
 
 # What is an archive.
@@ -38,7 +46,7 @@ def test_an_archive_is_made_once_and_opened_again(tmp_path: Path) -> None:
     before = snapshot(root)
     assert Archive.open(root, create=True).runs() == Archive.open(root).runs() == []
     assert snapshot(root) == before
-    assert json.loads((root / MARKER).read_text()) == {"format": "quarto-arena archive", "schema_version": 1}
+    assert json.loads((root / MARKER).read_text()) == {"format": "quarto-arena archive", "schema_version": 2}
 
 
 def foreign_folder(root: Path) -> None:
@@ -63,9 +71,10 @@ def archive_with(content: str) -> Callable[[Path], None]:
         (lambda root: root.write_text("x"), True, "is a file"),
         (foreign_folder, False, "is not an archive"),
         (foreign_folder, True, "has other files in it"),
-        (archive_with('{"format": "quarto-arena archive", "schema_version": 2}'), True, "schema version 2"),
-        (archive_with('{"format": "quarto-arena archive", "schema_version": 2, "more": 1}'), True, "schema version 2"),
-        (archive_with('{"format": "photo album", "schema_version": 1}'), False, "photo album"),
+        (archive_with('{"format": "quarto-arena archive", "schema_version": 1}'), False, "has schema version 1, this"),
+        (archive_with('{"format": "quarto-arena archive", "schema_version": 1}'), True, "has schema version 1, this"),
+        (archive_with('{"format": "quarto-arena archive", "schema_version": 3, "more": 1}'), True, "schema version 3"),
+        (archive_with('{"format": "photo album", "schema_version": 2}'), False, "photo album"),
         (archive_with('{"format": "quarto-arena arch'), False, "cannot be read"),
         (archive_with("[]"), True, "cannot be read"),
     ],
@@ -103,7 +112,7 @@ def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
     )
     for run in (first, second, record(created=first.created, status="complete", seconds=2.5)):
         archive.save_run(run)
-    assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, commits=2)
+    assert archive.run(RUN_ID) == record(created=first.created, status="complete", seconds=2.5, units=24)
     assert [run.run_id for run in archive.runs()] == ["ffffffffffff", RUN_ID]
     assert archive.run("000000000000") is None
     assert archive.run("../archive") is None
@@ -162,128 +171,234 @@ def test_a_job_in_the_place_of_another_is_damage(archive: Archive) -> None:
         archive.sweep_jobs()
 
 
-# Commits.
+def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
+    archive.update_run(RUN_ID, lambda known: known)
+    before = known_run(archive)
+    assert before.units == 24
+    path = archive.folder("games", RUN_ID) / archive.ranges(RUN_ID)[1].name
+    content = archive.backend.read(path)
+    archive.backend.remove(path)
+    archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=1.0))
+    assert known_run(archive).units == 24  # also if some are lost
+    assert inventory.lost_units(known_run(archive), archive.ranges(RUN_ID)) == [(16, 24)]
+    with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
+        inventory.require_whole(archive, RUN_ID, known_run(archive))
+    archive.put(path, content)
+    inventory.require_whole(archive, RUN_ID, known_run(archive))
+
+
+def known_run(archive: Archive) -> RunRecord:
+    return archive.known_run(RUN_ID)
+
+
+@BOTH
+def test_one_process_at_a_time_plays_a_run_that_cannot_be_repeated(archive: Archive) -> None:
+    other = Archive(archive.root)
+    with archive.only_writer(RUN_ID):
+        with pytest.raises(RequestError, match=f"another process plays run {RUN_ID}, whose games cannot be repeated"):
+            other.only_writer(RUN_ID).__enter__()
+        with other.only_writer("ffffffffffff"):
+            pass
+    with other.only_writer(RUN_ID):
+        assert archive.run_ids() == [RUN_ID]
+    assert not [file for file in unneeded_files(archive) if file.path.suffix == ".writer"]
+
+
+@BOTH
+def test_the_next_writer_may_wait_for_the_one_before(archive: Archive) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with Archive(archive.root).only_writer(RUN_ID, patience=30.0):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as threads:
+        with archive.only_writer(RUN_ID):
+            waiting = threads.submit(second)
+            time.sleep(0.2)
+            order.append("first")
+        waiting.result()
+    assert order == ["first", "second"]
+
+
+def test_a_lock_ends_with_the_process_that_was_killed(archive: Archive) -> None:
+    script = f"""
+import time
+from pathlib import Path
+from analytics.store.archive import Archive
+with Archive(Path({str(archive.root)!r})).only_writer({RUN_ID!r}):
+    print("here", flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with pytest.raises(RequestError), archive.only_writer(RUN_ID):
+            pass
+        writer.kill()
+    with archive.only_writer(RUN_ID):
+        pass
+
+
+def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive: Archive) -> None:
+    with pytest.raises(FileNotFoundError), archive.only_writer(RUN_ID):
+        raise FileNotFoundError("a file of the player")
+
+
+# Ranges.
 
 
 @BOTH
 def test_the_rows_stored_are_those_of_the_naive_builder(archive: Archive) -> None:
-    blocks = [random_block(1, 0, 0), random_block(1, 1, 0), random_block(1, 0, 8, 4), random_block(1, 2, 0)]
-    games, plies = naive_rows(blocks, PAIRINGS)
+    games, plies = naive_rows(BLOCKS, PAIRINGS)
     assert stored(archive, "games") == games
     assert stored(archive, "plies") == sorted(plies)
-    assert archive.tallies(RUN_ID) == tally(blocks)
-    assert archive.covered(RUN_ID) == {0: [(0, 12)], 1: [(0, 8)], 2: [(0, 8)]}
-    assert [commit.shard for commit in archive.commits(RUN_ID)] == [0, 1]
-    assert archive.commits("ffffffffffff") == []
-    assert unreferenced_files(archive) == []
-
-
-def test_gaps_in_what_is_covered_are_seen(archive: Archive) -> None:
-    assert archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
-    assert archive.covered(RUN_ID)[0] == [(0, 12), (20, 28)]
-
-
-@pytest.mark.parametrize(
-    "block",
-    [random_block(1, 0, 0), random_block(2, 0, 11, 9), random_block(2, 1, 7, 1)],
-    ids=["all", "end", "last pair"],
-)
-@BOTH
-def test_pairs_already_there_are_not_stored_again(archive: Archive, block: Block) -> None:
-    before = contents(archive)
-    assert Archive.open(archive.root).commit(RUN_ID, [block, random_block(2, 2, 100)], PAIRINGS) is None
-    assert contents(archive) == before
-
-
-def test_blocks_that_overlap_one_another_are_a_mistake(archive: Archive) -> None:
-    with pytest.raises(ValueError, match="same pair"):
-        archive.commit(RUN_ID, [random_block(1, 0, 50), random_block(1, 0, 57)], PAIRINGS)
+    assert read_tallies(archive, RUN_ID) == tally(BLOCKS)
+    assert archive.games_held(RUN_ID) == len(games)
+    assert archive.ranges(RUN_ID).covered == [(0, 24)]
+    assert list(archive.ranges("ffffffffffff")) == []
+    assert unneeded_files(archive) == []
 
 
 @BOTH
-def test_runs_do_not_share_pairs(archive: Archive) -> None:
-    assert archive.commit("ffffffffffff", [random_block(1, 0, 0)], PAIRINGS)
-    assert archive.run_ids() == [RUN_ID, "ffffffffffff"]
+def test_runs_do_not_share_units(archive: Archive) -> None:
+    other = record(spec_of(seed=8))
+    archive.save_run(other)
+    store(archive, other.run_id, [random_block(2, pairing) for pairing in range(3)])
+    assert archive.run_ids() == sorted([RUN_ID, other.run_id])
+    assert archive.ranges(other.run_id).fingerprint != archive.ranges(RUN_ID).fingerprint
 
 
 @BOTH
-def test_a_writer_that_was_overtaken_drops_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both writers saw pairs 12 to 19 free; the other one commits them while this one writes its tables."""
-    other = Archive.open(archive.root)
-
-    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
-        monkeypatch.undo()
-        assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return archive.backend.create(path, content, ready)
-
-    monkeypatch.setattr(archive.backend, "create", overtake)
-    assert archive.commit(RUN_ID, [random_block(1, 0, 19)], PAIRINGS) is None
-    assert archive.covered(RUN_ID)[0] == [(0, 20)]
-    assert unreferenced_files(archive) == []
-
-
-@BOTH
-def test_a_writer_whose_number_was_taken_takes_the_next(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Archive.open(archive.root)
-
-    def overtake(path: Path, content: bytes, ready: Callable[[], None]) -> bool:
-        monkeypatch.undo()
-        assert other.commit(RUN_ID, [random_block(1, 0, 12)], PAIRINGS)
-        return archive.backend.create(path, content, ready)
-
-    monkeypatch.setattr(archive.backend, "create", overtake)
-    commit = archive.commit(RUN_ID, [random_block(1, 0, 20)], PAIRINGS)
-    assert commit is not None
-    assert commit.shard == 3
-    assert not verify(archive).problems
-
-
-# What crashes and accidents leave is never counted.
-
-
-@BOTH
-def test_a_missing_commit_takes_its_games_with_it(archive: Archive) -> None:
-    archive.backend.remove(archive.root / "commits" / f"run={RUN_ID}" / "000000.json")
-    assert archive.covered(RUN_ID) == {0: [(8, 12)], 2: [(0, 8)]}
-    assert len(stored(archive, "games")) == 24
-    assert len(unreferenced_files(archive)) == 2
-    commit = Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
-    assert commit is not None
-    assert commit.shard == 0
+def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive: Archive) -> None:
+    archive.backend.remove(archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0]))
+    assert archive.ranges(RUN_ID).missing(30) == [(0, 16), (24, 30)]
+    assert len(stored(archive, "games")) == 16
+    assert stored(Archive(archive.root), "games") == stored(archive, "games")
+    store(archive, RUN_ID, BLOCKS)
+    assert stored(archive, "games") == naive_rows(BLOCKS, PAIRINGS)[0]
 
 
 @BOTH
 def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
-    before = stored(archive, "games"), stored(archive, "plies"), archive.tallies(RUN_ID)
-    for table in ("games", "plies", "commits"):
+    before = stored(archive, "games"), stored(archive, "plies"), read_tallies(archive, RUN_ID)
+    first = archive.ranges(RUN_ID)[0]
+    for table in ("games", "plies", "tallies", "decisions"):
         folder = archive.folder(table, RUN_ID)
         archive.backend.replace(folder / f".tmp-{'0' * 32}", b"PAR1 half")
-        archive.backend.replace(folder / f"part-000007-{'0' * 32}.parquet", b"PAR1 never committed")
+        archive.backend.replace(folder / f"{first.games}.parquet", b"PAR1 no check")
         archive.backend.replace(folder / "notes.txt", b"mine")
-        archive.backend.replace(folder / "notes.json", b"{}")
-    archive.backend.replace(archive.root / "commits" / "run=mine" / "notes.txt", b"mine")
+    archive.backend.replace(archive.folder("plies", RUN_ID) / StoredRange(24, 32, 5, "01234567").name, b"no games yet")
+    archive.backend.replace(archive.root / "games" / "run=mine" / "notes.txt", b"mine")
     archive.backend.replace(archive.root / "runs" / "notes.json", b"{}")
     again = Archive.open(archive.root, create=True)
-    assert (stored(again, "games"), stored(again, "plies"), again.tallies(RUN_ID)) == before
+    assert (stored(again, "games"), stored(again, "plies"), read_tallies(again, RUN_ID)) == before
     assert len(again.runs()) == 1
     assert not verify(again).problems
 
 
-@pytest.mark.parametrize("content", [b"", b'{"shard": 0', b"{}", b"null"], ids=str)
-@BOTH
-def test_a_damaged_commit_is_named(archive: Archive, content: bytes) -> None:
-    path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    archive.backend.replace(path, content)
-    for use in (archive.commits, archive.covered, archive.tallies):
-        with pytest.raises(FailureError, match=re.escape(str(path))):
-            use(RUN_ID)
-    with pytest.raises(FailureError, match=re.escape(str(path))):  # a writer cannot know what is there
-        Archive.open(archive.root).commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+@pytest.mark.parametrize("run_id", ["../../etc", "", "0123456789AB", "run=0123456789ab"])
+def test_a_run_id_cannot_lead_elsewhere(archive: Archive, run_id: str) -> None:
+    assert archive.run(run_id) is None
+    with pytest.raises(ValueError, match="is not 12 lower-case hex digits"):
+        archive.ranges(run_id)
+
+
+def test_threads_may_share_the_list_of_files(archive: Archive) -> None:
+    """Some forget it all the time."""
+    ranges = [*archive.ranges(RUN_ID)]
+
+    def ask(number: int) -> list[PurePath]:
+        if number % 3 == 0:
+            archive.refresh()
+        return [archive.path("plies", RUN_ID, each) for each in ranges]
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len({tuple(found) for found in threads.map(ask, range(600))}) == 1
+
+
+# A snapshot.
 
 
 @BOTH
-def test_a_commit_cannot_name_a_file_elsewhere(archive: Archive) -> None:
-    path = archive.root / "commits" / f"run={RUN_ID}" / "000001.json"
-    archive.backend.replace(path, re.sub(rb"part-[^\"]+", b"../../../secret.parquet", archive.backend.read(path)))
-    with pytest.raises(FailureError, match="does not match"):
-        archive.committed_files("games")
+def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None:
+    seen = Snapshot(archive.root)
+    games, known = [*seen.ranges(RUN_ID)], seen.run(RUN_ID)
+    other = record(spec_of(seed=8))
+    archive.save_run(other)
+    store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
+    archive.save_run(record(status="complete"))
+    archive.save_sweep_job(SweepJob("s", 0))
+    assert archive.ranges(RUN_ID).units == 48
+    assert [*seen.ranges(RUN_ID)] == games
+    assert (seen.run(RUN_ID), seen.run_ids(), seen.recorded()) == (known, [RUN_ID], [RUN_ID])
+    assert (seen.sweep_jobs(), seen.cards(), seen.verdicts()) == ([], [], [])
+    assert seen.ranges(RUN_ID, "tallies").units == 24
+    assert seen.run(other.run_id) is None
+
+
+@BOTH
+def test_a_snapshot_never_has_games_without_the_record_of_their_run(archive: Archive) -> None:
+    """A run begins between its look at the records and its look at the games."""
+    other = record(spec_of(seed=8))
+
+    begin = Archive.run_ids
+    with pytest.MonkeyPatch.context() as patch:
+
+        def late(self: Archive) -> list[str]:
+            patch.undo()
+            archive.save_run(other)
+            store(archive, other.run_id, BLOCKS)
+            return begin(self)
+
+        patch.setattr(Archive, "run_ids", late)
+        seen = Snapshot(archive.root)
+    assert all(seen.run(run_id) for run_id in seen.run_ids())
+
+
+def test_a_snapshot_raises_for_a_damaged_record_when_it_is_asked_for(archive: Archive) -> None:
+    archive.backend.replace(archive.record_file(RUN_ID), b"{")
+    seen = Snapshot(archive.root)
+    assert seen.ranges(RUN_ID).units == 24
+    with pytest.raises(FailureError, match="is damaged"):
+        seen.run(RUN_ID)
+
+
+# Checked files.
+
+
+@BOTH
+def test_a_file_is_hashed_once_and_again_when_it_was_touched(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+    sound = vars(CheckedFile)["is_sound"].fget
+
+    def note(file: CheckedFile) -> bool:
+        hashed.append(file.name)
+        return bool(sound(file))
+
+    monkeypatch.setattr(CheckedFile, "is_sound", property(note))
+    files = [
+        CheckedFile(
+            RUN_ID,
+            archive.path(table, RUN_ID, each),
+            archive.path(table, RUN_ID, each).suffixes[-2][1:],
+            archive.backend,
+        )
+        for table in ("games", "plies")
+        for each in archive.ranges(RUN_ID)
+    ]
+    assert first_damaged(archive.root, files) is first_damaged(archive.root, files) is None
+    if archive.backend.checks_bytes:  # a store compares them itself
+        assert hashed == []
+        archive.backend.remove(files[2].path)
+        assert first_damaged(archive.root, files) == files[2]
+        return
+    assert sorted(hashed) == sorted(file.name for file in files)
+    content = Path(files[2].path).read_bytes()
+    archive.backend.replace(files[2].path, content)
+    assert first_damaged(archive.root, files) is None
+    assert len(hashed) == 5
+    archive.backend.replace(files[2].path, content[:-1] + bytes([content[-1] ^ 1]))
+    assert first_damaged(archive.root, files) == files[2]
+    archive.backend.remove(files[1].path)
+    assert first_damaged(archive.root, files[:2]) == files[1]

@@ -1,4 +1,3 @@
-import hashlib
 from pathlib import Path
 
 import duckdb
@@ -7,11 +6,12 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from analytics.files.local import LOCAL
 from analytics.parquet.encoder import buffer_for
-from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table, read_table, table_parts, tables
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table, tables
+from analytics.store.range_files import checked_parts
+from analytics.store.range_names import StoredRange, check_of
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block, Games
 from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games
@@ -85,29 +85,26 @@ def test_a_game_of_an_unnamed_pairing_is_refused() -> None:
 
 def test_a_table_is_read_in_parts_after_all_its_bytes_were_checked(tmp_path: Path) -> None:
     _, table = tables([random_block(1)], PAIRINGS)
-    path, stored = tmp_path / "table.parquet", table.stored(f"part-000000-{'0' * 32}.parquet")
+    path = tmp_path / StoredRange(0, 8, 7, check_of(table.content)).name
     path.write_bytes(table.content)
-    parts = [*table_parts(LOCAL, path, stored, PLIES, 20)]
+    parts = [*checked_parts(LOCAL, path, PLIES, 20)]
     assert [len(part) for part in parts] == [20] * (table.rows // 20) + [table.rows % 20]
-    assert pl.concat(parts).equals(read_table(LOCAL, path, stored, PLIES))
-    reading = table_parts(LOCAL, path, stored, PLIES, 20)
+    assert pl.concat(parts).equals(*checked_parts(LOCAL, path, PLIES))
+    reading = checked_parts(LOCAL, path, PLIES, 20)
     next(reading)
     path.unlink()
     assert sum(map(len, reading)) == table.rows - 20  # a file that is removed meanwhile is read to its end
-    for content, what in (
-        (None, "cannot be read"),
-        (table.content[:-1], "bytes, its commit says"),
-        (b"X" + table.content[1:], "another SHA-256 than"),
-    ):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(ValueError, match=what):
-            next(table_parts(LOCAL, path, stored, PLIES, 20))
+    with pytest.raises(FileNotFoundError):
+        next(checked_parts(LOCAL, path, PLIES, 20))
+    for content in (table.content[:-1], b"X" + table.content[1:], b""):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="other bytes than its name says"):
+            next(checked_parts(LOCAL, path, PLIES, 20))
     path.write_bytes(table.content)
-    with pytest.raises(ValueError, match=f"has {table.rows} rows, its commit says"):
-        next(table_parts(LOCAL, path, structs.replace(stored, rows=stored.rows - 1), PLIES, 20))
     with pytest.raises(ValueError, match="of the right types"):
-        next(table_parts(LOCAL, path, stored, GAMES, 20))
+        next(checked_parts(LOCAL, path, GAMES, 20))
+    with pytest.raises(ValueError, match="has not the name of a table's file"):
+        next(checked_parts(LOCAL, path.rename(tmp_path / "table.parquet"), PLIES, 20))
 
 
 def test_the_largest_numbers_fit() -> None:
@@ -141,9 +138,7 @@ def test_every_reader_finds_the_same_rows(
     ):
         path = tmp_path / f"{name}.parquet"
         path.write_bytes(table.content)
-        written = table.stored(path.name)
-        assert (written.rows, written.bytes) == (len(rows), path.stat().st_size)
-        assert written.sha256 == hashlib.sha256(table.content).hexdigest()
+        assert table.rows == len(rows)
         assert pl.read_parquet(path).schema == schema
         assert pl.read_parquet(path).rows() == rows
         assert duckdb.execute(f"FROM read_parquet('{path}')").fetchall() == rows

@@ -11,10 +11,9 @@ import pytest
 from msgspec import structs, to_builtins
 
 from analytics.perfect.tablebase import SHIPPED, Card
-from analytics.statistics.tally import Tally
 from analytics.store.json_records import JsonRecord, RecordError, StoredRecord, dump, load, parse, typed
 from analytics.store.marker import Marker
-from analytics.store.records import Commit, PolicyCard, PolicyFile, RunRecord, Slice, StoredFile, SweepJob
+from analytics.store.records import PolicyCard, PolicyFile, RunRecord, SweepJob
 from quarto.errors import FailureError
 from tests.analytics.naive_games import record, spec_of
 from tests.analytics.stored_policies import LEARNED
@@ -23,12 +22,10 @@ SAMPLE = Path("data/sample")
 KINDS: dict[str, type[JsonRecord]] = {
     "archive.json": Marker,
     "runs/*.json": RunRecord,
-    "commits/*/*.json": Commit,
     "sweeps/*/*.json": SweepJob,
 }
 
-FILE = StoredFile(f"part-000000-{'0' * 32}.parquet", 1, 2, "0" * 64)
-COMMIT = Commit(0, FILE, FILE, (Slice(0, 5, 1, Tally(singles=((0, 0, 1), (0, 0, 0)))),), "2026-11-21T05:07:00+00:00")
+JOB = SweepJob("s1", 3, {"a": "é"}, "0123456789ab", jobs=4)
 CARD = PolicyCard(
     policy_id="0123456789ab",
     name="mine",
@@ -57,7 +54,7 @@ def test_the_bytes_of_a_record_are_known() -> None:
     assert dump(job).decode() == (
         '{\n "sweep_id": "s1",\n "job": 3,\n "overrides": {\n  "a": "é"\n },\n "run_id": null,\n'
         ' "status": "complete",\n "error": "\\"no\\"\\n",\n "games": 0,\n'
-        ' "objective": null,\n "value": null,\n "checksum": "87547208edbf41cc"\n}\n'
+        ' "objective": null,\n "value": null,\n "jobs": 0,\n "checksum": "c5367817ef9551c3"\n}\n'
     )
     assert b'"parameters": {\n  "rate": 1e-07\n },' in dump(CARD)
     assert dump({"a": 1e16, "b": [], "c": {}}) == b'{\n "a": 1e+16,\n "b": [],\n "c": {}\n}\n'
@@ -69,7 +66,7 @@ def test_a_spec_may_hold_infinities_and_large_numbers() -> None:
     assert parse(dump(run), RunRecord) == run
 
 
-@pytest.mark.parametrize("kept", [record(), COMMIT, CARD], ids=lambda kept: type(kept).__name__)
+@pytest.mark.parametrize("kept", [record(), JOB, CARD], ids=lambda kept: type(kept).__name__)
 def test_a_key_that_is_missing_or_unknown_is_refused(kept: JsonRecord) -> None:
     mapping = to_builtins(kept)
     assert typed(mapping, type(kept)) == kept
@@ -108,9 +105,8 @@ def changed(path: tuple[str | int, ...], value: Any, mapping: Any) -> Any:
         (record(), ("spec", "pairings"), [[0, 9]], "spec: a pairing has an index beyond the 3 agents"),
         (record(), ("spec", "agents"), [{}], "spec.agents[0]: object missing required field label"),
         (record(), ("spec", "rules", "squares"), "round", "spec: rules 'classic': squares='round' is not one of"),
-        (COMMIT, ("plies", "sha256"), "x", "plies.sha256 'x': does not match [0-9a-f]{64}"),
-        (COMMIT, ("slices",), [{}], "slices[0]: object missing required field pairing"),
-        (COMMIT, ("x - at `$.y.z",), 1, "object contains unknown field x"),
+        (JOB, ("x - at `$.y.z",), 1, "object contains unknown field x"),
+        (CARD, ("knowledge",), "x", "knowledge 'x': does not match [0-9a-f]{64}"),
         (CARD, ("parameters", "rate"), "x", "parameters[...]: expected float, got str"),
         (CARD, ("learned", "run_ids"), ["../x"], "learned.run_ids[0] '../x': does not match [0-9a-f]{12}"),
         (CARD, ("files", "../x"), None, "key in files: does not match (?!card\\.json$)"),
@@ -151,12 +147,12 @@ def test_a_file_that_is_no_record_is_named_with_the_reason_and_what_to_do(
 
 
 def test_what_could_not_be_read_again_is_not_written() -> None:
-    for wrong in (SweepJob("../x", 3), SweepJob("s", -1), structs.replace(COMMIT, shard=-1)):
+    for wrong in (SweepJob("../x", 3), SweepJob("s", -1), structs.replace(CARD, name="a/b")):
         with pytest.raises(RecordError, match=r"expected|does not match"):
             dump(wrong)
 
 
-@pytest.mark.parametrize("kept", [record(), COMMIT, CARD], ids=lambda kept: type(kept).__name__)
+@pytest.mark.parametrize("kept", [record(), JOB, CARD], ids=lambda kept: type(kept).__name__)
 def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRecord, tmp_path: Path) -> None:
     """One bit in every twentieth byte; changes between the values, of spaces and line ends, mean nothing."""
     path, content = tmp_path / "record.json", dump(kept)
@@ -170,7 +166,7 @@ def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRec
 
 
 def test_a_stored_record_without_a_checksum_is_damaged(tmp_path: Path) -> None:
-    values = json.loads(dump(COMMIT))
+    values = json.loads(dump(JOB))
     del values["checksum"]
     with pytest.raises(RecordError, match="its checksum is not that of its content"):
-        parse(json.dumps(values).encode(), Commit)
+        parse(json.dumps(values).encode(), SweepJob)

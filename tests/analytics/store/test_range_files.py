@@ -1,35 +1,135 @@
+"""Games as files, and files as games: round trips, and every damage is named or harmless."""
+
 from __future__ import annotations
 
-import hashlib
+import io
+import os
 import random
-from pathlib import Path
+import shutil
+from collections.abc import Callable
+from pathlib import Path, PurePath
 
 import numpy as np
 import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, read_rows, scatter
+from analytics.store.range_files import games_at, read_games, read_rows, read_tallies, row_parts, scatter, store_games
+from analytics.store.range_names import StoredRange, check_of
+from analytics.store.schema import TABLES
+from analytics.store.snapshot import Snapshot
+from quarto.batch import Block
 from quarto.errors import FailureError
-from tests.analytics.folders import forge
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, naive_rows, random_block
+from tests.analytics.folders import contents
+from tests.analytics.naive_games import (
+    BLOCKS,
+    PAIRINGS,
+    RUN_ID,
+    cut,
+    frames,
+    naive_rows,
+    random_block,
+    record,
+    single_games,
+    spec_of,
+    store,
+)
+from tests.object_storage import BOTH
+
+LINE = record().line
 
 
-def test_a_shard_is_read_as_it_was_played(archive: Archive) -> None:
-    games, plies = naive_rows([random_block(1, 0, 8, 4), random_block(1, 2, 0)], PAIRINGS)
-    shard = read_games(archive, RUN_ID, archive.commits(RUN_ID)[1])
-    frame = read_rows(archive, RUN_ID, archive.commits(RUN_ID)[1], "games")
-    assert shard.game_id.tolist() == [row[0] for row in games]
-    assert shard.pairing.tolist() == frame["pairing"].to_list()
-    assert shard.games.plies.tolist() == frame["plies"].to_list()
-    assert shard.games.winner.tolist() == frame["winner"].to_list()
-    assert shard.opening.tolist() == frame["opening"].to_list()
-    column = {game: at for at, game in enumerate(shard.game_id.tolist())}
-    for game, _, ply, _, piece, cell, _ in plies:
-        assert (shard.games.pieces[ply, column[game]], shard.games.cells[ply, column[game]]) == (piece, cell)
-    taken = shard.taken(np.array([3, 1]))
-    assert taken.game_id.tolist() == [shard.game_id[3], shard.game_id[1]]
-    assert taken.games.pieces.tolist() == shard.games.pieces[:, [3, 1]].tolist()
+def whole(archive: Archive, span: tuple[int, int] = (0, 24)) -> StoredRange:
+    """Store the games of ``BLOCKS`` in one range."""
+    return store_games(archive, RUN_ID, LINE, PAIRINGS, span, [cut(block, LINE, span) for block in BLOCKS])
+
+
+@BOTH
+def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
+    first, second = archive.ranges(RUN_ID)
+    assert (first[:2], second[:2]) == ((0, 16), (16, 24))
+    for stored in (first, second):
+        blocks = [cut(block, LINE, stored[:2]) for block in BLOCKS]
+        games, plies = naive_rows(blocks, PAIRINGS)
+        found = read_games(archive, RUN_ID, stored)
+        assert read_rows(archive, RUN_ID, stored, "games").rows() == games
+        assert read_rows(archive, RUN_ID, stored, "plies").rows() == plies
+        assert found.game_id.tolist() == [row[0] for row in games]
+        assert found.pairing.tolist() == [row[2] for row in games]
+        assert found.opening.tolist() == [row[7] for row in games]
+        column = {game: at for at, game in enumerate(found.game_id.tolist())}
+        for game, _, ply, _, piece, cell, _ in plies:
+            assert (found.games.pieces[ply, column[game]], found.games.cells[ply, column[game]]) == (piece, cell)
+        assert found.fingerprint == stored.fingerprint
+    taken = found.taken(np.array([3, 1]))
+    assert taken.game_id.tolist() == [found.game_id[3], found.game_id[1]]
+    assert taken.games.pieces.tolist() == found.games.pieces[:, [3, 1]].tolist()
+    inside = found.within(LINE, 17, 19)
+    assert sorted({*LINE.units_of(inside.game_id).tolist()}) == [17, 18]
+    assert inside.games.pieces.flags.c_contiguous
+
+
+@BOTH
+def test_rows_come_in_parts_and_all_tables_are_written_before_the_games(archive: Archive) -> None:
+    stored = archive.ranges(RUN_ID)[0]
+    parts = [*row_parts(archive, RUN_ID, stored, "plies", 100)]
+    assert [len(part) for part in parts[:-1]] == [100] * (len(parts) - 1)
+    assert sum(map(len, parts)) == len(read_rows(archive, RUN_ID, stored, "plies"))
+    written: list[str] = []
+    replace = archive.backend.replace
+
+    def note(path: PurePath, content: bytes) -> None:
+        written.append(path.parts[-3])
+        replace(path, content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive.backend, "replace", note)
+        whole(archive)
+    assert written == ["plies", "tallies", "games"]
+
+
+@BOTH
+def test_the_same_games_in_any_parts_are_the_same_files_and_the_same_sum(archive: Archive) -> None:
+    before = contents(archive)
+    for span in ((0, 16), (16, 24)):
+        whole(archive, span)
+    assert contents(archive) == before
+    known = archive.ranges(RUN_ID).fingerprint
+    assert whole(archive).fingerprint == known
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 24)]
+    path = archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0])
+    assert path.suffixes[-2] == f".{check_of(archive.backend.read(path))}"
+
+
+@pytest.mark.parametrize("swapped", [True, False])
+def test_one_pairing_and_games_without_twins_are_ranges_too(archive: Archive, swapped: bool) -> None:
+    run = record(spec_of(pairings=PAIRINGS[:1], seats="swapped" if swapped else "fixed"))
+    archive.save_run(run)
+    block = (random_block if swapped else single_games)(3, 0, 0, 21)
+    store(archive, run.run_id, [block], PAIRINGS[:1], most=8)
+    assert [each[:2] for each in archive.ranges(run.run_id)] == [(0, 8), (8, 16), (16, 20), (20, 21)]
+    assert archive.games_held(run.run_id) == 21 * (1 + swapped)
+    games, _ = frames([block], PAIRINGS[:1])
+    found = [row for each in archive.ranges(run.run_id) for row in read_rows(archive, run.run_id, each, "games").rows()]
+    assert found == games.rows()
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        BLOCKS[:2],
+        [*BLOCKS, random_block(1, 0, 8)],
+        [BLOCKS[0], BLOCKS[0], BLOCKS[1]],
+        [block._replace(first_pair=1) for block in BLOCKS],
+        [],
+    ],
+    ids=["too few", "too many", "twice", "elsewhere", "none"],
+)
+def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archive, blocks: list[Block]) -> None:
+    before = contents(archive)
+    with pytest.raises(ValueError, match=r"units 0 to 23"):
+        store_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
+    assert contents(archive) == before
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -44,21 +144,141 @@ def test_scatter_does_what_its_slow_twin_does(seed: int) -> None:
     for (ply, game), value in zip(rows, values.tolist(), strict=True):
         expected[ply, game] = value
     assert np.array_equal(matrix, expected)
+    assert games_at(random_block(seed).games, slice(2, 4)).plies.shape == (2,)
 
 
-@pytest.mark.parametrize("table", ["games", "plies"])
-def test_a_damaged_file_is_named_with_what_to_do(archive: Archive, table: str) -> None:
-    path = archive.committed_files(table)[0]
-    Path(path).write_bytes(Path(path).read_bytes()[::-1])
-    with pytest.raises(FailureError, match=rf"{path.name} has another SHA-256 .*: see 'qarena archive verify'$"):
-        read_games(archive, RUN_ID, archive.commits(RUN_ID)[0])
+# Damage.
 
 
-def test_rows_that_are_not_as_many_as_the_games_have_plies_are_an_error(archive: Archive) -> None:
-    path = archive.committed_files("plies")[0]
-    pl.read_parquet(Path(path), hive_partitioning=False).head(-1).write_parquet(Path(path))
-    content, commit = Path(path).read_bytes(), archive.folder("commits", RUN_ID) / "000000.json"
-    stored = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    forge(Path(commit), lambda values: values["plies"].update(stored, rows=values["plies"]["rows"] - 1))
-    with pytest.raises(FailureError, match=r"has \d+ rows, the games of its shard have \d+ plies: see 'qarena archive"):
-        read_games(archive, RUN_ID, archive.commits(RUN_ID)[0])
+@pytest.mark.parametrize("table", [*TABLES, "tallies"])
+def test_every_flipped_byte_is_named(archive: Archive, table: str) -> None:
+    stored = archive.ranges(RUN_ID)[0]
+    path = Path(archive.path(table, RUN_ID, stored))
+    content = path.read_bytes()
+    for at in range(0, len(content), 97):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+        with pytest.raises(FailureError, match=f"{path.name} has other bytes than its name says"):
+            _ = read_tallies(archive, RUN_ID) if table == "tallies" else read_rows(archive, RUN_ID, stored, table)
+    path.write_bytes(content)
+    read_games(archive, RUN_ID, stored)
+
+
+@pytest.mark.parametrize("change", [lambda content: b"", lambda content: content[:500], lambda content: content * 2])
+@BOTH
+def test_a_file_of_another_length_is_named(archive: Archive, change: Callable[[bytes], bytes]) -> None:
+    stored = archive.ranges(RUN_ID)[0]
+    path = archive.path("plies", RUN_ID, stored)
+    archive.backend.replace(path, change(archive.backend.read(path)))
+    with pytest.raises(FailureError, match=r"has other bytes than its name says.*: see 'qarena archive verify'$"):
+        read_games(archive, RUN_ID, stored)
+
+
+@BOTH
+def test_a_missing_file_is_named(archive: Archive) -> None:
+    stored = archive.ranges(RUN_ID)[1]
+    archive.backend.remove(archive.path("plies", RUN_ID, stored))
+    with pytest.raises(FailureError, match=rf"{stored.games}.* is missing: see 'qarena archive verify'$"):
+        read_games(archive, RUN_ID, stored)
+
+
+def named_anew(archive: Archive, table: str, content: bytes) -> None:
+    """Put another content in the place of a table's first file, under a name with its check."""
+    stored = archive.ranges(RUN_ID)[0]
+    archive.backend.remove(archive.path(table, RUN_ID, stored))
+    archive.put(archive.folder(table, RUN_ID) / stored._replace(check=check_of(content)).name, content)
+    archive.refresh()
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"], ids=repr)
+def test_what_is_not_parquet_is_named_whatever_its_name_says(archive: Archive, content: bytes) -> None:
+    named_anew(archive, "games", content)
+    with pytest.raises(FailureError, match="is not a readable Parquet file") as caught:
+        read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "games")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_plies_of_other_games_are_named(archive: Archive) -> None:
+    named_anew(archive, "plies", archive.backend.read(archive.path("plies", RUN_ID, archive.ranges(RUN_ID)[1])))
+    with pytest.raises(FailureError, match=r"has \d+ rows, the games of its range have \d+ plies: see 'qarena archive"):
+        read_games(archive, RUN_ID, archive.ranges(RUN_ID)[0])
+
+
+# What others replaced.
+
+
+@BOTH
+@pytest.mark.parametrize("kind", [Archive, Snapshot])
+def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archive, kind: type[Archive]) -> None:
+    reader = kind(archive.root)
+    listed = [*reader.ranges(RUN_ID)]
+    expected = [read_games(reader, RUN_ID, each) for each in listed]
+    old = [archive.path(table, RUN_ID, each) for table in TABLES for each in listed]
+    whole(archive)
+    for path in old:
+        archive.backend.remove(path)
+    for stored, games in zip(listed, expected, strict=True):
+        found = read_games(reader, RUN_ID, stored)
+        assert found.game_id.tolist() == games.game_id.tolist()
+        assert found.fingerprint == stored.fingerprint
+        assert sum(map(len, row_parts(reader, RUN_ID, stored, "plies", 50))) == games.games.plies.sum()
+    assert not {*old} & {*contents(archive)}
+
+
+def test_a_reader_finds_the_same_rows_in_other_bytes(archive: Archive) -> None:
+    """Another encoder wrote the same range, and the file that was listed is gone."""
+    stored = archive.ranges(RUN_ID)[0]
+    read_games(archive, RUN_ID, stored)
+    path = archive.path("games", RUN_ID, stored)
+    rows, buffer = pl.read_parquet(archive.backend.read(path)), io.BytesIO()
+    rows.write_parquet(buffer, compression="uncompressed")
+    other = stored._replace(check=check_of(buffer.getvalue()))
+    archive.put(path.parent / other.name, buffer.getvalue())
+    archive.backend.remove(path)
+    assert read_rows(archive, RUN_ID, stored, "games").equals(rows)
+
+
+# Writers that somebody disturbs.
+
+
+def test_a_writer_whose_temporary_file_was_taken_away_writes_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Path] = []
+    sync = os.fsync
+
+    def take(descriptor: int) -> None:
+        sync(descriptor)
+        for path in Path(archive.root).rglob(".tmp-*"):
+            if len(taken) < 4:
+                taken.append(path)
+                path.unlink()
+
+    monkeypatch.setattr(os, "fsync", take)
+    stored = whole(archive)
+    assert len(taken) == 4
+    assert archive.ranges(RUN_ID).units == 24
+    assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
+
+
+def test_a_writer_whose_plies_were_removed_as_garbage_writes_them_again(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still between plies and games, and somebody took it for killed."""
+    put = Archive.put
+
+    def stand_still(self: Archive, path: Path, content: bytes) -> None:
+        if path.parts[-3] == "games":
+            for other in Path(archive.folder("plies", RUN_ID)).glob("000000000000-000000000024-*"):
+                other.unlink()
+        put(self, path, content)
+
+    monkeypatch.setattr(Archive, "put", stand_still)
+    stored = whole(archive)
+    assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
+
+
+def test_an_archive_that_was_removed_is_not_written_in_part(archive: Archive) -> None:
+    shutil.rmtree(archive.root)
+    with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
+        whole(archive)
+    assert not Path(archive.root).exists()

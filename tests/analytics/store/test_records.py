@@ -4,22 +4,16 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from analytics.statistics.tally import Tally
 from analytics.store.json_records import RecordError, dump, parse, typed
-from analytics.store.records import Commit, RunRecord, Slice, StoredFile, SweepJob, run_id_of
-from analytics.store.schema import MAX_PAIRS
+from analytics.store.records import RunRecord, SweepJob, run_id_of
+from analytics.store.units import Line
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
-
-FILE: dict[str, Any] = {"file": f"part-000000-{'0' * 32}.parquet", "rows": 1, "bytes": 2, "sha256": "0" * 64}
-ONE_PAIR = Tally(pairs=((0, 0, 0), (0, 1, 0), (0, 0, 0)))
-COMMIT = Commit(0, StoredFile(**FILE), StoredFile(**FILE), (Slice(0, 5, 1, ONE_PAIR),), "2026-11-21T05:07:00+00:00")
 
 
 def test_records_survive_json() -> None:
     run = record(spec_of(Rules("square", squares="plain")), status="complete", seconds=1.5)
     assert parse(dump(run), RunRecord) == run
-    assert parse(dump(COMMIT), Commit) == COMMIT
     job = SweepJob("s1", 3, {"rules": "square"}, "0123456789ab", "failed", "ValueError: no", 20)
     assert parse(dump(job), SweepJob) == job
 
@@ -48,6 +42,8 @@ def test_a_run_names_its_pairings_by_label() -> None:
         {"created": "yesterday"},
         {"seconds": float("nan")},
         {"schema_version": 0},
+        {"units": -1},
+        {"annotated": "all"},
         {"spec": {"pairings": [[0, 3]]}},
         {"spec": {"pairings": [[0, -1]]}},
         {"spec": {"pairings": [[0]]}},
@@ -65,35 +61,15 @@ def test_a_run_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
         typed(to_builtins(record()) | change | {"spec": {**record().spec, **change.get("spec", {})}}, RunRecord)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../part-000000-" + "0" * 32 + ".parquet", "/etc/passwd", FILE["file"] + "\n", "part-0-00.parquet", "", None, 7],
-    ids=repr,
-)
-def test_a_file_name_cannot_leave_its_folder(name: Any) -> None:
-    with pytest.raises(RecordError):
-        typed(FILE | {"file": name}, StoredFile)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"shard": -1},
-        {"games": FILE | {"sha256": "x"}},
-        {"plies": FILE | {"rows": -1}},
-        {"plies": FILE | {"owner": "me"}},
-        {"created": "now"},
-        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 2, "tally": to_builtins(ONE_PAIR)}]},
-        {"slices": [{"pairing": 0, "first_pair": 0, "pairs": 0, "tally": to_builtins(Tally())}]},
-        {"slices": [{"pairing": 0, "first_pair": MAX_PAIRS, "pairs": 1, "tally": to_builtins(ONE_PAIR)}]},
-        {"slices": [{"pairing": 1 << 31, "first_pair": 0, "pairs": 1, "tally": to_builtins(ONE_PAIR)}]},
-        {"slices": None},
-    ],
-    ids=str,
-)
-def test_a_commit_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(RecordError):
-        typed(to_builtins(COMMIT) | change, Commit)
+def test_a_run_knows_its_line_of_units_and_where_it_ends() -> None:
+    run = record(games=100)
+    assert (run.line, run.end_unit) == (Line(3, 2), 150)
+    assert (record(spec_of(seats="fixed"), games=7).line, record(spec_of(seats="fixed"), games=7).end_unit) == (
+        Line(3, 1),
+        21,
+    )
+    imported = record(spec_of(seats="fixed", imported={"event": "cup"}), games=5, units=12)
+    assert (imported.line, imported.end_unit) == (Line(1, 1), 12)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
+from analytics.verify.garbage import unneeded_files
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import forge, snapshot
-from tests.analytics.naive_games import block_of, random_game, record, spec_of
+from tests.analytics.naive_games import block_of, random_game, record, spec_of, store
 
 MEETING = [("good", "bad")]
 RUN = record(spec_of(pairings=MEETING, opening_plies=0))
@@ -41,11 +41,11 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    """One run, its 200 pairs in three shards, the middle one written last."""
+    """One run, its 200 pairs in several ranges, the middle ones written last."""
     archive = Archive.open(tmp_path / "archive", create=True)
     archive.save_run(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
-        archive.commit(RUN.run_id, [won_mostly(first, pairs)], MEETING)
+        store(archive, RUN.run_id, [won_mostly(first, pairs)], MEETING)
     return archive
 
 
@@ -71,8 +71,14 @@ def test_outcomes_are_those_of_the_games_in_the_order_of_pairs(archive: Archive)
     assert sprt_verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
 
 
+def lose(archive: Archive, first: int, end: int) -> None:
+    """Remove the games of some units."""
+    for stored in archive.ranges(RUN.run_id).inside(first, end):
+        archive.backend.remove(archive.path("games", RUN.run_id, stored))
+
+
 def test_pairs_that_are_missing_are_unknown_and_end_what_is_known(archive: Archive) -> None:
-    Path(archive.folder("commits", RUN.run_id) / "000002.json").unlink()
+    lose(archive, 40, 120)
     found = sprt_verdicts.outcomes(archive, RUN.run_id, 10**6)
     assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
     assert len(sprt_verdicts.known(found, 0)) == 40
@@ -127,13 +133,13 @@ def test_a_sound_verdict_is_sound_and_no_garbage(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     found = verify(archive)
     assert (found.verdicts, found.problems) == (1, [])
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []
 
 
 def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
     Path(sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in unreferenced_files(archive)] == [("notes.json", False)]
+    assert [(each.path.name, each.ours) for each in unneeded_files(archive)] == [("notes.json", False)]
 
 
 def changed(path: Path, **values: Any) -> None:
@@ -176,10 +182,10 @@ def test_a_verdict_in_another_runs_folder_is_named(archive: Archive) -> None:
 
 def test_a_verdict_whose_games_are_gone_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
-    lost = archive.folder("commits", RUN.run_id) / "000000.json"
-    Path(lost).unlink()
+    archive.update_run(RUN.run_id, lambda known: known)
+    lose(archive, 0, 1)
     first, *_, last = verify(archive).problems
-    assert first.file == lost
+    assert first.file == archive.folder("games", RUN.run_id)
     assert "only the first 0 of the" in last.what
 
 

@@ -1,4 +1,6 @@
-"""Writers that race one another, are refused by the disk, or are killed."""
+"""Writers that race one another while others compact and read, are refused by the disk, or are killed."""
+
+from __future__ import annotations
 
 import errno
 import os
@@ -8,59 +10,168 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
-from pathlib import Path, PurePath
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
+from analytics.derived_tables.replaced import remove_replaced
 from analytics.files import atomic
+from analytics.files.location import location_of
+from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
-from analytics.store.commit_log import Ledger
-from analytics.store.records import Commit
+from analytics.store.range_files import read_games, read_tallies, store_games
+from analytics.store.units import parts
+from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, TALLIES_TABLE, roll_up
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
+from analytics.verify.garbage import unneeded_files
+from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, cut, random_block, record, spec_of, store
+from tests.marks import seldom
 from tests.object_storage import BOTH, BOTH_SLOWLY
 from tests.paths import ROOT
 
-OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
+OTHER = record(spec_of(seed=8), games=128)  # a run that the archive does not hold yet
+LINE, UNITS = OTHER.line, OTHER.end_unit  # 192
+TABLES = (PLIES_TABLE, TALLIES_TABLE, GAMES_TABLE)
+LISTING_SECONDS = 1.0  # a listing takes less here
 
 
-def write_all(root: PurePath, seed: int) -> int:
-    """One of several writers that all want to store the same 40 slices, each in an order of its own."""
-    archive = Archive.open(root)
-    places = [(pairing, 4 * i) for pairing in (0, 1) for i in range(20)]
-    random.Random(seed).shuffle(places)
-    return sum(archive.commit(OTHER.run_id, [random_block(9, *place, 4)], PAIRINGS) is not None for place in places)
+def games_of(luck: int = 0) -> list[Block]:
+    """All games of the run; with another ``luck`` they are others, as those of players that cannot be repeated."""
+    return [random_block(9 + luck, pairing, 0, UNITS // 3) for pairing in range(3)]
+
+
+def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
+    """Store what is missing of the run, in parts of random sizes at random places, on several threads."""
+    archive, blocks = Archive.open(location_of(root)), games_of(luck)
+
+    def play(number: int) -> None:
+        dice = random.Random(f"{seed} {number}")
+        while gaps := archive.ranges(OTHER.run_id).missing(UNITS):
+            span = dice.choice([*parts(*dice.choice(gaps), UNITS, dice.choice((1, 2, 4, 8)))])
+            mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
+            store_games(archive, OTHER.run_id, LINE, PAIRINGS, span, mine)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(play, range(threads)))
+
+
+def compact(root: str, seed: int, threads: int = 1, luck: int = 0) -> None:
+    """Roll files up, at random, and remove what was replaced, until somebody ends this process."""
+    del threads, luck
+    archive, dice = Archive.open(location_of(root)), random.Random(seed)
+    while True:
+        with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
+            roll_up(archive, OTHER, TABLES, lambda _children, _units: dice.random() < 0.3)
+        remove_replaced(archive, OTHER.run_id, LISTING_SECONDS)
+        time.sleep(0.02)
+
+
+def process(work: Callable[..., None], archive: Archive, seed: int, threads: int = 2, luck: int = 0) -> Any:
+    started = get_context("spawn").Process(target=work, args=(str(archive.root), seed, threads, luck), daemon=True)
+    started.start()
+    return started
+
+
+@contextmanager
+def ended(processes: list[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for each in processes:
+            each.kill()
+            each.join()
+
+
+def look(archive: Archive, least: int) -> int:
+    """What a reader sees at any moment: never less than before. Returns the number of units."""
+    ranges = archive.ranges(OTHER.run_id)
+    assert ranges.units >= least
+    for stored in random.Random(least).sample([*ranges], min(2, len(ranges))):
+        found = read_games(archive, OTHER.run_id, stored)
+        assert found.fingerprint == stored.fingerprint
+        assert len(found.game_id) == 2 * stored.units
+    return ranges.units
+
+
+def assert_whole(archive: Archive, same: bool = True) -> None:
+    """Each unit is there once, whoever wrote it, and what was replaced can be removed."""
+    ranges = archive.ranges(OTHER.run_id)
+    assert (ranges.covered, ranges.units) == ([(0, UNITS)], UNITS)
+    assert verify(archive).problems == []
+    if same:
+        assert ranges.fingerprint == sum(one_thread().values()) % (1 << 64)
+        assert read_tallies(archive, OTHER.run_id) == tally(games_of())
+    remove_replaced(archive, OTHER.run_id, 0.0)
+    assert archive.ranges(OTHER.run_id).fingerprint == ranges.fingerprint
+    left = [file for file in unneeded_files(archive) if atomic.TEMPORARY not in file.path.name]
+    assert left == []
+    assert verify(archive).problems == []
+
+
+def one_thread() -> dict[int, int]:
+    """The fingerprint of each pairing's games."""
+    from tests.analytics.store.test_fingerprint import slow_fingerprint
+
+    return {block.pairing: slow_fingerprint(block) for block in games_of()}
+
+
+@pytest.mark.parametrize(("writers", "compactors"), [(2, 1), *seldom((3, 0), (6, 2))])
+def test_processes_with_threads_store_each_pair_once_while_others_compact_and_read(
+    archive: Archive, writers: int, compactors: int
+) -> None:
+    archive.save_run(OTHER)
+    helpers = [process(compact, archive, seed) for seed in range(compactors)]
+    racing = [process(write, archive, seed) for seed in range(writers)]
+    with ended([*racing, *helpers]):
+        units = 0
+        while any(each.is_alive() for each in racing):
+            units = look(archive, units)
+            time.sleep(0.01)
+        assert [each.exitcode for each in racing] == [0] * writers
+        assert look(archive, units) == UNITS
+    assert_whole(archive)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("luck", [False, True], ids=["repeatable", "other games each time"])
+def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archive: Archive, luck: bool) -> None:
+    """If games cannot be repeated, two writers write different ones: then tables still belong together."""
+    archive.save_run(OTHER)
+    dice, end, kills, seeds = random.Random(5), time.monotonic() + 60, 0, iter(range(10**6))
+
+    def begin(number: int) -> Any:
+        return process(compact if number < 2 else write, archive, next(seeds), 2, next(seeds) if luck else 0)
+
+    live = [begin(number) for number in range(5)]
+    with ended(live):
+        units = 0
+        while time.monotonic() < end and units < UNITS:
+            time.sleep(2 * dice.random())
+            units = look(archive, units)
+            number = dice.randrange(5)
+            live[number].kill()
+            live[number].join()
+            kills += 1
+            live[number] = begin(number)
+    assert kills > 5
+    write(str(archive.root), 0, 1)
+    assert_whole(archive, same=not luck)
 
 
 @BOTH_SLOWLY
-@pytest.mark.parametrize("pool", ["threads", "processes"])
-def test_writers_that_race_store_every_pair_once(archive: Archive, pool: str) -> None:
-    archive.save_run(OTHER)
-    if pool == "threads":
-        with ThreadPoolExecutor(4) as threads:
-            written = list(threads.map(write_all, [archive.root] * 4, range(4)))
-    else:
-        with get_context("spawn").Pool(2) as processes:
-            written = processes.starmap(write_all, [(archive.root, 1), (archive.root, 2)])
-    assert sum(written) == 40
-    assert archive.covered(OTHER.run_id) == {0: [(0, 80)], 1: [(0, 80)]}
-    assert [commit.shard for commit in archive.commits(OTHER.run_id)] == list(range(40))
-    assert not verify(archive).problems
-    assert unreferenced_files(archive) == []
-
-
-@BOTH
 def test_threads_may_share_one_archive(archive: Archive) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        blocks = [random_block(4, 0, 100 + 4 * i, 4) for i in range(24)]
-        commits = list(threads.map(lambda block: archive.commit(RUN_ID, [block], PAIRINGS), blocks))
-    assert sorted(commit.shard for commit in commits if commit) == list(range(2, 26))
+    archive.save_run(OTHER)
+    write(str(archive.root), 1, 4)
+    assert_whole(archive)
 
 
 # A disk that refuses.
@@ -70,7 +181,7 @@ def test_threads_may_share_one_archive(archive: Archive) -> None:
     ("code", "cause"),
     [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EIO, "I")],
 )
-@pytest.mark.parametrize("failing", ["fsync", "link"])
+@pytest.mark.parametrize("failing", ["fsync", "rename"])
 def test_when_the_disk_refuses_nothing_is_lost_or_left(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
 ) -> None:
@@ -78,78 +189,44 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
         raise OSError(code, os.strerror(code))
 
     before = snapshot(Path(archive.root))
-    monkeypatch.setattr(os, failing, refuse)
+    of, name = (os, "fsync") if failing == "fsync" else (Path, "replace")
+    monkeypatch.setattr(of, name, refuse)
     with pytest.raises(FailureError, match=f"{re.escape(str(archive.root))}.*{cause}") as caught:
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+        store(archive, RUN_ID, [random_block(1, 0, 90)])
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
     assert snapshot(Path(archive.root)) == before
-    assert archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+    assert store(archive, RUN_ID, [random_block(1, 0, 90)])
 
 
-@pytest.mark.parametrize("sync", range(1, 9))
+@pytest.mark.parametrize("sync", range(1, 8))
 def test_at_whichever_step_it_stops_the_archive_is_whole(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, sync: int
 ) -> None:
-    """Each sync of a commit fails in turn: either nothing is committed and nothing left, or all of it is there."""
-    steps = iter(range(1, 100))
-    real = os.fsync
+    """Each sync fails in turn: either the range does not count, or all of it is there."""
+    steps, real = iter(range(1, 100)), os.fsync
+    span, blocks = (24, 32), [random_block(1, pairing, 8) for pairing in range(3)]
 
     def stop(descriptor: int) -> None:
         if next(steps) == sync:
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    before = snapshot(Path(archive.root))
+    def play() -> None:
+        mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
+        store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
+
     monkeypatch.setattr(os, "fsync", stop)
-    stopped = False
-    try:
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-    except FailureError:
-        stopped = True
+    with suppress(FailureError):
+        play()
+    assert next(steps) == min(sync, 6) + 1  # two syncs a file: its bytes, and its name
     monkeypatch.undo()
-    assert stopped == (sync <= 6)
+    assert archive.ranges(RUN_ID).units == (24 if sync <= 5 else 32)
     assert not verify(archive).problems
-    assert unreferenced_files(archive) == []
-    assert (snapshot(Path(archive.root)) == before) == (sync <= 5)
-
-
-@pytest.mark.parametrize("derived", [False, True], ids=["commit", "index"])
-def test_ctrl_c_after_the_link_leaves_what_it_names(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, derived: bool
-) -> None:
-    real = atomic.sync_folder
-
-    def stop(folder: Path) -> None:
-        if folder.parent.name in ("commits", "indexes"):
-            raise KeyboardInterrupt
-        real(folder)
-
-    atomic.make_folder(Path(archive.folder("indexes", RUN_ID)))
-    monkeypatch.setattr(atomic, "sync_folder", stop)
-    jobs = index_jobs(archive, INDEXES.shards(archive, [RUN_ID]))[:1]
-    with pytest.raises(KeyboardInterrupt):
-        _ = index_shards(archive, jobs, 1) if derived else archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-    monkeypatch.undo()
-    assert len(INDEXES.files(archive) if derived else archive.commits(RUN_ID)[2:]) == 1
-    assert verify(archive).problems == []
-
-
-@BOTH
-def test_ctrl_c_when_a_commit_is_known_leaves_its_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last moment: the commit is linked, and the writer has noted that it is."""
-    learn = Ledger.learn
-
-    def stop(ledger: Ledger, commit: Commit) -> None:
-        learn(ledger, commit)
-        if commit.shard == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Ledger, "learn", stop)
-    with pytest.raises(KeyboardInterrupt):
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-    assert len(archive.commits(RUN_ID)) == 3
-    assert verify(archive).problems == []
+    play()
+    assert archive.ranges(RUN_ID).units == 32
+    assert not verify(archive).problems
+    assert unneeded_files(archive) == []
 
 
 @pytest.mark.parametrize("order", ["runs", "plies", "root"])
@@ -169,7 +246,7 @@ def test_every_new_folder_is_synced_into_the_one_above(
     if order == "runs":
         archive.save_run(OTHER)
     elif order == "plies":
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
+        store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.parent for path in made} <= set(synced)
 
@@ -189,35 +266,25 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [run.run_id for run in Archive.open(root, create=True).runs()] == [OTHER.run_id]
 
 
-def test_without_hard_links_the_message_says_so(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    with pytest.raises(FailureError, match="hard links"):
-        archive.commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-
-
 @pytest.mark.slow
 def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> None:
     script = textwrap.dedent(
         f"""
         import resource
-        from pathlib import Path, PurePath
+        from pathlib import Path
         from analytics.store.archive import Archive
         from quarto.errors import FailureError
-        from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
+        from tests.analytics.naive_games import RUN_ID, random_block, store
         archive = Archive.open(Path({str(archive.root)!r}))
-        block = random_block(1, 0, 90, 200)
-        from analytics.store.blocks import tables
+        blocks = [random_block(1, pairing, 8, 200) for pairing in range(3)]
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
         try:
-            archive.commit(RUN_ID, [block], PAIRINGS)
+            store(archive, RUN_ID, blocks)
         except FailureError as error:
             print(error)
         """
     )
-    before = snapshot(Path(archive.root))
+    units = archive.ranges(RUN_ID).units
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # the limit would also hit the cache of compiled code
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
@@ -225,27 +292,30 @@ def test_a_limit_on_file_sizes_is_explained_and_harmless(archive: Archive) -> No
     assert done.stderr == ""
     assert "limit on the size of files" in done.stdout
     assert done.stdout.count("\n") == 1
-    assert snapshot(Path(archive.root)) == before
+    assert units <= archive.ranges(RUN_ID).units < 624
+    assert not verify(archive).problems
+    assert unneeded_files(archive) == []
 
 
 FILL_DISK = """
-from pathlib import Path, PurePath
+from pathlib import Path
 from analytics.store.archive import Archive
+from analytics.store.range_files import store_games
 from quarto.errors import FailureError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from tests.analytics.naive_games import PAIRINGS, random_block, record, spec_of
 archive = Archive.open(Path("archive"), create=True)
-archive.save_run(record())
-block = random_block(1, pairs=1000)
+run = record(spec_of(pairings=PAIRINGS[:1]))
+archive.save_run(run)
+block = random_block(1, pairs=1024)
 try:
     for i in range(100):
-        archive.commit(RUN_ID, [block._replace(first_pair=1000 * i)], PAIRINGS)
+        blocks = [block._replace(first_pair=1024 * i)]
+        store_games(archive, run.run_id, run.line, PAIRINGS[:1], (1024 * i, 1024 * (i + 1)), blocks)
 except FailureError as error:
     print(error)
-from analytics.verify.garbage import unreferenced_files
 from analytics.verify.archive import verify
 found = verify(archive)
-garbage = unreferenced_files(archive)
-print(found.shards == i > 0, archive.covered(RUN_ID) == {0: [(0, 1000 * i)]}, found.problems, garbage)
+print(found.ranges == i > 0, archive.ranges(run.run_id).covered == [(0, 1024 * i)], found.problems)
 """
 
 
@@ -264,29 +334,33 @@ def test_a_full_disk_is_explained_and_harmless(tmp_path: Path) -> None:
     assert done.stderr == ""
     message, verdict = done.stdout.splitlines()
     assert message.startswith("cannot write to archive: the disk is full: free some space")
-    assert verdict == "True True [] []"
+    assert verdict == "True True []"
 
 
 @BOTH
-def test_a_writer_that_is_killed_loses_no_more_than_the_shard_in_flight(archive: Archive) -> None:
+def test_a_writer_that_is_killed_loses_no_more_than_the_range_in_flight(archive: Archive) -> None:
     script = f"""
 from analytics.files.location import location_of
 from analytics.store.archive import Archive
-from tests.analytics.naive_games import PAIRINGS, random_block
+from analytics.store.range_files import store_games
+from tests.analytics.naive_games import PAIRINGS, random_block, record, spec_of
 archive = Archive.open(location_of({str(archive.root)!r}))
-block = random_block(1, pairs=50)
+run = record(spec_of(pairings=PAIRINGS[:1]))
+archive.save_run(run)
+block = random_block(1, pairs=64)
 for i in range(10**6):
-    archive.commit({OTHER.run_id!r}, [block._replace(first_pair=50 * i)], PAIRINGS)
+    blocks = [block._replace(first_pair=64 * i)]
+    store_games(archive, run.run_id, run.line, PAIRINGS[:1], (64 * i, 64 * (i + 1)), blocks)
     print(i, flush=True)
 """
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         for _ in range(20):
-            committed = int(writer.stdout.readline())
+            last = int(writer.stdout.readline())
         writer.kill()
-    archive.save_run(OTHER)
-    shards = len(archive.commits(OTHER.run_id))
-    assert shards > committed
-    assert archive.covered(OTHER.run_id) == {0: [(0, 50 * shards)]}
+    run_id = record(spec_of(pairings=PAIRINGS[:1])).run_id
+    ranges = archive.ranges(run_id)
+    assert len(ranges) > last
+    assert ranges.covered == [(0, 64 * len(ranges))]
     assert not verify(archive).problems
-    assert all(file.ours for file in unreferenced_files(archive))
+    assert all(file.ours for file in unneeded_files(archive))

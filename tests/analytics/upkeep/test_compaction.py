@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from analytics.store.commit_log import write_checkpoint
 from msgspec import structs
 
 from analytics.derived_tables import merged_positions
@@ -21,7 +22,6 @@ from analytics.files.local import LocalBackend
 from analytics.sql.database import OpenArchive
 from analytics.store import checkpoints
 from analytics.store.archive import Archive
-from analytics.store.commit_log import write_checkpoint
 from analytics.store.json_records import dump
 from analytics.store.range_files import read_games
 from analytics.store.snapshot import Snapshot

@@ -1,37 +1,52 @@
-import errno
-import fcntl
+"""What ``gc`` lists and removes: nothing that counts, no games that are nowhere else, nothing that is not ours."""
+
+from __future__ import annotations
+
 import re
 import time
 from pathlib import PurePath
 
 import pytest
 
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.files.local import LOCAL
-from analytics.files.pending import PendingFiles
+from analytics.derived_tables import replaced
+from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.replaced import remove_replaced, table_files
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
+from analytics.store.range_files import read_games, store_games
+from analytics.store.range_names import StoredRange
 from analytics.store.records import SweepJob
+from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import UnreferencedFile, named_files, remove, seconds_of, unreferenced_files
+from analytics.verify.garbage import UnneededFile, remove, seconds_of, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
 
 HOUR = seconds_of("1h")
+LINE = record().line
+
+
+def write(archive: Archive, span: tuple[int, int], seed: int = SEED) -> StoredRange:
+    """Store the games of some units: those of ``BLOCKS`` and more of them, or with another seed others."""
+    blocks = [random_block(seed, pairing, 0, 24) for pairing in range(3)]
+    mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
+    return store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
 
 
 def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
     """Files as crashes leave them, and files that somebody else put there."""
-    part = f"part-000009-{'a' * 32}.parquet"
-    ours = [archive.folder(table, RUN_ID) / name for table in ("games", "plies") for name in (part, f".tmp-{'b' * 32}")]
-    ours += [archive.folder("commits", RUN_ID) / f".tmp-{'c' * 32}", archive.root / "runs" / f".tmp-{'d' * 32}"]
-    ours += [archive.root / f".tmp-{'e' * 32}"]
+    part = StoredRange(64, 128, 7, "01234567").name
+    ours = [
+        archive.folder(table, RUN_ID) / name for table in ("decisions", "plies") for name in (part, f".tmp-{'b' * 32}")
+    ]
+    ours += [archive.root / "runs" / f".tmp-{'d' * 32}", archive.root / f".tmp-{'e' * 32}"]
+    ours += [archive.folder("plies", "0123456789ab") / part]
     foreign = [archive.root / "notes.txt", archive.folder("games", RUN_ID) / "part-1.parquet"]
     foreign += [
-        archive.folder("commits", RUN_ID) / part,
+        archive.folder("verdicts", RUN_ID) / part,
         archive.root / "games" / part,
         archive.root / "runs" / "x.json",
     ]
@@ -40,49 +55,173 @@ def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:
     return sorted(ours), sorted(foreign)
 
 
+def later(archive: Archive, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now = archive.backend.clock(archive.root)
+    monkeypatch.setattr(archive.backend, "clock", lambda _root: now + seconds)
+
+
 @BOTH
-def test_what_no_commit_names_is_found_and_only_ours_removed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_count_is_found_and_only_ours_removed(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     archive.save_sweep_job(SweepJob("s", 0))
     ours, foreign = litter(archive)
-    now = archive.backend.clock(archive.root)
-    monkeypatch.setattr(archive.backend, "clock", lambda root: now + HOUR + 60)
-    found = unreferenced_files(archive)
+    later(archive, monkeypatch, HOUR + 60)
+    found = unneeded_files(archive)
     assert [file.path for file in found] == sorted([*ours, *foreign])
     assert [file.path for file in found if file.ours] == ours
-    assert all(file.bytes == 5 and file.age_seconds > HOUR and not file.in_use for file in found)
+    assert all(file.bytes == 5 and file.age_seconds > HOUR for file in found)
     assert sorted(file.path for file in remove(archive, found, HOUR)) == ours
-    assert [file.path for file in unreferenced_files(archive)] == foreign
+    assert [file.path for file in unneeded_files(archive)] == foreign
     assert not verify(archive).problems
 
 
 @BOTH
 def test_young_files_may_belong_to_a_writer(archive: Archive) -> None:
     ours, _ = litter(archive)
-    assert remove(archive, unreferenced_files(archive), HOUR) == []
+    assert remove(archive, unneeded_files(archive), HOUR) == []
     assert all(archive.backend.status(path) for path in ours)
-    assert len(remove(archive, unreferenced_files(archive), 0)) == len(ours)
+    assert len(remove(archive, unneeded_files(archive), 0)) == len(ours)
 
 
 @BOTH
-def test_files_of_a_missing_commit_are_garbage(archive: Archive) -> None:
-    games, plies = archive.committed_files("games")[1], archive.committed_files("plies")[1]
-    archive.backend.remove(archive.folder("commits", RUN_ID) / "000001.json")
-    assert sorted(file.path for file in unreferenced_files(archive)) == [games, plies]
+def test_what_was_replaced_is_removed_when_its_replacement_is_old_enough(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive.save_run(record(games=16))  # all that was asked for
+    index_runs(archive, [RUN_ID], 3)
+    fingerprint = archive.ranges(RUN_ID).fingerprint
+    old = {
+        archive.folder(table, RUN_ID) / each.name
+        for table in ("games", "plies", "tallies", "positions", "first_plies")
+        for each in archive.ranges(RUN_ID, table)
+    }
+    compact(archive, RUN_ID)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 24)]
+    found = unneeded_files(archive)
+    assert {file.path for file in found} == old
+    assert found[0].path.parent.parent.name == "games"  # before the plies, by which they count no more
+    assert remove_replaced(archive, RUN_ID) == 0
+    assert remove(archive, found, HOUR) == []
+    later(archive, monkeypatch, 601)
+    assert remove_replaced(archive, RUN_ID) == len(found)
+    assert unneeded_files(archive) == []
+    assert archive.ranges(RUN_ID).fingerprint == fingerprint
+    assert not verify(archive).problems
+
+
+def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = write(archive, (4, 8))
+    files = table_files(archive, RUN_ID)
+    mine = archive.folder("games", RUN_ID) / small.name
+    counting = archive.path("games", RUN_ID, archive.ranges(RUN_ID)[0])
+    status = archive.backend.status(counting)
+    assert status is not None
+    assert files.replaced[mine] == status.modified
+    assert {path.parent.parent.name for path in files.replaced} == {"games", "plies", "tallies"}
+
+
+def test_games_that_are_nowhere_else_stay_whatever_they_overlap(archive: Archive) -> None:
+    """A run of 20 units and one of 32 met: what the second has of units 20 to 23 counts no more, and stays."""
+    for each in archive.ranges(RUN_ID):
+        for table in ("games", "plies", "tallies"):
+            archive.backend.remove(archive.path(table, RUN_ID, each))
+    archive.refresh()
+    aligned = [write(archive, (16, 32)), write(archive, (0, 20))]
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20)]
+    assert {file.path.parts[-3] for file in remove(archive, unneeded_files(archive), 0)} == {"tallies"}
+    assert sorted(archive.found("games", RUN_ID)) == sorted(aligned)
+    assert read_games(archive, RUN_ID, aligned[0]).fingerprint == aligned[0].fingerprint
+    write(archive, (20, 24))  # played again: still units 24 to 31 are in the one file alone
+    assert remove(archive, unneeded_files(archive), 0) == []
+    write(archive, (24, 32))
+    removed = remove(archive, unneeded_files(archive), 0)
+    assert sorted(file.path.parent.parent.name for file in removed) == ["games", "plies"]
+    assert archive.ranges(RUN_ID).covered == [(0, 32)]
+    assert not verify(archive).problems
+
+
+def test_of_contradicting_games_those_that_do_not_count_are_removed(archive: Archive) -> None:
+    """With all their tables: that is how an archive with a contradiction is mended."""
+    known = archive.ranges(RUN_ID)
+    write(archive, (0, 16), seed=2)
+    counted = archive.ranges(RUN_ID)
+    assert verify(archive).problems
+    removed = remove(archive, unneeded_files(archive), 0)
+    assert sorted(file.path.parts[-3] for file in removed) == ["games", "plies", "tallies"]
+    assert not verify(archive).problems
+    assert archive.ranges(RUN_ID).fingerprint == counted.fingerprint
+    assert known.units == counted.units
+
+
+def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Archive) -> None:
+    """Exact values of slow games come in parts of a file of games; they count when all are there."""
+    games = archive.ranges(RUN_ID)[0]
+    half = StoredRange(0, 8, 1234, "01234567", "16")
+    whole = games._replace(check="01234567", extent="16")
+    folder = archive.folder("decisions", RUN_ID)
+    archive.put(folder / half.name, b"part")
+    assert unneeded_files(archive) == []
+    archive.put(folder / whole.name, b"whole")
+    assert [file.path for file in unneeded_files(archive)] == [folder / half.name]
+    more = whole._replace(extent="16c", check="89abcdef")
+    archive.put(folder / more.name, b"with choices")
+    assert {file.path.name for file in unneeded_files(archive)} == {half.name, whole.name}
+    archive.put(folder / whole._replace(extent="12c", check="00000000").name, b"less")
+    assert {more.name} == {path.name for path in table_files(archive, RUN_ID).needed if path.parent == folder}
+
+
+def test_what_was_written_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that stood still writes its games between the list and the removal of its plies."""
+    listed: list[UnneededFile] = []
+    put = Archive.put
+
+    def stand_still(self: Archive, path: PurePath, content: bytes) -> None:
+        if path.parts[-3] == "games":
+            listed.extend(unneeded_files(archive))
+        put(self, path, content)
+
+    monkeypatch.setattr(Archive, "put", stand_still)
+    write(archive, (24, 32))
+    assert sorted(file.path.parent.parent.name for file in listed) == ["plies", "tallies"]
+    assert remove(archive, listed, 0) == []
+    assert verify(archive).problems == []
 
 
 @BOTH
-def test_with_a_damaged_commit_nothing_is_called_garbage(archive: Archive) -> None:
-    path = archive.folder("commits", RUN_ID) / "000001.json"
-    archive.backend.replace(path, b"{")
-    with pytest.raises(FailureError, match=re.escape(str(path))):
-        unreferenced_files(archive)
+def test_files_of_a_policy_count_once_its_card_names_them(archive: Archive) -> None:
+    card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert unneeded_files(archive) == []
+    folder = archive.root / "policies" / card.policy_id
+    archive.backend.replace(folder / "notes.txt", b"mine")
+    archive.backend.replace(folder / f"curve-{'0' * 16}.parquet", b"of a killed writer")
+    assert [(file.path.name[:6], file.ours) for file in unneeded_files(archive)] == [
+        ("curve-", True),
+        ("notes.", False),
+    ]
+    archive.backend.replace(folder / "card.json", b"{")
+    with pytest.raises(FailureError, match=re.escape(str(folder / "card.json"))):
+        unneeded_files(archive)
 
 
 @BOTH
 def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
     other = archive.root / "notebooks" / "p1"
     archive.backend.replace(other / "table.parquet", b"x")
-    assert unreferenced_files(archive) == []
+    before = contents(archive)
+    assert remove(archive, unneeded_files(archive), 0) == []
+    assert contents(archive) == before
+
+
+@BOTH
+def test_ages_are_told_by_the_clock_of_the_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's clock is two hours ahead of the file system's."""
+    clock = time.time
+    litter(archive)
+    write(archive, (0, 4))
+    monkeypatch.setattr(time, "time", lambda: clock() + 2 * HOUR)
+    assert remove(archive, unneeded_files(archive), HOUR) == []
+    assert remove_replaced(archive, RUN_ID, replaced.AGE_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
@@ -96,91 +235,3 @@ def test_an_age_has_a_unit(text: str, seconds: float) -> None:
 def test_what_is_no_age_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match=f"--age {text} is not a time"):
         seconds_of(text)
-
-
-# Writers that were suspended when their files were stored and the small file that names them was not there yet.
-
-
-def clear(archive: Archive) -> int:
-    """Remove what nobody names or keeps, however young; returns the number of files."""
-    return len(remove(archive, unreferenced_files(archive), 0))
-
-
-@pytest.fixture
-def suspended(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of files that were removed while a writer waited, just before its last step."""
-    removed: list[int] = []
-    check = PendingFiles.check
-
-    def wait(pending: PendingFiles) -> None:
-        removed.append(clear(archive))
-        check(pending)
-
-    monkeypatch.setattr(PendingFiles, "check", wait)
-    return removed
-
-
-def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-
-
-def test_the_files_of_a_suspended_writer_are_kept_however_old(archive: Archive, suspended: list[int]) -> None:
-    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert suspended == [0]
-    assert verify(archive).problems == []
-
-
-@BOTH
-def test_what_names_no_file_that_is_gone_is_committed(
-    archive: Archive, suspended: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_locks(monkeypatch)
-    before = contents(archive)
-    with pytest.raises(FailureError, match="it was removed while in use: run the same command again"):
-        archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert suspended == [3 if archive.backend is LOCAL else 2]  # the commit has no temporary file in a bucket
-    assert contents(archive) == before
-    monkeypatch.undo()
-    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert verify(archive).problems == []
-
-
-def test_the_files_of_a_suspended_annotator_and_of_a_suspended_policy_are_kept(
-    archive: Archive, suspended: list[int]
-) -> None:
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
-    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
-    assert verify(archive).problems == []
-    assert suspended == [0, 0, 0]
-
-
-@BOTH
-def test_a_file_that_was_named_after_it_was_listed_stays(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer commits, and lets its files go, between the list and the removal."""
-    listed: list[UnreferencedFile] = []
-    check = PendingFiles.check
-
-    def wait(pending: PendingFiles) -> None:
-        without_locks(monkeypatch)  # so that the list does not say that they are in use
-        listed.extend(unreferenced_files(archive))
-        monkeypatch.undo()
-        check(pending)
-
-    monkeypatch.setattr(PendingFiles, "check", wait)
-    assert archive.commit(RUN_ID, [random_block(1, 0, 50)], PAIRINGS)
-    assert len(listed) == (3 if archive.backend is LOCAL else 2)
-    assert remove(archive, listed, 0) == []
-    assert verify(archive).problems == []
-
-
-@BOTH
-def test_ages_are_told_by_the_clock_of_the_files(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's clock is two hours ahead of the file system's."""
-    clock = time.time
-    litter(archive)
-    monkeypatch.setattr(time, "time", lambda: clock() + 2 * HOUR)
-    assert remove(archive, unreferenced_files(archive), HOUR) == []
-    assert named_files(archive) <= set(archive.backend.below(archive.root))

@@ -10,7 +10,7 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report.figures import strength
-from analytics.report.figures.chosen_games import chosen_games
+from analytics.report.figures.reported_games import reported_games
 from analytics.report.figures.lengths import lengths_frame
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
@@ -89,7 +89,7 @@ def games_at_random(root: Path, games: int) -> float:
     """The sum of squares by which the lengths of random games differ from exact random play: chi square of 12."""
     play(root, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
     with open_archive(root) as opened:
-        rows = lengths_frame(chosen_games(opened)).filter(agent="random")
+        rows = lengths_frame(reported_games(opened)).filter(agent="random")
     assert rows["games"].sum() == games
     chances: list[tuple[int, float]] = rows.select("games", "random").rows()
     return sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import Archive
+from analytics.store.range_files import store_games
 from runners.bench.timing import process
+from tests.analytics.naive_games import random_block
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -62,11 +64,29 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
     assert qarena("archive", "verify", "--archive", places[2]).code == 0
 
 
+def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(tmp_path: Path, qarena: Qarena) -> None:
+    for name in ("one", "two"):
+        play(tmp_path / name, "agent@a=random", "agent@b=dumb", "games=20")
+    other = Archive.open(tmp_path / "two")
+    (run,) = other.runs()
+    (stored,) = other.ranges(run.run_id)
+    blocks = [random_block(1, 0, 0, 10)]
+    for table in ("games", "plies"):
+        other.backend.remove(other.path(table, run.run_id, stored))
+    store_games(other, run.run_id, run.line, run.pairings, (0, 10), blocks)
+    for order in (("one", "two", "both"), ("two", "one", "both")):
+        done = qarena("archive", "merge", *(str(tmp_path / name) for name in order))
+        assert done.code == 2
+        assert f"error: run {run.run_id} has different games of units 0 to 9" in " ".join(done.err.split())
+        assert not [*(tmp_path / "both").glob("games/*")]
+    assert qarena("archive", "gc", "--archive", str(tmp_path / "two")).out == "0 files, 0 to remove with --remove\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("compact", "--size", "much"), "--size much is not the size of a shard: write 1kB to 4GB"),
-        (("compact", "--size", "1"), "--size 1 is not the size of a shard"),
+        (("compact", "--size", "much"), "--size much is not the size of a file: write 1kB to 4GB"),
+        (("compact", "--size", "1"), "--size 1 is not the size of a file"),
         (("compact", "--run", "ffffffffffff"), "run 'ffffffffffff' is not in archive"),
         (("merge", str(SAMPLE)), "name at least two archives"),
         (("merge", str(SAMPLE), str(SAMPLE)), "an archive is named twice"),

@@ -22,7 +22,7 @@ from analytics.store.range_files import store_games
 from analytics.store.range_names import StoredRange
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from runners.arena import experiment, range_writer
+from runners.arena import experiment, playing, range_writer
 from runners.arena.code import code_of
 from runners.arena.playing import execute
 from runners.arena.schedule import Pace
@@ -70,7 +70,10 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
     ],
     ids=" ".join,
 )
-def test_rows_depend_on_neither_threads_nor_files(how: Sequence[str], tmp_path: Path, expected: RESULT) -> None:
+def test_rows_depend_on_neither_threads_nor_files(
+    how: Sequence[str], tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playing, "MANY_FILES", 1 << 60)
     outcome = play(tmp_path, *TOURNAMENT, *how)
     assert len(Archive.open(tmp_path).ranges(outcome.run_id)) > 1
     assert_same_rows(rows(tmp_path), expected)

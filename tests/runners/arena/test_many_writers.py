@@ -1,4 +1,4 @@
-"""Several processes with several threads play one run at once: each pair counts once, and the games are those of one."""
+"""Several processes with several threads play one run at once: each pair counts once, the games are those of one."""
 
 from __future__ import annotations
 

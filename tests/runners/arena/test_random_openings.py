@@ -12,10 +12,9 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from runners.archive.index import bring_all_up_to_date
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
@@ -75,8 +74,7 @@ def compare(opened: OpenArchive) -> None:
 def made(root: Path, games: int) -> OpenArchive:
     spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 3, 0)
     play(spec, root, games, 2)
-    archive = Archive.open(root)
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, archive.run_ids())), 2)
+    bring_all_up_to_date(root)
     return open_archive(root)
 
 

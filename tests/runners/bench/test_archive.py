@@ -25,9 +25,9 @@ def test_every_figure_has_its_target_beside_it(kinds: tuple[str, ...], monkeypat
         monkeypatch.setattr(archive, "MEASURES", archive.MEASURES[:-1])
     figures = archive.bench_archive(quick=True)
     assert figures["games"] == 10_000
-    assert figures["index"]["plies_per_second"] > 0
+    assert figures["index"]["games_per_second"] > 0
     for name, unit in (
-        ("index", "plies_per_second"),
+        ("index", "games_per_second"),
         ("index_unchanged", "seconds"),
         ("win_rates", "seconds"),
         ("first_plies", "seconds"),

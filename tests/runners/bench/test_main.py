@@ -105,7 +105,7 @@ def test_bench_measures_all_that_it_promises(tmp_path: Path) -> None:
             assert figures[threads][name]["games_per_second"] > 0
             assert figures["rule_based_v_random"][threads][name]["games_per_second"] > 0
     assert figures["end_to_end_speedup"] > 0
-    assert {"playing", "encoding", "checksums", "tallies", "writing"} == set(figures["stages"])
+    assert {"playing", "encoding", "checks", "fingerprints", "tallies", "writing"} == set(figures["stages"])
     assert {"random", "dumb", "semi_random", "rule_based"} <= set(figures["agents"])
     assert 0 < figures["bytes_per_ply_row"] <= 3.2
     for name, (target, reached) in {

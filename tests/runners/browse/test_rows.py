@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.query.openings import Filters
-from analytics.query.game_filter import GameFilter as Games
+from analytics.query.game_filter import GameFilter
+from analytics.query.openings import Asked
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.database import OpenArchive
 from analytics.store.snapshot import Snapshot
@@ -22,12 +22,12 @@ from runners.browse import charts, runs, sweeps
 from runners.browse.answers import answer_table
 from runners.browse.charts import Plan, planned
 from runners.browse.explorer import explorer
-from runners.browse.games import GameFilter, games_list, logged_game
+from runners.browse.games import games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
 from runners.browse.replay import GIFT, PLACEMENT, Judgement, decisions, judged_by, mistakes_at, moment, review_of
-from runners.browse.runs import RunFilter, known, run_rows
+from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section
 from tests.naive_solver import solve_position
 from tests.paths import SAMPLE
@@ -50,10 +50,10 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     rows = run_rows(opened)
     assert sorted(row.run_id for row in rows) == opened.archive.recorded()
     assert sum(row.games for row in rows) == 16_000
-    assert [row.run_id for row in rows if RunFilter(agent="dumb").takes(row)] == [ROUND_ROBIN]
-    assert {row.rules for row in rows if RunFilter(rules="square").takes(row)} == {"square"}
-    assert [row.run_id for row in rows if RunFilter(text="2A6D").takes(row)] == [SQUARE]
-    assert not [row for row in rows if RunFilter(status="running").takes(row)]
+    assert [row.run_id for row in matching(rows, GameFilter(agent="dumb"))] == [ROUND_ROBIN]
+    assert {row.rules for row in matching(rows, GameFilter(rules="square"))} == {"square"}
+    assert [row.run_id for row in matching(rows, GameFilter(), text="2A6D")] == [SQUARE]
+    assert not matching(rows, GameFilter(), "running")
     assert known(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.runs_table(rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
@@ -72,21 +72,21 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
     rows = run_rows(opened)
     everything = games_list(opened, rows, GameFilter())
     assert (everything.total, len(everything.table.rows)) == (16_000, 50)
-    won = games_list(opened, rows, GameFilter(agent="random", opponent="dumb", result="won"))
+    won = games_list(opened, rows, GameFilter(agent="random", opponent="dumb"), "won")
     seats = "SELECT count(*) FROM seats WHERE agent = 'random' AND opponent = 'dumb' AND score = 1"
     assert won.total == opened.sql(seats).item()
     assert {row[3] for row in texts(won.table)} == {"random"}
-    drawn = games_list(opened, rows, GameFilter(result="drawn", rules="classic"))
+    drawn = games_list(opened, rows, GameFilter(rules="classic"), "drawn")
     assert drawn.total == 64
-    longest = games_list(opened, rows, GameFilter(order="longest", run=SQUARE))
+    longest = games_list(opened, rows, GameFilter(runs=(SQUARE,)), order="longest")
     plies = [int(row[4]) for row in texts(longest.table)]
     assert plies == sorted(plies, reverse=True)
-    second = games_list(opened, rows, GameFilter(page=2))
+    second = games_list(opened, rows, GameFilter(), page=2)
     assert texts(second.table)[0] not in texts(everything.table)
     with pytest.raises(RequestError, match="no run meets these filters"):
         games_list(opened, rows, GameFilter(agent="nobody"))
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
-        games_list(opened, rows, GameFilter(result="best"))
+        games_list(opened, rows, GameFilter(), "best")
 
 
 def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> None:
@@ -130,49 +130,49 @@ def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
 
 
 def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
-    shown = section(opened, "crosstable", "classic", "", trainings=False)
+    shown = section(opened, "crosstable", GameFilter(rules="classic", trainings=False))
     table = shown.section.table
     assert table is not None
-    met = head_to_head(opened, Games(rules="classic"))
+    met = head_to_head(opened, GameFilter(rules="classic"))
     assert shown.games == met.games == 14_000
     linked = [cell.link for row in table.cells for cell in row if cell.link]
     assert len(linked) == 12
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
     with pytest.raises(RequestError, match="there is no page of 'x' here"):
-        section(opened, "x", "", "", trainings=False)
+        section(opened, "x", GameFilter())
 
 
 def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive) -> None:
-    start = explorer(opened, "", None, Filters())
+    start = explorer(opened, Asked())
     assert (start.by, start.games, len(start.gifts)) == ("gift", 13_000, 16)
     assert len({(spot.games, spot.score) for spot in start.gifts}) == 1
     text = "0.../..../..../.... F"
-    found = explorer(opened, text, None, Filters())
+    found = explorer(opened, Asked(text))
     by_name = {spot.name: spot for spot in found.cells}
     assert by_name["b1"].score == by_name["a2"].score is not None
     assert by_name["a1"].piece == 0
     assert by_name["d4"].link == "/browse/openings?position=0.../..../..../...F+-"
     assert found.table is not None
     assert sum(int(row[2].replace(",", "")) for row in texts(found.table)) == found.games
-    fewer = explorer(opened, text, None, Filters(agent="dumb"))
+    fewer = explorer(opened, Asked(text, games=GameFilter(agent="dumb")))
     assert 0 < fewer.games < found.games
     assert "agent=dumb" in fewer.cells[15].link
-    assert explorer(opened, "0F1E/..../..../.... 3", None, Filters()).missing.startswith("no decision was made")
+    assert explorer(opened, Asked("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
-        explorer(opened, "x", None, Filters())
+        explorer(opened, Asked("x"))
 
 
 def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
     played = qarena("run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive={tmp_path}/own")
     assert played.code == 0, played.err
     with OpenArchive(tmp_path / "own") as own:
-        found = explorer(own, "0.../..../..../.... - own_piece", None, Filters())
+        found = explorer(own, Asked("0.../..../..../.... - own_piece"))
         assert found.by == "turn"
         assert found.gifts == []
         assert found.table is not None
         piece, cell = found.table.cells[0][:2]
         assert piece.piece is not None
-        reached = explorer(own, parse_qs(urlsplit(cell.link).query)["position"][0], None, Filters())
+        reached = explorer(own, Asked(parse_qs(urlsplit(cell.link).query)["position"][0]))
         assert {spot.piece for spot in reached.cells} == {-1, 0, piece.piece}
 
 
@@ -258,15 +258,13 @@ def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytes
     assert len(content.ask(run_rows)) == 5
     assert content.ask(run_rows) is content.ask(run_rows)
     (root / "runs" / f"{SQUARE}.json").unlink()
-    shutil.rmtree(root / "commits" / f"run={SQUARE}")
+    shutil.rmtree(root / "games" / f"run={SQUARE}")
     content.seconds = 0.0
     changed = library.content()
     assert changed is not None
     assert len(changed.ask(run_rows)) == 4
-    commit = next((root / "commits" / f"run={ROUND_ROBIN}").iterdir())
-    commit.write_text("{}")
-    (root / "runs" / "touched").touch()
+    next((root / "games" / f"run={ROUND_ROBIN}").iterdir()).unlink()
     changed.seconds = 0.0
-    with pytest.raises(FailureError, match="is damaged"):
+    with pytest.raises(FailureError, match=r"lacks units .*, which were there"):
         library.content()
     library.close()

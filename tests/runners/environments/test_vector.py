@@ -138,7 +138,7 @@ def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "archive")
     (record,) = archive.runs()
     assert {label for pair in record.pairings for label in pair} == {"mine", "random"}
-    assert sum(commit.games.rows for commit in archive.commits(record.run_id)) == ended
+    assert archive.games_held(record.run_id) == ended
     with open_archive(tmp_path / "archive") as opened:
         won, lost = opened.sql(
             "SELECT count(*) FILTER ((winner = 0 AND agent_0 = 'mine') OR (winner = 1 AND agent_1 = 'mine')),"

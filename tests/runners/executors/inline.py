@@ -29,9 +29,9 @@ class Inline(Executor):
         self,
         task: Callable[[Part, Stop], Answer],
         parts: Iterable[Part],
-        threads: int,  # noqa: ARG002  (there is this one)
+        threads: int,
         stop: threading.Event,
-        idle: Callable[[], None] = ignore,  # noqa: ARG002  (it never is)
+        idle: Callable[[], None] = ignore,
     ) -> Iterator[Answer]:
         setup, known = setup_of(task, Path.cwd()), set[str]()
         for number, part in enumerate(iter(parts)):
@@ -39,5 +39,5 @@ class Inline(Executor):
                 return
             Inline.parts += 1
             for _ in range(2 if number == 0 else 1):  # what a lost worker has written is written again
-                returned: Any = carry_out(setup, pickle.loads(pickle.dumps(part)), stop)
-            yield answer_of(pickle.loads(pickle.dumps(returned)), known)
+                returned: Any = carry_out(setup, pickle.loads(pickle.dumps(part)), stop)  # noqa: S301  (its own)
+            yield answer_of(pickle.loads(pickle.dumps(returned)), known)  # noqa: S301

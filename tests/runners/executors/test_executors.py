@@ -117,7 +117,7 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
     if executor is THREADS:
         slow = threading.Event()
 
-        def sleeping(part: Part, stop: object) -> int:  # noqa: ARG001
+        def sleeping(part: Part, stop: object) -> int:
             return 2 if part[1] == "" or slow.wait(20) else 0
 
         assert [*executor.map(sleeping, parts, WORKERS, stop)] == [2]

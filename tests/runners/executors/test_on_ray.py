@@ -152,7 +152,7 @@ def processes_of(folder: Path) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if b"ray" in (process / "cmdline").read_bytes() and Path(os.readlink(process / "cwd")) == folder:
+            if b"ray" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
                 found.append(int(process.name))
     return found
 

@@ -21,9 +21,10 @@ from runners.arena.experiment import begin, prepare
 from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
 from runners.arena.spec import RunSpec
 from runners.executors.processes import Processes
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.executors.mortal import CUP
-from tests.runners.experiments import assert_same_rows, play, request, rows, stored_at
+from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
 
 WORKERS = 2
 
@@ -100,6 +101,21 @@ def test_ctrl_c_keeps_what_is_finished(processes: Processes, tmp_path: Path) -> 
     assert verify(Archive.open(tmp_path)).problems == []
 
 
+@pytest.mark.slow
+def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    asked = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")
+    with start(tmp_path, *asked, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
+        wait_for_a_file(tmp_path / "games")
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        assert len(children) >= 2
+        run.kill()
+        run.communicate(timeout=10)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 # The command line.
 
 
@@ -142,7 +158,8 @@ def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
     experiment = prepare(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     begin(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    arrived: PlayTask = pickle.loads(pickle.dumps(task_of(experiment).having("player", PartPlayer(experiment))))
+    sent = pickle.dumps(task_of(experiment).having("player", PartPlayer(experiment)))
+    arrived: PlayTask = pickle.loads(sent)  # noqa: S301  (its own)
     return arrived
 
 

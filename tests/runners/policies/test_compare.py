@@ -183,7 +183,7 @@ def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qare
     assert len(re.findall("code 0", found.out)) == 4
     shutil.rmtree(policy_cards.folder_of(Archive.open(root), first.policy_id))
     assert f"      policy {first.policy_id}: not in this archive" in qarena("policy", "lineage", "second").out
-    shutil.rmtree(root / f"commits/run={run}")
+    shutil.rmtree(root / f"games/run={run}")
     left = r"20 games of policy\(policy=first\), random, no longer in this archive$"
     assert re.search(rf"^  run {run}, .*: {left}", qarena("policy", "lineage", "second").out, re.MULTILINE)
     (root / f"runs/{run}.json").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.json_records import CHECKSUM, sealed
+from analytics.store.records import PolicyFile
 from quarto.rules import CLASSIC
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -86,9 +88,12 @@ def forge(root: Path, name: str, change: Forge) -> None:
     write_record(path, card)
 
 
-def sums(content: bytes) -> dict[str, Any]:
-    """What a card says of a file with this content."""
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def write_file(path: Path, card: dict[str, Any], name: str, content: bytes) -> None:
+    """Replace a file of a policy and what its card says of it, so that only its content is wrong."""
+    known = card["files"][name]
+    known |= {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    (path.parent / PolicyFile(**known).stored_name(name)).write_bytes(content)
+    write_record(path, card)
 
 
 def set_in(*keys: str | int, value: Any) -> Forge:
@@ -228,13 +233,9 @@ def test_a_forged_table_of_games_is_refused_in_one_line(
     path = card_path(root, "gift")
     card = json.loads(path.read_text())
     frame = pl.DataFrame({"run_id": card["learned"]["run_ids"]} | table)
-    content = path.with_name("games.parquet")
+    content = io.BytesIO()
     frame.write_parquet(content)
-    card["files"]["games.parquet"] |= {
-        "bytes": content.stat().st_size,
-        "sha256": policy_store._sha256(content.read_bytes()),
-    }
-    write_record(path, card)
+    write_file(path, card, "games.parquet", content.getvalue())
     found = qarena("policy", "rebuild", "gift", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
     assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.err)
@@ -259,13 +260,10 @@ def test_a_genome_names_genes_and_nothing_else(root: Path, mark: Path, qarena: Q
     path = card_path(root, "bred")
     card = json.loads(path.read_text())
     for genes in ({"_target_": CLASS}, {"_target_": 1.0, "alpha": 0.5}, {"alpha": {"_target_": CLASS}}):
-        content = json.dumps(genes).encode()
-        path.with_name("genome.json").write_bytes(content)
-        card["files"]["genome.json"] |= sums(content)
-        write_record(path, card)
+        write_file(path, card, "genome.json", json.dumps(genes).encode())
         found = qarena("run", "agent@a=policy", "a.policy=bred", "agent@b=random", "games=2", f"archive.root={root}")
         assert (found.code, found.out) == (2, "")
-        assert re.fullmatch(r"error: policy 'bred' is damaged: .*\n", found.err)
+        assert re.fullmatch(r"error: policy 'bred' is damaged: .*gene.*\n", found.err)
     assert not mark.exists()
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from analytics import open_archive
 from analytics.statistics.sprt import Hypotheses, Trial, decision
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
+from analytics.store.range_files import store_games
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
@@ -115,7 +116,7 @@ def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
 @pytest.mark.parametrize(
     "overrides", [("threads=3", "archive.shard_games=50"), *seldom((("threads=2",),), (("threads=8",),))]
 )
-def test_threads_and_shards_change_nothing(tmp_path: Path, long_one: Path, overrides: tuple[str, ...]) -> None:
+def test_threads_and_files_change_nothing(tmp_path: Path, long_one: Path, overrides: tuple[str, ...]) -> None:
     carried_out(tmp_path / "archive", *LONG, *overrides)
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
@@ -158,11 +159,11 @@ def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_p
     carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    gone = archive.commits(run_id)[1]
-    Path(archive.folder("commits", run_id) / "000001.json").unlink()
+    gone = archive.ranges(run_id)[1]
+    Path(archive.path("games", run_id, gone)).unlink()
     shutil.rmtree(root / "verdicts")
     found = carried_out(root, *LONG, "threads=2")
-    assert found.played == gone.games.rows
+    assert found.played == 2 * gone.units
     assert_as_uninterrupted(root, long_one)
 
 
@@ -183,12 +184,13 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
 def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
     arranged = prepare_sprt(request(root, *LONG, "threads=1"))
-    other = Archive.open(root)
+    other, spec = Archive.open(root), arranged.experiment.request.spec
 
     def watch(trial: Trial) -> None:
-        if trial.pairs >= 64 and not other.commits(arranged.experiment.run_id):
-            faster = prepare_sprt(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 40)).block
-            other.commit(arranged.experiment.run_id, [faster], arranged.experiment.request.spec.labels)
+        if trial.pairs >= 64 and not other.ranges(spec.run_id):
+            faster = prepare_sprt(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 64))
+            assert faster is not None
+            store_games(other, spec.run_id, spec.line, spec.labels, (0, 64), [faster.block])
 
     carry_out(arranged, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_one)
@@ -205,13 +207,13 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
 
 def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks in flight when a test ends are dropped."""
-    played, original = list[Order](), Engine.play_parts
+    played, original = list[Order](), Engine.play_block
 
-    def noted(engine: Engine, order: Order, cut: Callable[[], bool]) -> Iterator[TimedBlock]:
+    def noted(engine: Engine, order: Order, cut: Callable[[], bool]) -> TimedBlock | None:
         played.append(order)
         return original(engine, order, cut)
 
-    monkeypatch.setattr(Engine, "play_parts", noted)
+    monkeypatch.setattr(Engine, "play_block", noted)
     found = carried_out(tmp_path / "archive", *SHORT, "threads=8")
     assert max(order.first_pair + order.pairs for order in played) >= found.trial.pairs > 0
     assert rows(tmp_path / "archive")["games"].height == 2 * found.trial.pairs
@@ -371,17 +373,17 @@ def test_ctrl_c_and_kill_lose_nothing_that_matters(
     variables = {"PYTHONPATH": importable, "PAUSE": "0.002"}
     assert qarena(*SLOW, "archive.root=whole", "threads=1").code == 0
 
-    def commits() -> int:
-        return len([*tmp_path.glob("parts/commits/*/*.json")])
+    def files() -> int:
+        return len([*tmp_path.glob("parts/games/*/*.parquet")])
 
     asked = (*SLOW, "archive.root=parts", "threads=2")
     with start(tmp_path, *asked, **variables) as process:
-        wait_for(process, lambda: commits() >= 1)
+        wait_for(process, lambda: files() >= 1)
         process.kill()
         process.communicate(timeout=60)
-    before = commits()
+    before = files()
     with start(tmp_path, *asked, **variables) as process:
-        wait_for(process, lambda: commits() > before)
+        wait_for(process, lambda: files() > before)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

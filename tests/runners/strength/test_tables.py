@@ -24,7 +24,7 @@ from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from runners.strength.tables import show_head_to_head, show_ratings, with_half_width
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import random_block, record, spec_of
+from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
@@ -156,7 +156,7 @@ def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_p
     both = [("random", "random"), ("dumb", "dumb")]
     run = record(spec_of(pairings=both))
     archive.save_run(run)
-    archive.commit(run.run_id, [random_block(1, 0), random_block(1, 1)], both)
+    store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
     assert (shown.code, shown.err) == (0, "32 games of agents against themselves say nothing about strength\n")
     assert [row[:2] for row in lines_of(shown.out)] == [["random", "random"], ["dumb", "dumb"]]

@@ -98,7 +98,9 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
         for i, (a, b) in enumerate(combinations("abc", 2))
     ]
     with terminal(monkeypatch, 200) as screen:
-        console.show_outcome(Outcome("0123456789ab", results, 54, 1.0, False, False, tmp_path), tmp_path / "qarena.log")
+        outcome = Outcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
+        console.show_outcome(outcome, tmp_path / "qarena.log")
+    assert "holds 54 games, fingerprint 0000000000000abc" in screen.getvalue().replace("\n", " ")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")
     assert "95 % interval" not in of_agents
     assert f"{console.program()} crosstable --run 0123456789ab --archive {tmp_path}" in of_agents

@@ -94,11 +94,11 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     assert Path("/dev/null").is_char_device()
 
 
-@pytest.mark.parametrize("name", ["archive.json", "commits/x/000000.json", "new.csv"])
+@pytest.mark.parametrize("name", ["archive.json", "games/x/000000.parquet", "new.csv"])
 @pytest.mark.parametrize("link", [False, True])
 def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: bool) -> None:
     root = Archive.open(tmp_path / "archive", create=True).root
-    Path(root / "commits" / "x").mkdir(parents=True)
+    Path(root / "games" / "x").mkdir(parents=True)
     (tmp_path / "link").symlink_to(root)
     path = (tmp_path / "link" if link else root) / name
     with pytest.raises(RequestError, match=f"is inside archive {root}, where only runs write"):
@@ -108,7 +108,7 @@ def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: 
 def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "archive.json").write_text('{"format": "zip"}')
     check_output(tmp_path / "new.csv", force=False)
-    (tmp_path / "commits").mkdir()  # a damaged marker
+    (tmp_path / "runs").mkdir()  # a damaged marker
     with pytest.raises(RequestError, match="is inside archive"):
         check_output(tmp_path / "new.csv", force=False)
 

@@ -101,7 +101,7 @@ def test_a_kind_is_built_shown_played_and_built_again_the_same(kind: str, root: 
 def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root: Path, qarena: Qarena) -> None:
     assert qarena(*words("mc_afterstate", root, "where=winner >= 0 AND pair_id >= 0")).code == 0
     first = card_of(root)
-    elsewhere = root.parent / "elsewhere"  # the same games in other shards, added in another order
+    elsewhere = root.parent / "elsewhere"  # the same games in other files, added in another order
     play(elsewhere, "agent@a=random", "agent@b=random", "b.name=other", "opening_plies=2", "games=1000", "seed=4")
     play(elsewhere, "agent@a=semi_random", "agent@b=random", f"games={GAMES}")
     shutil.copytree(root / "policies", elsewhere / "policies")
@@ -203,11 +203,12 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
 def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
     qarena(*words("mc_afterstate", root))
     run_id = card_of(root).learned["run_ids"][0]
-    max((root / f"commits/run={run_id}").glob("*.json")).unlink()
+    max((root / f"games/run={run_id}").glob("*.parquet")).unlink()
     before = snapshot(root)
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (1, "")
-    expected = rf"error: .*/commits/run={run_id}/.* restore it from a copy, or give the command of the run .*\n"
+    said = r"restore them from a copy, or give the command of the run .*"
+    expected = rf"error: .*/games/run={run_id} lacks units \d+ .*: {said}\n"
     assert re.fullmatch(expected, found.err)
     (root / f"runs/{run_id}.json").unlink()
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
@@ -217,23 +218,21 @@ def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qa
     assert snapshot(root) == before
 
 
-@pytest.mark.parametrize("table", ["games", "plies"])
-def test_a_policy_whose_files_are_gone_is_refused_in_one_line(table: str, tmp_path: Path, qarena: Qarena) -> None:
+def test_a_policy_whose_plies_are_gone_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
     root = tmp_path / "archive"
     for games in (100, 200):
         play(root, "agent@a=random", "agent@b=random", f"games={games}")
     qarena(*words("gift", root, "where=game_id < 100"))
     (run_id,) = card_of(root).learned["run_ids"]
     archive = Archive.open(root)
-    first, last = (archive.file(table, run_id, getattr(commit, table)) for commit in archive.commits(run_id))
-    Path(last).unlink()  # none of its games were needed
+    first, *_, last = archive.ranges(run_id)
+    Path(archive.path("plies", run_id, last)).unlink()  # none of its games were needed
     assert qarena("policy", "rebuild", "mine", "--archive", str(root)).code == 0
-    Path(first).unlink()
+    Path(archive.path("plies", run_id, first)).unlink()
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert (found.code, found.out) == (2, "")
-    expected = (
-        f"error: policy 'mine' was derived from games of run {run_id}, and {re.escape(str(first))}, .* missing: .*\n"
-    )
+    gone = re.escape(f"{archive.folder('plies', run_id) / first.games}.*.parquet")
+    expected = f"error: policy 'mine' was derived from games of run {run_id}, and {gone}, in which .* missing: .*\n"
     assert re.fullmatch(expected, found.err)
 
 
@@ -242,7 +241,7 @@ def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path
     assert qarena("train", "trainer=ga2", *small, "policy.name=mine").code == 0
     root = tmp_path / "data/archive"
     run_id = card_of(root).learned["run_ids"][1]
-    shutil.rmtree(root / f"commits/run={run_id}")
+    shutil.rmtree(root / f"games/run={run_id}")
     before = snapshot(root)
     found = qarena("policy", "rebuild", "mine")
     assert (found.code, found.out) == (2, "")
@@ -256,7 +255,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     trained = ["train", "trainer=q_table", "trainer.games=20", "policy.name=trained", f"archive.root={root}"]
     assert qarena(*trained).code == 0
     (run_id,) = card_of(root, "trained").learned["run_ids"]
-    shutil.rmtree(root / f"commits/run={run_id}")
+    shutil.rmtree(root / f"games/run={run_id}")
     policy_store.save(Archive.open(root), COUNTS, origin("foreign"))
     before = snapshot(root)
     for name, expected in (

@@ -276,9 +276,7 @@ def test_the_studies_schedules_find_players_like_theirs(name: str, opponent: str
 
 
 @pytest.mark.parametrize("changes", [{"threads": 1}, {"threads": 3, "shard_games": 10}, {"shard_seconds": 0.0}])
-def test_neither_threads_nor_shards_matter(
-    changes: dict[str, Any], small: tuple[Path, Trained], tmp_path: Path
-) -> None:
+def test_neither_threads_nor_files_matter(changes: dict[str, Any], small: tuple[Path, Trained], tmp_path: Path) -> None:
     again = trainer("ga2", **SMALL, opponents=["random", "dumb"]).train(context(tmp_path, **changes))
     assert_same(again, small[1])
 
@@ -352,20 +350,20 @@ trainer("ga2", **SLOW).train(context(Path({root!r}), threads=1))
 
 
 @pytest.mark.slow
-def test_kill_at_any_moment_loses_at_most_what_was_not_committed(tmp_path: Path) -> None:
+def test_kill_at_any_moment_loses_at_most_what_was_not_written(tmp_path: Path) -> None:
     expected = trainer("ga2", **SLOW).train(context(tmp_path / "whole"))
     root, dice = tmp_path / "killed", random.Random(5)
-    committed = 0
+    written = 0
     for _ in range(2):
         with subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=str(root))], cwd=ROOT) as process:
-            while len(list(root.glob("commits/*/*.json"))) <= committed:
+            while len(list(root.glob("games/*/*.parquet"))) <= written:
                 assert process.poll() is None
                 time.sleep(0.002)
             time.sleep(dice.random() * 0.1)
             process.kill()
         assert process.returncode == -signal.SIGKILL
         assert verify(Archive.open(root)).problems == []
-        committed = len(list(root.glob("commits/*/*.json")))
+        written = len(list(root.glob("games/*/*.parquet")))
     again = trainer("ga2", **SLOW).train(context(root))
     assert 0 < again.played < again.games
     assert_same(again, expected)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.marks import seldom
 from tests.naive import PRESETS, Outcome
 from tests.naive_players.learning import same_bytes
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, rows
-from tests.runners.training.trainings import LEARNERS, context, online, slowly, stopped_after
+from tests.runners.training.trainings import LEARNERS, StopAfter, context, online, slowly, stopped_after
 
 GAMES = 450  # enough for the tables of q_placement to grow on the way
 SWAPPED: dict[str, Any] = {"seats": "swapped", "learner_seat": 0}
@@ -58,6 +57,10 @@ def expected(whole: Path) -> Policy:
     """The policy of that training, learned slowly."""
     policy, _ = slowly(online(games=GAMES), whole)
     return policy
+
+
+def files_of_games(root: Path) -> int:
+    return len(list(root.glob("games/*/*.parquet")))
 
 
 def learner_of(trainer: Online) -> Any:
@@ -175,7 +178,7 @@ def test_how_games_are_kept_does_not_matter(whole: Path, expected: Policy, tmp_p
     found = learned(online(games=GAMES), tmp_path / "a", shard_games=64, shard_seconds=0.0, threads=3)
     assert same_bytes(found, expected)
     assert_same_rows(rows(tmp_path / "a"), rows(whole))
-    assert len(Archive.open(tmp_path / "a").committed_files("games")) > 5
+    assert files_of_games(tmp_path / "a") > 5
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -229,30 +232,38 @@ def test_games_that_went_missing_in_the_middle_are_played_when_it_is_their_turn(
     online(games=GAMES).train(context(root, shard_games=64, shard_seconds=0.0))
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    commits = sorted(Path(archive.folder("commits", run_id)).glob("*.json"))
-    lost = sum(archive.commits(run_id)[number].games.rows for number in (1, 3))
-    for number in (1, 3):
-        commits[number].unlink()
+    lost = [archive.ranges(run_id)[number] for number in (1, 3)]
+    for each in lost:
+        Path(archive.path("games", run_id, each)).unlink()
     again = online(games=GAMES).train(context(root))
-    assert again.played == lost
+    assert again.played == sum(each.units for each in lost)  # seats are fixed: a unit is a game
     assert again.policy is not None
     assert same_bytes(again.policy, expected)
     assert_same_rows(rows(root), rows(whole))
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_two_at_once_learn_the_same_and_no_game_is_kept_twice(whole: Path, expected: Policy, tmp_path: Path) -> None:
-    root = tmp_path / "a"
-    Archive.open(root, create=True)
-    start = threading.Barrier(2)
+def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
+    whole: Path, expected: Policy, tmp_path: Path
+) -> None:
+    root, refusals = tmp_path / "a", list[str]()
 
-    def train(shard_games: int) -> Policy:
-        start.wait()
-        return learned(online(games=GAMES), root, shard_games=shard_games)
+    class SecondOne(StopAfter):
+        """Begins the same training whenever the first one has played games."""
 
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(train, (30, 70)))
-    assert all(same_bytes(policy, expected) for policy in found)
+        def advance(self, games: int) -> None:
+            with pytest.raises(RequestError) as refused:
+                online(games=GAMES).train(context(root))
+            refusals.append(str(refused.value))
+
+    first = online(games=GAMES).train(context(root, progress=SecondOne(GAMES, threading.Event())))
+    (run_id,) = first.run_ids
+    assert len(refusals) > 5
+    said = f"another process plays run {run_id}, whose games cannot be repeated: wait until it ends"
+    assert all(each.startswith(said) and "\n" not in each for each in refusals)
+    second = online(games=GAMES).train(context(root))
+    assert (first.played, second.played) == (GAMES, 0)
+    assert all(each.policy is not None and same_bytes(each.policy, expected) for each in (first, second))
     assert_same_rows(rows(root), rows(whole))
     assert verify(Archive.open(root)).problems == []
 
@@ -294,17 +305,14 @@ def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None
     root = tmp_path / "a"
     trained = online(games=300).train(context(root, shard_games=64, shard_seconds=0.0))
     archive, learner, run_id = Archive.open(root), learner_of(online()), trained.run_ids[0]
-    second = archive.commits(run_id)[1]
-    missing = sum(part.first_pair for part in second.slices)
-    path = archive.file("plies", run_id, second.plies)
+    second = archive.ranges(run_id)[1]
+    path = archive.path("plies", run_id, second)
     content = Path(path).read_bytes()
     Path(path).write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
-    with pytest.raises(
-        FailureError, match=rf"{path} has another SHA-256 than its commit says.*'qarena archive verify'"
-    ):
+    with pytest.raises(FailureError, match=rf"{path} has other bytes than its name says.*'qarena archive verify'"):
         relearn(archive, run_id, learner)
-    Path(archive.folder("commits", run_id) / "000001.json").unlink()
-    with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {missing} on"):
+    Path(archive.path("games", run_id, second)).unlink()
+    with pytest.raises(RequestError, match=f"run {run_id} lacks games from number {second.first} on"):
         relearn(archive, run_id, learner)
     with pytest.raises(RequestError, match="lacks games from number"):
         relearn(archive, run_id, learner, games=400)

@@ -16,7 +16,7 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
+from analytics.verify.garbage import unneeded_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import start
 
@@ -43,7 +43,7 @@ def knowledge(folder: Path) -> str:
     """The policy's content, after a check that the archive is sound."""
     archive = Archive.open(folder / "games here")
     assert verify(archive).problems == []
-    assert sum(commit.games.rows for run_id in archive.run_ids() for commit in archive.commits(run_id)) == GAMES
+    assert sum(archive.games_held(run_id) for run_id in archive.run_ids()) == GAMES
     return policy_store.find(archive, "mine").knowledge
 
 
@@ -56,14 +56,14 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def commits(folder: Path) -> int:
-    return len(list(folder.glob("games here/commits/*/*.json")))
+def files_of_games(folder: Path) -> int:
+    return len(list(folder.glob("games here/games/*/*.parquet")))
 
 
 @pytest.mark.slow
 def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qarena, expected: str) -> None:
     with start(tmp_path, *ARGUMENTS) as process:
-        wait_for(process, lambda: commits(tmp_path) >= 2)
+        wait_for(process, lambda: files_of_games(tmp_path) >= 2)
         process.kill()
         process.communicate(timeout=DEADLINE)
     assert process.returncode == -signal.SIGKILL
@@ -79,7 +79,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
 
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
     with start(tmp_path, *ARGUMENTS) as process:
-        wait_for(process, lambda: commits(tmp_path) >= 2)
+        wait_for(process, lambda: files_of_games(tmp_path) >= 2)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130
@@ -92,7 +92,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert 0 < int(kept[1].replace(",", "")) < GAMES
     archive = Archive.open(tmp_path / "games here")
     assert policy_cards.cards(archive) == []
-    assert unreferenced_files(archive) == []
+    assert unneeded_files(archive) == []
     program, *arguments = shlex.split(err.splitlines()[-1])
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
@@ -100,9 +100,14 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert knowledge(tmp_path) == expected
 
 
-@pytest.mark.slow  # two threads at once do the same in test_online.py
-def test_two_processes_train_the_same_without_playing_a_game_twice(tmp_path: Path, expected: str) -> None:
-    with start(tmp_path, *ARGUMENTS) as one, start(tmp_path, *ARGUMENTS) as other:
-        found = [process.communicate(timeout=DEADLINE) for process in (one, other)]
-    assert (one.returncode, other.returncode) == (0, 0), found
+@pytest.mark.slow  # within one process the same is in test_online.py
+def test_a_second_process_is_refused_and_harms_nothing(tmp_path: Path, qarena: Qarena, expected: str) -> None:
+    with start(tmp_path, *ARGUMENTS) as process:
+        wait_for(process, lambda: files_of_games(tmp_path) >= 1)
+        second = qarena(*ARGUMENTS)
+        assert process.poll() is None  # else the second one came too late to be refused
+        out, err = process.communicate(timeout=DEADLINE)
+    assert (second.code, second.out) == (2, "")
+    assert re.fullmatch(r"error: another process plays run [0-9a-f]{12}, .*: wait until it ends.*\n", second.err)
+    assert process.returncode == 0, (out, err)
     assert knowledge(tmp_path) == expected

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics import open_archive
-from analytics.query.openings import Filters
+from analytics.query.game_filter import GameFilter
 from analytics.query.openings import openings as asked_openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
@@ -21,7 +21,7 @@ from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
 from runners.web.ask.pages import Desk
 from runners.web.browse.shelf import Shelf
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor
 
@@ -74,7 +74,7 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
     [
         ("/browse/runs/abc", "run 'abc' is not in archive"),
         ("/browse/results/luck", "there is no page of 'luck' here: crosstable"),
-        ("/browse/results/crosstable?rules=chess", "no run has rules 'chess' here"),
+        ("/browse/results/crosstable?rules=chess", "no games were played by rules 'chess' here"),
         (f"/browse/games/{ROUND_ROBIN}/123456", "has no game 123456"),
         (f"/browse/games/{ROUND_ROBIN}/x", "game_id='x'"),
         ("/browse/openings?position=x", "fields instead of 2 or 3"),
@@ -130,7 +130,7 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
     for agent in ("dumb", "random"):
         page = reader.get("/browse/openings", position=position, agent=agent)
         with open_archive(SAMPLE) as opened:
-            rows = asked_openings(opened, position, filters=Filters(agent=agent), samples=False)
+            rows = asked_openings(opened, position, games=GameFilter(agent=agent), samples=False)
         assert f"Placements in {rows['games'].sum():,} games" in page.text
         first = rows.row(0, named=True)
         assert f"Place on {first['cell']}: {first['games']:,} games" in page.text
@@ -190,17 +190,17 @@ def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
 ) -> None:
     archive = Archive.open(bucket / "archive", create=True)
     archive.save_run(record())
-    archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS)
+    store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
     with visitor(archive.root) as guest:
-        assert "1 of 1 run, with 16 games" in guest.ready("/browse").text
+        assert "1 of 1 run, with 4 games" in guest.ready("/browse").text
         game = guest.ready(f"/browse/games/{RUN_ID}/0")
         assert game.status == 200
         assert "Every decision is judged" in game.text
         (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.ready("/ask", q="SELECT count(*) FROM plies").text)
-        assert int(count) > 8 * 4
-        archive.commit(RUN_ID, [random_block(1, 0, 8)], PAIRINGS)
+        assert int(count) > 8
+        store(archive, RUN_ID, [random_block(1, 1, 0, 2)])
         monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
         end = time.monotonic() + PATIENCE
-        while "with 32 games" not in guest.ready("/browse").text:
+        while "with 8 games" not in guest.ready("/browse").text:
             assert time.monotonic() < end
             time.sleep(0.1)

@@ -1,0 +1,151 @@
+"""The chosen games that figures are about: their runs, tallies and agents, each agent with its colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import polars as pl
+
+from analytics.query.named_queries import query_of
+from analytics.query.selection import Selection, select
+from analytics.ratings.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
+from analytics.ratings.ratings import rate
+from analytics.results.agent_codes import AgentNames
+from analytics.results.pairings import PairingResult
+from analytics.results.shared_openings import SharedOpenings
+from analytics.sql.database import OpenArchive
+from analytics.statistics.tally import Tally
+from analytics.store.records import RunRecord
+from quarto.errors import RequestError
+
+MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
+
+
+@dataclass(frozen=True)
+class ReportedGames:
+    """The chosen games that a report is about, and what its figures show of them: computed once."""
+
+    selection: Selection
+
+    @property
+    def opened(self) -> OpenArchive:
+        """The archive of the games."""
+        return self.selection.opened
+
+    @cached_property
+    def records(self) -> Mapping[str, RunRecord]:
+        """The runs with chosen games, by id, oldest first."""
+        return {record.run_id: record for record in self.selection.runs}
+
+    @property
+    def of_pairings(self) -> Results:
+        """The results by run and number of the pairing; from tallies where whole runs are chosen, else counted."""
+        return self._renamed[0]
+
+    @property
+    def names(self) -> AgentNames:
+        """The names of the agents, which tell several codes under one label apart."""
+        return self._renamed[1]
+
+    @cached_property
+    def _renamed(self) -> tuple[Results, AgentNames]:
+        records = self.selection.runs
+        whole = self.selection.takes_whole_runs
+        found = of_tallies(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
+        return renamed(found, records)
+
+    @cached_property
+    def shared(self) -> SharedOpenings | None:
+        """The pairs of pairings that played the same openings, which intervals count as one unit."""
+        where = None if self.selection.takes_whole_runs else self.selection.where
+        return openings_shared(self.opened, where, self.selection.runs, self.of_pairings)
+
+    @cached_property
+    def results(self) -> tuple[PairingResult, ...]:
+        """The results of every two agents, all runs together."""
+        return merged_results(self.of_pairings.values(), self.shared)
+
+    @cached_property
+    def head_to_head(self) -> Mapping[tuple[str, str], Tally]:
+        """The tallies by first and second agent, all runs together."""
+        return {(result.first, result.second): result.tally for result in self.results}
+
+    @cached_property
+    def games_of(self) -> Mapping[str, int]:
+        """The number of games of each agent, the most first; a game against itself counts once."""
+        games: dict[str, int] = {}
+        for agents, tally in self.head_to_head.items():
+            for agent in set(agents):
+                games[agent] = games.get(agent, 0) + tally.games
+        return dict(sorted(games.items(), key=lambda item: (-item[1], item[0])))
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it."""
+        return tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
+
+    @cached_property
+    def ranked(self) -> tuple[str, ...]:
+        """The agents that are shown, best rating first; those without a rating last."""
+        shown = {agents: tally for agents, tally in self.head_to_head.items() if set(agents) <= set(self.agents)}
+        rated: list[str] = []
+        if any(first != second for first, second in shown):
+            with suppress(RequestError):  # all their games were forfeited
+                rated = [rating.agent for rating in rate(shown, samples=0).ratings]
+        return (*rated, *(agent for agent in self.agents if agent not in rated))
+
+    def by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
+        """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
+        places = {agent: place for place, agent in enumerate(self.ranked, 1)}
+        place = pl.col("agent").replace_strict(places, default=0, return_dtype=pl.Int64())
+        return frame.sort(*outer, place, maintain_order=True)
+
+    @cached_property
+    def total(self) -> Tally:
+        """The tally of all pairs together."""
+        return reduce(Tally.__add__, self.head_to_head.values(), Tally())
+
+    def ask(self, question: str) -> pl.DataFrame:
+        """The answer to a named question, for these games only."""
+        if question not in self._answers:
+            self._answers[question] = self.opened.sql(query_of(question, self.selection.condition))
+        return self._answers[question]
+
+    @cached_property
+    def _answers(self) -> dict[str, pl.DataFrame]:
+        return {}
+
+    def players(self) -> pl.DataFrame:
+        """The agents by seat: a row for each run, pairing and game of a pair.
+
+        ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
+        ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
+        """
+        rows = [
+            (
+                *(run_id, pairing, game),
+                *(self.names.name(run_id, agents[seat]) for seat in (game, 1 - game)),
+                *(record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]),
+            )
+            for run_id, record in self.records.items()
+            for pairing, agents in enumerate(record.pairings)
+            for game in range(2)
+        ]
+        return pl.DataFrame(rows, schema=PLAYERS, orient="row")
+
+
+PLAYERS = {
+    "run_id": pl.String(),
+    **dict.fromkeys(("pairing", "game"), pl.Int64()),
+    **dict.fromkeys(("agent_0", "agent_1", "rules"), pl.String()),
+    "mover_chooses": pl.Boolean(),
+    "imposed": pl.Int64(),
+}
+
+
+def reported_games(opened: OpenArchive, where: str | None = None) -> ReportedGames:
+    """The games that ``where`` chooses; raises the errors of ``analytics.query.selection.select``."""
+    return ReportedGames(select(opened, where))

@@ -1,0 +1,186 @@
+"""Which files count, by their names alone: against a sweep over single units in plain Python."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analytics.store.range_names import (
+    MODULUS,
+    Ranges,
+    StoredRange,
+    check_of,
+    counting,
+    fitting,
+    range_named,
+    ranges_named,
+)
+from analytics.store.units import aligned
+
+
+def fingerprint_of(first: int, end: int, salt: int = 0) -> int:
+    """A fingerprint that adds up, of games that follow from their units and ``salt``."""
+    return sum((unit + 1) * 0x9E3779B97F4A7C15 + salt for unit in range(first, end)) % MODULUS
+
+
+def stored(first: int, end: int, salt: int = 0, check: str = "00000000", extent: str = "") -> StoredRange:
+    return StoredRange(first, end, fingerprint_of(first, end, salt), check, extent)
+
+
+ALIGNED = st.tuples(st.integers(0, 5), st.integers(0, 31)).map(lambda of: (of[1] >> of[0] << of[0], 1 << of[0]))
+RUN_END = st.sampled_from([19, 27, 40])  # the last file of a run may end where the run did
+FILES = st.lists(
+    st.builds(
+        lambda of, end, cut, salt, check: stored(
+            of[0], min(of[0] + of[1], end) if cut and of[0] < end else sum(of), salt, check
+        ),
+        ALIGNED,
+        RUN_END,
+        st.booleans(),
+        st.integers(0, 2),
+        st.sampled_from(["00000000", "11111111"]),
+    ),
+    max_size=25,
+)
+
+
+def slow_counting(found: list[StoredRange]) -> list[StoredRange]:
+    """Unit by unit: at each one where nothing was taken, of the files that begin there the best one."""
+    kept: list[StoredRange] = []
+    for unit in range(80):
+        if kept and kept[-1].end > unit:
+            continue
+        beginning = [each for each in found if each.first == unit]
+        if beginning:
+            kept.append(min(beginning, key=lambda each: (-each.units, each.fingerprint, each.check)))
+    return kept
+
+
+@given(FILES)
+def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(found: list[StoredRange]) -> None:
+    ranges = counting(found)
+    assert list(ranges) == slow_counting(found)
+    taken = [unit for each in ranges for unit in range(each.first, each.end)]
+    assert len(taken) == len({*taken}) == ranges.units
+    assert ranges.fingerprint == sum(each.fingerprint for each in ranges) % MODULUS
+    assert list(counting(reversed(found))) == list(ranges)
+
+
+@given(FILES.filter(lambda found: all(each.units & (each.units - 1) == 0 for each in found)))
+def test_of_aligned_files_every_unit_counts_that_is_in_one(found: list[StoredRange]) -> None:
+    """And of nested ranges the larger one: what counts is in no other file."""
+    ranges = counting(found)
+    assert {u for each in ranges for u in range(each.first, each.end)} == {
+        u for each in found for u in range(each.first, each.end)
+    }
+    for each in ranges:
+        assert not any(o.first <= each.first and each.end <= o.end and o.units > each.units for o in found)
+
+
+@given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))
+def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tuple[int, int]) -> None:
+    ranges, first, end = counting(found), span[0], sum(span)
+    of = {unit: each for each in ranges for unit in range(each.first, each.end)}
+    assert [ranges.at(unit) for unit in range(80)] == [of.get(unit) for unit in range(80)]
+    assert ranges.holds(np.arange(80)).tolist() == [unit in of for unit in range(80)]
+    assert list(ranges.inside(first, end)) == list(dict.fromkeys(of[unit] for unit in range(first, end) if unit in of))
+    lacking = [unit for low, high in ranges.missing(end, first) for unit in range(low, high)]
+    assert lacking == [unit for unit in range(first, end) if unit not in of]
+    inside = list(ranges.inside(first, end))
+    whole = not lacking and inside[0].first == first and inside[-1].end == end
+    assert ranges.sum_of(first, end) == (sum(each.fingerprint for each in inside) % MODULUS if whole else None)
+
+
+# Derived tables.
+
+
+def test_a_derived_file_counts_if_the_games_that_it_is_about_do() -> None:
+    games = counting([stored(0, 8), stored(8, 12), stored(12, 16), stored(32, 40)])
+    for mine, expected in (
+        ([stored(0, 8)], [(0, 8)]),
+        ([stored(0, 8, salt=1)], []),  # other games
+        ([stored(0, 16)], [(0, 16)]),  # of several files of games, as after rolling up
+        ([stored(0, 16), stored(0, 8), stored(12, 16)], [(0, 16)]),
+        ([stored(0, 16, salt=1), stored(0, 8)], [(0, 8)]),
+        ([stored(0, 4), stored(4, 8)], [(0, 4), (4, 8)]),  # before the compaction of the games
+        ([stored(0, 4), stored(4, 8, salt=1)], []),
+        ([stored(0, 4)], []),  # half of a file of games: the rest may come
+        ([stored(0, 4), stored(4, 6), stored(6, 8), stored(12, 16)], [(0, 4), (4, 6), (6, 8), (12, 16)]),
+        ([stored(8, 24), stored(8, 10), stored(10, 12)], [(8, 10), (10, 12)]),  # a larger one that fits no games
+        ([stored(20, 24), stored(4, 7), stored(48, 50)], []),
+    ):
+        assert [each[:2] for each in fitting(mine, games)] == expected
+    assert list(fitting([stored(0, 8)], Ranges())) == []
+
+
+@given(st.randoms(use_true_random=False))
+def test_derived_files_count_each_unit_once_however_both_tables_were_rolled_up(dice: random.Random) -> None:
+    def tiles(first: int, size: int) -> list[StoredRange]:
+        if size == 1 or dice.random() < 0.4:
+            return [stored(first, first + size)]
+        return tiles(first, size // 2) + tiles(first + size // 2, size // 2)
+
+    games, mine = counting(tiles(0, 32)), tiles(0, 32)
+    found = fitting([*mine, *tiles(0, 32), *(stored(*span, salt=3) for span in aligned(3, 29))], games)
+    assert found.units == 32
+    assert found.fingerprint == games.fingerprint
+
+
+def test_of_files_about_the_same_games_the_one_that_holds_most_is_taken() -> None:
+    games = counting([stored(0, 8)])
+    files = [
+        stored(0, 8, extent=extent, check=f"{number:08x}")
+        for number, extent in enumerate(("04", "06", "16", "16c", "12c"))
+    ]
+    assert [each.extent for each in fitting(files, games)] == ["16c"]
+    assert [each.extent for each in fitting(files[:2], games)] == ["06"]
+
+
+# Names.
+
+
+@given(FILES, st.sampled_from(["", "06", "16c"]))
+def test_a_name_says_what_the_file_holds(found: list[StoredRange], extent: str) -> None:
+    for each in found:
+        named = each._replace(extent=extent)
+        assert range_named(named.name) == named
+    assert sorted(ranges_named([*(each.name for each in found), "notes.txt"])) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "notes.txt",
+        "000000000000-000000000008-0123456789abcdef.parquet",
+        "000000000000-000000000008-0123456789abcdef.0123456.parquet",
+        "000000000000-000000000008-0123456789ABCDEF.01234567.parquet",
+        "000000000008-000000000008-0123456789abcdef.01234567.parquet",
+        "000000000008-000000000000-0123456789abcdef.01234567.parquet",
+        "00000000000-000000000008-0123456789abcdef.01234567.parquet",
+        "000000000000-000000000008-0123456789abcdef.01234567.parquet\n",
+        "000000000000-000000000008-0123456789abcdef-.01234567.parquet",
+        ".tmp-000000000000-000000000008-0123456789abcdef.01234567.parquet",
+        "\u096600000000000-000000000008-0123456789abcdef.01234567.parquet",
+    ],
+)
+def test_other_names_are_passed_over(name: str) -> None:
+    assert range_named(name) is None
+
+
+def test_the_check_is_the_beginning_of_the_sha_256() -> None:
+    assert check_of(b"abc") == "ba7816bf"
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_names_are_sorted_out_within_a_second() -> None:
+    names = [StoredRange(8 * k, 8 * k + 8, k * 0x9E3779B97F4A7C15 % MODULUS, "01234567").name for k in range(100_000)]
+    start = time.perf_counter()
+    ranges = counting(ranges_named(names))
+    assert len(fitting(ranges_named(names), ranges)) == 100_000
+    assert time.perf_counter() - start < 2
