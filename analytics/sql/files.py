@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import PurePath
 
-from analytics.derived_tables.derived_table import known_ranges
+from analytics.derived_tables.derived_table import extents_found, known_ranges
 from analytics.derived_tables.position_index import END_PLY, NotIndexedError, extent_of
 from analytics.files.backends import backend_of
-from analytics.store.archive import Archive, Extent, unknown_run
+from analytics.store.archive import Archive, Extent, require_whole, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
-from analytics.store.inventory import require_whole
 from analytics.store.policy_cards import FOLDER, folder_of
 from analytics.store.range_names import StoredRange
 from analytics.store.records import PolicyCard
@@ -82,20 +81,30 @@ class ArchiveFiles:
 
         Raises ``NotIndexedError`` if there is none.
         """
-        extents = sorted({each.extent for each in self.archive.found("positions", run_id)}, reverse=True)
+        extents = extents_found(self.archive, run_id, "positions")
         for extent in extents:
             found, lacking = self.derived("positions", run_id, extent.__eq__)
             if extent >= extent_of(END_PLY) and not lacking:
                 return found
-        ranges = self.archive.ranges(run_id)
-        if not len(ranges):
-            return []
-        _, none = self.derived("positions", run_id)
-        _, short = self.derived("positions", run_id, lambda extent: extent >= extent_of(END_PLY))
-        how = "not indexed" if none else f"indexed to ply {int(extents[-1])} alone, and the view needs {END_PLY}"
-        raise NotIndexedError(
-            f"{len(none or short or ranges)} of {len(ranges)} ranges of games of run {run_id} are {how}: run 'qarena "
-            "archive index' first"
+        if len(self.archive.ranges(run_id)):
+            raise self._not_indexed(run_id, extents)
+        return []
+
+    def _not_indexed(self, run_id: str, extents: Sequence[str]) -> NotIndexedError:
+        """The error for a run whose positions are of these extents, the greatest first, and none is of all games."""
+        least = extent_of(END_PLY)
+        _, none = self.derived("positions", run_id, extents.__contains__)
+        _, short = self.derived("positions", run_id, lambda extent: least <= extent in extents)
+        if none:
+            lacking, how = none, "not indexed"
+        elif short:
+            lacking, how = short, f"indexed to ply {int(extents[-1])} alone, and the view needs {END_PLY}"
+        else:
+            _, lacking = self.derived("positions", run_id, extents[0].__eq__)
+            how = f"not indexed to ply {int(extents[0])}, as the others are"
+        return NotIndexedError(
+            f"{len(lacking)} of {len(self.archive.ranges(run_id))} ranges of games of run {run_id} are {how}: run "
+            "'qarena archive index' first"
         )
 
     def of_games(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[CheckedFile]:

@@ -24,10 +24,13 @@ from analytics.store.json_records import RESTORE, StoredRecord, T, dump, load, p
 from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
 from analytics.store.records import RUN_ID, RunRecord, SweepJob
 from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.units import Range
 from quarto.errors import FailureError, RequestError, did_you_mean
 
 WRITER_POLL_SECONDS = 0.05
 GAMES = "games"  # the table by whose files ranges count
+
+REPLAY = "restore them from a copy, or give the command of the run (see 'qarena archive ls') again, which plays them"
 
 Extent = Callable[[str], bool]  # whether an extent of a derived table is enough
 
@@ -297,3 +300,32 @@ def job_at(path: PurePath, job: SweepJob) -> SweepJob:
             "to go on without it"
         )
     return job
+
+
+# What a run has lost.
+
+
+def lost_units(record: RunRecord, ranges: Ranges) -> list[Range]:
+    """The ranges of units that a run had when its record was written and has no longer, as far as that is known.
+
+    Nothing is lost if the run has as many units as then: they may have been played again.
+    """
+    if ranges.units >= record.units:
+        return []
+    return ranges.missing(max(record.units, int(ranges.ends[-1]) if len(ranges) else 0))
+
+
+def require_whole(archive: Archive, run_id: str, record: RunRecord | None) -> None:
+    """Raise ``FailureError`` if a run has lost games since its record was written."""
+    lost = lost_units(record, archive.ranges(run_id)) if record else []
+    if lost:
+        first, end = lost[0]
+        raise FailureError(
+            f"{archive.folder('games', run_id)} lacks units {first} to {end - 1}, which were there, and their games "
+            f"with them: {REPLAY}"
+        )
+
+
+def has_all(record: RunRecord, ranges: Ranges) -> bool:
+    """Whether a run has all units that were asked for. Never known of imported games."""
+    return "imported" not in record.spec and not ranges.missing(record.end_unit)

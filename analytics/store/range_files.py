@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import IO, NamedTuple, cast
 
@@ -24,8 +24,7 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import EncodedTable, in_order, table_of, tables
 from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.range_names import MODULUS, Ranges, StoredRange, check_of, range_named
-from analytics.store.schema import SCHEMAS, TABLES, TALLIES, game_ids
-from analytics.store.tallies import tallies_frame, tallies_of
+from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SCHEMAS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
 from analytics.store.units import Line, Range
 from quarto.batch import GAME_BITS, Block, Games
 from quarto.errors import FailureError
@@ -316,3 +315,37 @@ def counted(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
         games = Games(nothing, nothing, np.array(rows["plies"]), np.array(rows["winner"]), np.array(ending))
         found[int(str(pairing))] = tally_of(Block(int(str(pairing)), 0, 0, games, swapped))
     return found
+
+
+def tallies_frame(tallies: Mapping[int, Tally]) -> pl.DataFrame:
+    """Tallies by pairing as a table by the schema ``TALLIES``, by pairing."""
+    rows = [(pairing, *_counts(tallies[pairing])) for pairing in sorted(tallies)]
+    return pl.DataFrame(rows, schema=TALLIES, orient="row")
+
+
+def _counts(tally: Tally) -> Iterable[int]:
+    forfeits = (tally.illegal, tally.errors, tally.late)
+    return *(n for row in (*tally.pairs, *tally.singles, *forfeits) for n in row), tally.plies
+
+
+def tallies_of(frame: pl.DataFrame) -> dict[int, Tally]:
+    """The tallies by pairing of one such table, or of several in one frame."""
+    return dict(sorted(summed((row["pairing"], _tally(row)) for row in frame.iter_rows(named=True)).items()))
+
+
+def _tally(row: Mapping[str, int]) -> Tally:
+    pairs = [row[name] for name in PAIR_COLUMNS]
+    singles = [row[name] for name in SINGLE_COLUMNS]
+    forfeits = [row[name] for name in FORFEIT_COLUMNS]
+    return Tally(
+        (_row(pairs[:3]), _row(pairs[3:6]), _row(pairs[6:])),
+        (_row(singles[:3]), _row(singles[3:])),
+        illegal=(forfeits[0], forfeits[1]),
+        errors=(forfeits[2], forfeits[3]),
+        plies=row["plies"],
+        late=(forfeits[4], forfeits[5]),
+    )
+
+
+def _row(counts: list[int]) -> tuple[int, int, int]:
+    return counts[0], counts[1], counts[2]

@@ -21,8 +21,7 @@ from analytics.derived_tables.decisions import note_annotations
 from analytics.files.atomic import explained
 from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
-from analytics.store.archive import GAMES, Archive
-from analytics.store.inventory import has_all
+from analytics.store.archive import GAMES, Archive, has_all
 from analytics.store.range_files import RangeGames, read_games, store_games
 from analytics.store.range_names import StoredRange, check_of, fitting
 from analytics.store.records import RunRecord

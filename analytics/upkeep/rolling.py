@@ -24,11 +24,10 @@ from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, GameRows, games_table, integer_table, table_of
-from analytics.store.range_files import VERIFY, file_parts, store_table
+from analytics.store.range_files import VERIFY, file_parts, store_table, tallies_frame, tallies_of
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
-from analytics.store.tallies import tallies_frame, tallies_of
 from analytics.store.units import Range
 from quarto.errors import FailureError
 from quarto.hooks import ignore

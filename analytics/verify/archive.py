@@ -15,14 +15,13 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import known_ranges
 from analytics.policies import policy_store
 from analytics.statistics.tally import Tally, summed
-from analytics.store import inventory, policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES, Archive, sweep_job
+from analytics.store import policy_cards, sprt_verdicts
+from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
-from analytics.store.range_files import checked_parts, counted
+from analytics.store.range_files import checked_parts, counted, tallies_of
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TALLIES
-from analytics.store.tallies import tallies_of
 from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
 from analytics.verify.games import RangeFiles, read, verify_rows
 from analytics.verify.problems import Problem
@@ -129,8 +128,8 @@ def _contradicting(archive: Archive, record: RunRecord, ranges: Ranges) -> Itera
 
 def _lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
     """The things that a run had when its record was written, and has no longer."""
-    for first, end in inventory.lost_units(record, ranges):
-        what = f"units {first} to {end - 1} are missing, and their games with them: {inventory.REMEDY}"
+    for first, end in lost_units(record, ranges):
+        what = f"units {first} to {end - 1} are missing, and their games with them: {REPLAY}"
         yield Problem(archive.folder(GAMES, record.run_id), what)
     gone = record.annotated - known_ranges(archive, record.run_id, DECISIONS_TABLE.name).units
     if gone > 0:

@@ -167,9 +167,9 @@ def compact(
         list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")
     ] = None,
     archive: ArchiveOption = ARCHIVE,
-    size: Annotated[str, typer.Option(help="Bytes of the files of a shard: 64MB, 128MB, 1GB.")] = "128MB",
+    size: Annotated[str, typer.Option(help="Bytes of the files of a range, at most: 64MB, 128MB, 1GB.")] = "128MB",
 ) -> None:
-    """Make few large shards of many small ones, while others read and write."""
+    """Make few large files of many small ones, while others read and write."""
     from runners.archive.upkeep import compact as carry_out
 
     carry_out(archive, runs or [], size)

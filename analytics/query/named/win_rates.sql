@@ -1,4 +1,4 @@
--- How often does each agent win, by run and opponent, from either seat? From the tallies of commits: no games are read.
+-- How often does each agent win, by run and opponent, from either seat? From tallies: no games are read.
 -- One row an agent, opponent and seat. Reads: results. For intervals see the end of a run, or the view sweeps; for forfeits the question
 -- pairings.
 SELECT

@@ -11,7 +11,7 @@ from analytics.derived_tables.boards import BOARDS, ORDERED_PLIES, ORDERS, board
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from quarto.symmetry import symmetries
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block
+from tests.analytics.naive_games import RUN_ID, random_block, store
 from tests.naive import PRESETS
 
 
@@ -69,7 +69,6 @@ def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
 
 
 def test_a_game_without_plies_has_no_order(archive: Archive) -> None:
-    archive.commit(RUN_ID, [random_block(4, 0, 50, 40, forfeits=0.9)], PAIRINGS)
-    commit = archive.commits(RUN_ID)[-1]
-    plies = read_rows(archive, RUN_ID, commit, "plies")
-    assert 0 < len(orders_of(plies, PRESETS["classic"])) < commit.games.rows
+    (stored, *_) = store(archive, RUN_ID, [random_block(4, pairing, 8, 40, forfeits=0.9) for pairing in range(3)])
+    plies = read_rows(archive, RUN_ID, stored, "plies")
+    assert 0 < len(orders_of(plies, PRESETS["classic"])) < 2 * stored.units

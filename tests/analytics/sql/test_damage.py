@@ -16,14 +16,16 @@ from analytics.statistics.sprt import Hypotheses, Trial
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
+from analytics.store.range_files import store_games
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import files_of
 from tests.analytics.indexed import decide, index
-from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, record
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
+from tests.object_storage import BOTH
 
 SPOILED = {  # by table: the views that are read from its files
     "games": {"games", "seats", "pairs"},
@@ -125,27 +127,26 @@ def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, c
             opened.sql("SELECT sum(cell) FROM plies")
 
 
+@BOTH
 @pytest.mark.parametrize("check", [True, False])
-def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(tmp_path: Path, check: bool) -> None:
-    questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
-    archive = Archive.open(tmp_path / "archive", create=True)
-    archive.save_run(record())
-    store(archive, RUN_ID, BLOCKS, most=4)
+def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Archive, check: bool) -> None:
     index(archive)
-    small = [path for folder in Path(archive.root).glob("*/run=*") for path in folder.iterdir()]
+    questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
+    tables = (*TABLES, "positions", "first_plies")
+    replaced = [path for table in tables for path in archive.backend.entries(archive.folder(table, RUN_ID))]
     with OpenArchive(archive.root, check=check) as opened:
         readers = [opened, opened.fork(), opened.fork(), opened.fork()]
         expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]
         decided, chosen = openings(opened), select(opened.fork(), "game_id > 3")
-        lazy = opened.fork()
-        store(archive, RUN_ID, BLOCKS)
+        late = opened.fork()
+        store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
         index(archive)
-        for path in small:
-            path.unlink()
+        for path in replaced:
+            archive.backend.remove(path)
         for reader, question, before in zip(readers, questions, expected, strict=True):
             assert reader.sql(question).equals(before)
-        assert openings(lazy.fork()).equals(decided)
-        assert lazy.seats().collect().height == 2 * 48
+        assert openings(late.fork()).equals(decided)
+        assert late.seats().collect().height == 2 * 48
         assert sum(len(part.game_id) for _, part in chosen.parts()) == chosen.games
 
 

@@ -14,8 +14,7 @@ import pytest
 from msgspec import structs
 
 from analytics.statistics.tally import tally
-from analytics.store import inventory
-from analytics.store.archive import Archive
+from analytics.store.archive import Archive, lost_units, require_whole
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_rows, read_tallies
@@ -180,11 +179,11 @@ def test_a_record_knows_how_much_there_was(archive: Archive) -> None:
     archive.backend.remove(path)
     archive.update_run(RUN_ID, lambda known: known and structs.replace(known, seconds=1.0))
     assert known_run(archive).units == 24  # also if some are lost
-    assert inventory.lost_units(known_run(archive), archive.ranges(RUN_ID)) == [(16, 24)]
+    assert lost_units(known_run(archive), archive.ranges(RUN_ID)) == [(16, 24)]
     with pytest.raises(FailureError, match="lacks units 16 to 23, which were there, and their games with them"):
-        inventory.require_whole(archive, RUN_ID, known_run(archive))
+        require_whole(archive, RUN_ID, known_run(archive))
     archive.put(path, content)
-    inventory.require_whole(archive, RUN_ID, known_run(archive))
+    require_whole(archive, RUN_ID, known_run(archive))
 
 
 def known_run(archive: Archive) -> RunRecord:
@@ -335,6 +334,7 @@ def test_a_snapshot_stays_as_it_was_while_others_write(archive: Archive) -> None
     assert (seen.sweep_jobs(), seen.cards(), seen.verdicts()) == ([], [], [])
     assert seen.ranges(RUN_ID, "tallies").units == 24
     assert seen.run(other.run_id) is None
+    assert not list(seen.ranges(other.run_id))
 
 
 @BOTH

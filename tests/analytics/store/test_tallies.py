@@ -6,10 +6,9 @@ import polars as pl
 
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_tallies
+from analytics.store.range_files import read_tallies, tallies_frame, tallies_of
 from analytics.store.schema import TALLIES
 from analytics.store.snapshot import Snapshot
-from analytics.store.tallies import tallies_frame, tallies_of
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, random_block, record, single_games, spec_of, store
 
 KINDS = [*BLOCKS, random_block(5, 0, 30, 40, forfeits=0.9), single_games(2, 1, 90, 20)]

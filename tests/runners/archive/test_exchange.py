@@ -42,7 +42,7 @@ def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path
         *["1,000 games added"] * 3,
     ]
     found = qarena("archive", "verify")
-    assert found.out == "4 runs, 4 shards, 16,000 games, 143,806 plies: no problem(s)\n"
+    assert found.out == "4 runs, 4 ranges, 16,000 games, 143,806 plies: no problem(s)\n"
     qarena("archive", "export", "--format", "text", "--output", "two.txt")
     assert (tmp_path / "two.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
     before = fingerprint(tmp_path / "data")

@@ -69,11 +69,9 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
         play(tmp_path / name, "agent@a=random", "agent@b=dumb", "games=20")
     other = Archive.open(tmp_path / "two")
     (run,) = other.runs()
-    (stored,) = other.ranges(run.run_id)
-    blocks = [random_block(1, 0, 0, 10)]
-    for table in ("games", "plies"):
-        other.backend.remove(other.path(table, run.run_id, stored))
-    store_games(other, run.run_id, run.line, run.pairings, (0, 10), blocks)
+    for table in ("games", "plies", "tallies"):
+        shutil.rmtree(other.folder(table, run.run_id))
+    store_games(other, run.run_id, run.line, run.pairings, (0, 10), [random_block(1, 0, 0, 10)])
     for order in (("one", "two", "both"), ("two", "one", "both")):
         done = qarena("archive", "merge", *(str(tmp_path / name) for name in order))
         assert done.code == 2

@@ -227,10 +227,11 @@ def test_a_wrong_policy_exits_2_before_any_folder_is_made(
 ) -> None:
     save(root, values(1), "mine")
     save(root, COUNTS, "counted")
-    folder = policy_cards.folder_of(Archive.open(root), save(root, values(2), "broken").policy_id)
-    content = bytearray(Path(folder / "table.parquet").read_bytes())
+    card = save(root, values(2), "broken")
+    table = Path(policy_cards.folder_of(Archive.open(root), card.policy_id) / card.stored_name("table.parquet"))
+    content = bytearray(table.read_bytes())
     content[100] ^= 1
-    Path(folder / "table.parquet").write_bytes(content)
+    table.write_bytes(content)
     before = sorted(tmp_path.rglob("*"))
     found = qarena("run", "agent@a=rl_encoded", "games=2", *typed.split())
     assert (found.code, found.out) == (2, "")
@@ -256,7 +257,7 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
         assert (shown.code, shown.err) == (0, "")
         for text in (card.policy_id, "trainer learner.rate │ 0.5", "counting, seed 3, 20 games", card.knowledge):
             assert text in shown.out
-        assert re.search(r"file +│ table.parquet, [\d,]+ bytes, 390,625 rows", shown.out)
+        assert re.search(r"file +│ table-[0-9a-f]{16}.parquet, [\d,]+ bytes, 390,625 rows", shown.out)
     assert re.search(r"gene beta +│ 0.75", qarena("policy", "show", "bred").out)
     unknown = qarena("policy", "show", "mien")
     assert (unknown.code, unknown.out) == (2, "")

@@ -61,17 +61,17 @@ def test_the_same_sweep_again_plays_nothing_and_a_larger_one_only_what_is_missin
 ) -> None:
     root = tmp_path / "data/archive"
     first = qarena(*SHORT)
-    before, commits = rows(root), sorted(root.glob("commits/*/*.json"))
+    before, files = rows(root), sorted(root.glob("games/*/*.parquet"))
     again = qarena(*SHORT, "threads=1")
     assert table_of(again) == table_of(first)
     assert_same_rows(rows(root), before)
-    assert sorted(root.glob("commits/*/*.json")) == commits
+    assert sorted(root.glob("games/*/*.parquet")) == files
     with open_archive(root) as archive:
         assert len(archive.sql("SELECT * FROM sweeps")) == 2
 
     more = qarena("sweep", "agent@a=semi_random", "rules=classic,torus", "opening_plies=2", "games=20")
     assert [row[1] for row in table_of(more)] == ["classic", "torus"]
-    assert len(list(root.glob("commits/*/*.json"))) == len(commits) + 1
+    assert len(list(root.glob("games/*/*.parquet"))) == len(files) + 1
     with open_archive(root) as archive:
         assert len(archive.sql("SELECT DISTINCT sweep_id FROM sweeps")) == 2
 

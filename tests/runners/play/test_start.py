@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -309,12 +310,16 @@ def test_a_wrong_request_exits_2_and_writes_nothing(
 def test_when_the_disk_refuses_the_game_is_printed_all_the_same(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_arguments: object, **_options: object) -> None:
-        raise OSError(28, os.strerror(28))
+    rename = Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if target.suffix == ".parquet":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return rename(path, target)
 
     lines, game = typed_ahead(CLASSIC, 1, "random", 1, 0)
     Archive.open(tmp_path / "data/archive", create=True)
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(Path, "replace", refuse)
     found = play(lines, "random")
     assert found.code == 1
     assert found.out.endswith(f"\nGame: {format_game(game.plies)}\n")
