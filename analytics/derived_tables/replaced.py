@@ -29,6 +29,11 @@ INCLUDES: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
+def includes(table: str, extent: str, other: str) -> bool:
+    """Whether a file with one extent holds what one with the other does."""
+    return INCLUDES[table](extent, other) if table in INCLUDES else extent == other
+
+
 class TableFiles(NamedTuple):
     """The table files of a run."""
 
@@ -102,10 +107,9 @@ def _of_games(listed: Mapping[str, _Listed], games: Ranges, found: TableFiles) -
 
 def _of_derived(table: str, mine: _Listed, games: Ranges, found: TableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
-    includes = INCLUDES.get(table, lambda extent, other: extent == other)
     files = [each for each in mine.ranges if is_extent(table, each.extent)]
     for extent in {each.extent for each in files}:
-        ranges = fitting((each for each in files if includes(each.extent, extent)), games)
+        ranges = fitting((each for each in files if includes(table, each.extent, extent)), games)
         counted = set(ranges)
         for each in files:
             if each in counted:

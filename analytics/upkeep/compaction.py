@@ -8,7 +8,18 @@ from typing import NamedTuple
 from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.store.archive import Archive
-from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE, Family, Fits, Sizes, families, roll_up
+from analytics.store.range_names import StoredRange
+from analytics.upkeep.rolling import (
+    DERIVED,
+    GAMES_TABLE,
+    PLIES_TABLE,
+    Family,
+    Fits,
+    Sizes,
+    families,
+    kept_apart,
+    roll_up,
+)
 
 SIZE = 128 << 20  # bytes of the files of a range, at most
 STORED = PLIES_TABLE, GAMES_TABLE
@@ -23,9 +34,13 @@ class Compacted(NamedTuple):
 
 
 def _fitting(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> Fits:
-    """Whether files have at most so many bytes together."""
+    """Whether files have at most so many bytes together, and may become one."""
     sizes = Sizes(archive, run_id, tables)
-    return lambda children, _units: sizes.of(children) <= size
+
+    def fits(children: Sequence[StoredRange], _units: int) -> bool:
+        return sizes.of(children) <= size
+
+    return kept_apart(archive, run_id, fits) if tables == STORED else fits
 
 
 def files_to_compact(archive: Archive, run_id: str, size: int = SIZE) -> int:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.derived_tables.decisions import DECISIONS_TABLE
+from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.derived_table import Parts, RangeTable, extents_found
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.jobs import run_jobs
@@ -220,13 +220,30 @@ def small(siblings: int, most_units: int | None = None) -> Fits:
     return fits
 
 
+def kept_apart(archive: Archive, run_id: str, fits: Fits) -> Fits:
+    """The same for files of games, but those that are annotated do not join those that are not.
+
+    Exact values of a part of a file count only when those of the rest are there. They take hours.
+    """
+    table = DECISIONS_TABLE.name
+    extents = map(AnnotationExtent.of_text, extents_found(archive, run_id, table))
+    known = [archive.ranges(run_id, table, extent.is_in) for extent in extents]
+
+    def alike(children: Sequence[StoredRange], units: int) -> bool:
+        first, end = children[0].first, children[-1].end
+        held = (sum(each.units for each in ranges.inside(first, end)) for ranges in known)
+        return fits(children, units) and all(covered == 0 or covered >= units for covered in held)
+
+    return alike
+
+
 def roll_up_small(archive: Archive, run_id: str) -> None:
     """Make parents of the many small files of a run, as they come from slow agents, and of many tallies."""
     record = archive.run(run_id)
     if record is None:
         return
     most = SMALL_GAMES // record.line.games_a_pair
-    roll_up(archive, record, (PLIES_TABLE, GAMES_TABLE), small(SIBLINGS, most))
+    roll_up(archive, record, (PLIES_TABLE, GAMES_TABLE), kept_apart(archive, run_id, small(SIBLINGS, most)))
     roll_up(archive, record, (TALLIES_TABLE,), small(SUMMED))
     roll_up(archive, record, (DECISIONS_TABLE,), small(SUMMED, most))
 

@@ -1,172 +1,266 @@
-"""Positions and first plies: what is missing is made, once, whoever makes it and in whatever order."""
+"""Indexing: what is counted, of which games, how deep, and what is left of an interruption."""
 
 from __future__ import annotations
 
-import random
-from collections import Counter
+import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from analytics.derived_tables.derived_table import known_ranges
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.derived_table import known_ranges, lacking
+from analytics.derived_tables.first_plies import first_plies_of
 from analytics.derived_tables.indexing import Indexed, IndexPart, index, index_parts, index_runs
-from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE
-from analytics.files.local import LocalBackend
+from analytics.derived_tables.position_index import (
+    END_PLY,
+    POSITIONS_TABLE,
+    NotIndexedError,
+    count_positions,
+    counts_turns_of,
+    extent_of,
+)
+from analytics.derived_tables.replaced import remove_replaced
+from analytics.query.openings import openings
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
+from analytics.store.range_names import StoredRange
+from analytics.store.schema import FIRST_PLIES
+from analytics.upkeep.rolling import add_up
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
+from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
-from tests.analytics.folders import contents, files_of, snapshot
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, random_block, store
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
-TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
-MORE = [random_block(1, pairing, 8) for pairing in range(3)]  # units 24 to 47
-
-
-def names(archive: Archive) -> set[str]:
-    """The names of the derived files that count: they tell ranges, games, extents and bytes."""
-    found = {f"{table.name}/{each.name}" for table in TABLES for each in archive.ranges(RUN_ID, table.name)}
-    assert found
-    return found
+TABLES = ("positions", "first_plies")
 
 
-def extents(archive: Archive) -> list[str]:
-    return [each.extent for each in known_ranges(archive, RUN_ID, "positions")]
+def more(archive: Archive, pairs: int = 8) -> list[StoredRange]:
+    """Store some more games of the run, in small files."""
+    archive.save_run(record(games=2 * (8 + pairs)))
+    return store(archive, RUN_ID, [random_block(1, pairing, 8, pairs) for pairing in range(3)], most=4)
 
 
-def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(archive: Archive) -> None:
-    store(archive, RUN_ID, MORE, most=8)
-    parts = index_parts(archive, [RUN_ID])
-    assert len(parts) == len(archive.ranges(RUN_ID)) == 5
-    for part in reversed(parts):  # one by one, the last first
-        index(archive, part)
-    known = names(archive)
-    remove_tables(archive)
-    with ThreadPoolExecutor(4) as pool:  # each twice
-        list(pool.map(lambda part: index(Archive(archive.root), part), [*parts, *parts]))
-    assert names(archive) == known
-    assert unneeded_files(archive) == []
+def depths(archive: Archive) -> list[int]:
+    """How deep each file is that counts, for whoever asks for the first ply."""
+    return [int(each.extent) for each in archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 0))]
 
 
-def remove_tables(archive: Archive) -> None:
-    for path in contents(archive):
-        if {"positions", "first_plies"} & {*path.parts}:
-            archive.backend.remove(path)
+def files(archive: Archive) -> dict[Path, bytes]:
+    return {path: content for path, content in snapshot(Path(archive.root)).items() if path.parts[-3] in TABLES}
+
+
+def test_the_index_does_not_depend_on_when_it_was_made_or_by_how_many_threads(archive: Archive, tmp_path: Path) -> None:
+    more(archive)
+    other = Archive.open(shutil.copytree(archive.root, tmp_path / "other"))
+    index_runs(archive, [RUN_ID])
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(partial(index, other), reversed(index_parts(other, [RUN_ID]))))
+    made, again = (
+        {path.relative_to(root): content for path, content in files(each).items()}
+        for each in (archive, other)
+        for root in [each.root]
+    )
+    assert made == again
+    assert len(made) == 2 * len(archive.ranges(RUN_ID)) == 16
 
 
 def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
-    assert index_runs(archive, [RUN_ID]).games == 48
+    done = index_runs(archive, [RUN_ID])
+    assert done.games == 48
+    stored = archive.ranges(RUN_ID, "positions")
+    assert done.rows == sum(part.height for each in stored for part in POSITIONS_TABLE.parts(archive, RUN_ID, each))
     before = snapshot(Path(archive.root))
     assert index_runs(archive, [RUN_ID]) == Indexed()
     assert snapshot(Path(archive.root)) == before
-    store(archive, RUN_ID, MORE)
+    more(archive)
     assert index_runs(archive, [RUN_ID]).games == 48
-    assert verify(archive).problems == []
+    assert lacking(archive, RUN_ID, "positions", extent_of(END_PLY).__eq__) == []
+
+
+def test_first_plies_are_counted_by_the_rules_of_their_table(archive: Archive) -> None:
+    index_runs(archive, [RUN_ID])
+    for stored in archive.ranges(RUN_ID):
+        counts: dict[tuple[int, ...], list[int]] = {}
+        plies = read_rows(archive, RUN_ID, stored, "plies")
+        for game_id, pairing, ply, _, piece, cell, outcome in plies.iter_rows():
+            if ply == 0:  # seat 1 places first: in game 0 of a pair the second agent
+                row = counts.setdefault((pairing, 1 - game_id % 2, piece, cell), [0, 0, 0])
+                for column, counted in enumerate((True, outcome == 1, outcome == 0)):
+                    row[column] += counted
+        expected = [(*key, *row) for key, row in sorted(counts.items())]
+        assert first_plies_of(plies).schema == FIRST_PLIES
+        assert read_first(archive, stored).rows() == expected
+
+
+def read_first(archive: Archive, stored: StoredRange) -> pl.DataFrame:
+    path = archive.path("first_plies", RUN_ID, stored)
+    return pl.read_parquet(Path(path), hive_partitioning=False)
 
 
 def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
-    assert (index_runs(archive, [RUN_ID], 3).games, extents(archive)) == (48, ["03"] * 2)
-    assert (index_runs(archive, [RUN_ID]).games, extents(archive)) == (48, [f"{END_PLY:02d}"] * 2)
-    assert (index_runs(archive, [RUN_ID], 9).games, extents(archive)) == (48, ["09"] * 2)
-    assert index_runs(archive, [RUN_ID], 3) == Indexed()
-    store(archive, RUN_ID, MORE)
+    assert index_runs(archive, [RUN_ID], 3).games == 48
+    assert depths(archive) == [3, 3]
+    assert index_runs(archive, [RUN_ID]).games == 48  # six plies at least
+    assert index_runs(archive, [RUN_ID], 9).games == 48
+    assert index_runs(archive, [RUN_ID], 3).games == 0
+    more(archive)
+    assert index_runs(archive, [RUN_ID]).games == 48
+    assert {*depths(archive)} == {9}
+
+
+def test_names_that_are_none_are_passed_over(archive: Archive) -> None:
     index_runs(archive, [RUN_ID])
-    assert set(extents(archive)) == {"09"}
+    for stored in archive.ranges(RUN_ID):
+        for extent in ("zz", "99", "6", "00"):
+            name = stored._replace(check="0" * 8, extent=extent).name
+            Path(archive.folder("positions", RUN_ID) / name).write_bytes(b"rubbish")
+    assert index_runs(archive, [RUN_ID]) == Indexed()
+    assert {each.extent for each in known_ranges(archive, RUN_ID, "positions")} == {"06"}
+    with OpenArchive(archive.root) as opened:
+        assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
+        assert openings(opened, "..../..../..../.... -", "turn").height
+
+
+def test_what_was_indexed_before_an_interruption_is_kept_and_the_rest_is_made_later(archive: Archive) -> None:
+    more(archive)
+    parts = index_parts(archive, [RUN_ID])
+    assert len(parts) == 8
+    for part in parts[:3]:
+        index(archive, part)
+    before = files(archive)
+    assert index_parts(archive, [RUN_ID]) == parts[3:]
+    index_runs(archive, [RUN_ID])
+    assert len(files(archive)) == 16
+    assert before.items() <= files(archive).items()
     assert verify(archive).problems == []
 
 
-def test_the_files_of_a_shallower_index_can_go_and_those_of_a_deeper_one_stay(archive: Archive) -> None:
-    index_runs(archive, [RUN_ID], 9)
-    index(archive, IndexPart(RUN_ID, archive.ranges(RUN_ID)[0], 6))  # a slower writer
-    assert extents(archive) == ["09", "09"]
-    (shallow,) = remove(archive, unneeded_files(archive), 0)
-    assert "-06." in shallow.path.name
-    assert extents(archive) == ["09", "09"]
-
-
-def test_half_a_deeper_index_hides_nothing(archive: Archive) -> None:
+@pytest.mark.parametrize("table", TABLES)
+def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive, table: str) -> None:
+    """The process was killed between the two files of a range; or somebody removed one."""
     index_runs(archive, [RUN_ID])
-    index(archive, IndexPart(RUN_ID, archive.ranges(RUN_ID)[1], 9))
-    assert extents(archive) == ["06", "09"]  # a file holds 06 or more
-    assert [part.end_ply for part in index_parts(archive, [RUN_ID])] == [9]
-
-
-def test_first_plies_that_are_gone_are_counted_again_and_nothing_else(archive: Archive) -> None:
-    index_runs(archive, [RUN_ID])
-    known, gone = names(archive), next(Path(archive.root).glob("first_plies/*/*"))
-    gone.unlink()
+    before = files(archive)
+    first = next(path for path in before if path.parts[-3] == table)
+    first.unlink()
     (part,) = index_parts(archive, [RUN_ID])
-    assert (part.end_ply, part.first_plies) == (0, True)
-    assert index(archive, part).rows == 0
-    assert names(archive) == known
-
-
-def test_a_table_of_other_games_does_not_count(archive: Archive) -> None:
+    assert (part.end_ply, part.first_plies) == ((END_PLY, False) if table == "positions" else (0, True))
     index_runs(archive, [RUN_ID])
-    known = names(archive)
-    for path in Path(archive.root).glob("positions/*/*"):
-        first, end, _, rest = path.name.split("-", 3)
-        path.rename(path.with_name(f"{first}-{end}-{'0' * 16}-{rest}"))
-    assert extents(archive) == []
-    assert index_runs(archive, [RUN_ID]).games == 48
-    assert names(archive) == known
-    assert {problem.file.parent.parent.name for problem in verify(archive).problems} == {"positions"}
-
-
-@pytest.mark.parametrize("extent", ["zz", "00", "17", "6"])
-def test_a_file_whose_extent_is_none_is_passed_over_and_named(archive: Archive, extent: str) -> None:
-    index_runs(archive, [RUN_ID])
-    known = names(archive)
-    for path in Path(archive.root).glob("positions/*/*"):
-        path.rename(path.with_name(path.name.replace("-06.", f"-{extent}.")))
-    index_runs(archive, [RUN_ID], 6)
-    assert {name for name in names(archive) if f"-{extent}." not in name} <= known
-    assert {problem.what for problem in verify(archive).problems} == {"no file of positions has such a name: remove it"}
+    assert files(archive) == before
 
 
 def test_games_without_a_record_cannot_be_indexed(archive: Archive) -> None:
-    Path(archive.root / "runs" / f"{RUN_ID}.json").unlink()
+    Path(archive.record_file(RUN_ID)).unlink()
     with pytest.raises(FailureError, match=f"run {RUN_ID} has games and no record"):
         index_runs(archive, [RUN_ID])
 
 
-def test_damaged_plies_are_not_indexed_and_what_was_stored_before_stays(archive: Archive) -> None:
-    damaged = files_of(archive, RUN_ID, "plies")[1]
+def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
+    first, second = archive.ranges(RUN_ID)
+    damaged = Path(archive.path("plies", RUN_ID, second))
     damaged.write_bytes(damaged.read_bytes()[::-1])
     with pytest.raises(FailureError, match=damaged.name):
         index_runs(archive, [RUN_ID])
-    assert [each[:2] for each in archive.ranges(RUN_ID, "positions")] == [(0, 16)]
+    assert [each[:3] for each in archive.ranges(RUN_ID, "positions")] == [first[:3]], "what was stored before is kept"
 
 
 def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(LocalBackend, "replace", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(FailureError, match="the disk is full"):
         index_runs(archive, [RUN_ID])
-    assert not list(Path(archive.root).glob("positions/*/*"))
+    assert files(archive) == {}
 
 
-def test_first_plies_are_those_of_the_slow_twin(archive: Archive) -> None:
-    _, plies = naive_rows(BLOCKS, PAIRINGS)
-    expected = Counter((pairing, 1 - game % 2, piece, cell) for game, pairing, ply, _, piece, cell, _ in plies if not ply)
-    wins = Counter(
-        (pairing, 1 - game % 2, piece, cell) for game, pairing, ply, _, piece, cell, won in plies if not ply and won == 1
+def test_the_files_of_a_shallower_index_are_replaced(archive: Archive) -> None:
+    index_runs(archive, [RUN_ID], 3)
+    index_runs(archive, [RUN_ID])
+    (slow,) = [IndexPart(RUN_ID, archive.ranges(RUN_ID)[0], 4)]
+    index(archive, slow)  # a slower writer
+    assert depths(archive) == [6, 6]
+    assert len(unneeded_files(archive)) == remove_replaced(archive, RUN_ID, 0.0) == 3
+    assert depths(archive) == [6, 6]
+    assert unneeded_files(archive) == []
+
+
+def answers(archive: Archive, texts: Sequence[str]) -> list[pl.DataFrame]:
+    with OpenArchive(archive.root) as opened:
+        return [openings(opened, text, "turn") for text in texts]
+
+
+def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: Archive) -> None:
+    """Each file of the deeper index comes alone, also after the shallower one was added up."""
+    more(archive)
+    texts = ("..../..../..../.... -", "...F/.3../..../.... -", met_in(archive, 7))
+    before = answers(archive, texts)
+    index_runs(archive, [RUN_ID], 6)
+    add_up(archive, RUN_ID)
+    remove_replaced(archive, RUN_ID, 0.0)
+    for part in index_parts(archive, [RUN_ID], 8):
+        index(archive, part)
+        remove_replaced(archive, RUN_ID, 0.0)
+        for found, known in zip(answers(archive, texts), before, strict=True):
+            assert found.equals(known)
+        assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 5)).covered == [(0, 48)]
+    assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 7)).covered == [(0, 48)]
+    add_up(archive, RUN_ID)
+    for found, known in zip(answers(archive, texts), before, strict=True):
+        assert found.equals(known)
+    assert verify(archive).problems == []
+
+
+def met_in(archive: Archive, pieces: int) -> str:
+    """The position before that ply of the first game that is long enough."""
+    plies = read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "plies").sort("game_id", "ply")
+    game = plies.filter(pl.len().over("game_id") > pieces)["game_id"][0]
+    played = plies.filter(game_id=game).select("piece", "cell").rows()
+    text = ["."] * 16
+    for piece, cell in played[:pieces]:
+        text[cell] = f"{piece:X}"
+    return "/".join("".join(text[row : row + 4]) for row in range(0, 16, 4)) + f" {played[pieces][0]:X}"
+
+
+def ask_for_positions(archive: Archive) -> str:
+    with OpenArchive(archive.root) as opened, pytest.raises(NotIndexedError) as raised:
+        opened.sql("SELECT count(*) FROM positions")
+    return str(raised.value)
+
+
+def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive) -> None:
+    more(archive)
+    hint = "run 'qarena archive index' first"
+    assert ask_for_positions(archive) == f"8 of 8 ranges of games of run {RUN_ID} are not indexed: {hint}"
+    ranges = [*archive.ranges(RUN_ID)]
+    for stored in ranges[:3]:
+        index(archive, IndexPart(RUN_ID, stored, 6))
+    assert ask_for_positions(archive) == f"5 of 8 ranges of games of run {RUN_ID} are not indexed: {hint}"
+    for stored in ranges[3:]:
+        index(archive, IndexPart(RUN_ID, stored, 4))
+    assert ask_for_positions(archive) == (
+        f"5 of 8 ranges of games of run {RUN_ID} are indexed to ply 4 alone, and the view needs 6: {hint}"
     )
-    parts = [first_plies_of(read_rows(archive, RUN_ID, each, "plies")) for each in archive.ranges(RUN_ID)]
-    key = ["pairing", "second", "piece", "cell"]
-    found = pl.concat(parts).group_by(key).agg(pl.sum("games", "wins")).rows()
-    assert {row[:4]: row[4] for row in found} == expected
-    assert {row[:4]: row[5] for row in found if row[5]} == wins
-    assert first_plies_of(read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "plies")[:0]).is_empty()
+    index_runs(archive, [RUN_ID])
+    index(archive, IndexPart(RUN_ID, ranges[0], 9))
+    remove_replaced(archive, RUN_ID, 0.0)
+    assert ask_for_positions(archive) == (
+        f"7 of 8 ranges of games of run {RUN_ID} are not indexed to ply 9, as the others are: {hint}"
+    )
+    index_runs(archive, [RUN_ID])
+    with OpenArchive(archive.root) as opened:
+        assert opened.sql("SELECT max(ply) FROM positions").item() == 8
 
 
-def test_parts_do_not_depend_on_the_order_of_runs(archive: Archive) -> None:
-    parts = index_parts(archive, [RUN_ID])
-    random.Random(1).shuffle(parts)
-    assert sorted(parts) == index_parts(archive, [RUN_ID])
+def test_positions_of_some_plies_are_counted_as_all_are(archive: Archive) -> None:
+    (stored, _), run = archive.ranges(RUN_ID), archive.known_run(RUN_ID)
+    every = count_positions(archive, run, stored, range(16))
+    assert count_positions(archive, run, stored, range(3, 5)).equals(every.filter(pl.col("ply").is_between(3, 4)))
+    index_runs(archive, [RUN_ID], 16)
+    (first, _) = archive.ranges(RUN_ID, "positions")
+    assert first.extent == "16"
+    assert pl.concat(POSITIONS_TABLE.parts(archive, RUN_ID, first)).equals(every)

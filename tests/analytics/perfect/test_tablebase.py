@@ -43,6 +43,8 @@ from quarto.solver.base import base_of
 from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
+from runners.executors.threads import THREADS
+from runners.perfect.chunk_solving import solve
 from tests.naive import PRESETS
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # solved in no time
@@ -68,7 +70,8 @@ class Watched:
             self.stop.wait()
 
     def build(self, job: BuildJob) -> Tablebase | None:
-        return build(job, CODE, self.stop, BuildProgress(self.start, self.advance))
+        progress = BuildProgress(self.start, self.advance)
+        return build(job, CODE, self.stop, progress, lambda chunks, stop: solve(chunks, THREADS, job.threads, stop))
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +141,7 @@ def test_a_job_that_was_killed_goes_on_with_what_it_had_solved(tmp_path: Path) -
     assert killed.returncode == -signal.SIGKILL
     resumed = Watched()
     found = resumed.build(job(tmp_path / "a"))
-    assert resumed.solved == 64
+    assert resumed.solved == 80  # all chunks of which was told
     assert found is not None
     assert found.path.read_bytes() == built(tmp_path / "b").path.read_bytes()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,8 +27,9 @@ TURNED = [(second, first) for first, second in PAIRINGS]  # the same agents, nam
 def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRINGS, rules: Rules = CLASSIC) -> None:
     """A run with random games of each of its pairings."""
     archive.save_run(run)
-    made = (lambda number: random_block(seed, number, 0, rules=rules)) if run.swapped else partial(single_games, seed)
-    store(archive, run.run_id, [made(number) for number in range(len(pairings))], pairings)
+    games = range(len(pairings))
+    swapped = [random_block(seed, number, 0, rules=rules) for number in games]
+    store(archive, run.run_id, swapped if run.swapped else [single_games(seed, n, 0) for n in games], pairings)
 
 
 @pytest.fixture

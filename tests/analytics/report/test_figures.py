@@ -350,7 +350,9 @@ def test_games_without_a_first_ply_or_an_end_are_no_figure(
 
 
 def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
-    frame = openings.openings_frame(reported_games(opened), openings.PLACEMENTS).filter(agent="", rules="classic", ply=0)
+    frame = openings.openings_frame(reported_games(opened), openings.PLACEMENTS).filter(
+        agent="", rules="classic", ply=0
+    )
     inside = frame.filter((frame["low"] > -1) & (frame["high"] < 1))
     assert len(inside)
     for row in inside.iter_rows(named=True):

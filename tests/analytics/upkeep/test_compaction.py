@@ -1,227 +1,279 @@
-"""Compaction: the same games and the same answers, whoever reads, writes, races or is killed meanwhile."""
+"""Compaction: the same games and the same answers, whoever reads, writes, does the same or is killed meanwhile."""
+
+from __future__ import annotations
 
 import os
 import random
+import shutil
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing import get_context
 from pathlib import Path, PurePath
-from threading import Event
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 import pytest
-from analytics.store.commit_log import write_checkpoint
-from msgspec import structs
 
-from analytics.derived_tables import merged_positions
-from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
-from analytics.derived_tables.derived_table import DerivedTable
-from analytics.derived_tables.exact_values import ExactValues
-from analytics.derived_tables.position_index import INDEXES, index_jobs, index_shards
-from analytics.files.local import LocalBackend
+from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
+from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.replaced import AGE_SECONDS, remove_replaced
+from analytics.files.location import location_of
+from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
-from analytics.store import checkpoints
 from analytics.store.archive import Archive
-from analytics.store.json_records import dump
-from analytics.store.range_files import read_games
+from analytics.store.range_files import read_games, read_tallies, store_games
 from analytics.store.snapshot import Snapshot
-from analytics.upkeep import compaction
-from analytics.upkeep.compaction import compact, groups_of, replace
+from analytics.store.units import Range
+from analytics.upkeep.compaction import Compacted, compact, files_to_compact
+from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unreferenced_files
+from analytics.verify.garbage import unneeded_files
+from quarto.batch import Block
 from quarto.errors import FailureError
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record
+from tests.analytics.indexed import decide
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, cut, random_block, record, store
 from tests.marks import seldom
 from tests.object_storage import BOTH
 
-TABLES = ("games", "plies")
-GRACE_SECONDS = 10.0  # an hour by default; longer than a reader takes from opening the archive to its question
+LINE = record().line
+FIRST, TOTAL = 24, 384  # units that the archive of the fixture has, and that the run may have in the end
+ALL = 1 + len(DERIVED)  # tables with files of the same ranges, but for plies
+QUESTIONS = (
+    *(f"FROM {view} ORDER BY ALL" for view in ("games", "plies", "decisions", "first_plies")),
+    "SELECT run_id, position, ply, cell, piece, sum(games), min(sample_game) FROM positions GROUP BY ALL ORDER BY ALL",
+)
 
 
-def rows(root: PurePath) -> dict[str, pl.DataFrame]:
-    with OpenArchive(root) as opened:
-        return {table: opened.sql(f"FROM {table} ORDER BY ALL") for table in TABLES}
+def games_of(total: int = TOTAL) -> list[Block]:
+    return [random_block(3, pairing, 0, total // 3) for pairing in range(3)]
 
 
-def same(first: dict[str, pl.DataFrame], second: dict[str, pl.DataFrame]) -> bool:
-    return all(first[table].equals(second[table]) for table in TABLES)
+def add(archive: Archive, blocks: list[Block], *spans: Range) -> None:
+    """Store the games of some ranges of units."""
+    for span in spans:
+        mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
+        store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
 
 
-def grown(archive: Archive, shards: int = 4) -> Archive:
-    """The archive with some more shards, not in the order of their games."""
-    places = [(pairing, 100 + 4 * i) for pairing in (1, 0) for i in range(shards)]
-    random.Random(1).shuffle(places)
-    for pairing, pair in places:
-        assert archive.commit(RUN_ID, [random_block(3, pairing, pair, 4)], PAIRINGS)
-    archive.update_run(RUN_ID, lambda known: known)
+def grown(archive: Archive, most: int = 4, total: int = 96) -> Archive:
+    """The archive with some more files, not written in the order of their games, and all derived tables."""
+    archive.save_run(record(games=2 * total // 3))
+    spans = [(first, first + most) for first in range(FIRST, total, most)]
+    random.Random(1).shuffle(spans)
+    add(archive, games_of(), *spans)
+    index_runs(archive, [RUN_ID])
+    decide(archive, RUN_ID)
     return archive
 
 
-def annotate(archive: Archive, numbers: set[int]) -> None:
-    """Store decisions whose values are all 0: no solver is needed to test where they go."""
-    for shard in ANNOTATIONS.shards(archive, [RUN_ID]):
-        if shard.commit.shard in numbers:
-            games = read_games(archive, RUN_ID, shard.commit)
-            first = first_plies(games, AnnotationExtent())
-            frame = decisions_of(games, first, ExactValues.empty(len(first)), shard.record.rules)
-            fields = {"choices": False, "from_pieces": 0}
-            assert ANNOTATIONS.store(archive, shard, frame, fields, AnnotationExtent().is_in)
+def answers(root: PurePath) -> list[pl.DataFrame]:
+    with OpenArchive(root) as opened:
+        asked = [openings(opened, text, "turn") for text in ("..../..../..../.... -", "..../..../..../.... 5")]
+        return [*asked, *map(opened.sql, QUESTIONS)]
+
+
+def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
+    for mine, theirs in zip(first, second, strict=True):
+        assert mine.height
+        assert mine.equals(theirs)
+
+
+def assert_sound(archive: Archive) -> None:
+    """But for the values of decisions, which are made up."""
+    assert [problem for problem in verify(archive).problems if "do not fit together" not in problem.what] == []
 
 
 @BOTH
-def test_one_shard_takes_the_place_of_many_and_the_rows_are_the_same(archive: Archive) -> None:
-    before = rows(grown(archive).root)
-    tallies, covered = archive.tallies(RUN_ID), archive.covered(RUN_ID)
-    assert compact(archive, RUN_ID) == (10, 1, 0)
-    (commit,) = archive.commits(RUN_ID)
-    assert (commit.shard, commit.replaces) == (10, ((0, 10),))
-    assert same(rows(archive.root), before)
-    assert (archive.tallies(RUN_ID), archive.covered(RUN_ID)) == (tallies, covered)
-    assert not verify(archive).problems
-    assert compact(archive, RUN_ID) == (0, 0, 0)
-    # Its pairs are taken, and the numbers that it replaced are never free again.
-    assert archive.commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS) is None
-    assert Archive(archive.root).commit(RUN_ID, [random_block(1, 0, 0)], PAIRINGS) is None
-    found = remove(archive, unreferenced_files(archive), 0)
-    assert len(found) == 30
-    assert archive.numbers(RUN_ID) == [10]
-    assert same(rows(archive.root), before)
-    assert not verify(archive).problems
-    later = Archive(archive.root).commit(RUN_ID, [random_block(1, 0, 500)], PAIRINGS)
-    assert later is not None
-    assert later.shard == 11
+def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(archive: Archive) -> None:
+    before = answers(grown(archive).root)
+    files = len(archive.ranges(RUN_ID))
+    assert files == 2 + 18
+    tallies, fingerprint = read_tallies(archive, RUN_ID), archive.ranges(RUN_ID).fingerprint
+    assert files_to_compact(archive, RUN_ID) == files
+    told: list[int] = []
+    assert compact(archive, RUN_ID, progress=told.append) == (files, 1, 0)
+    assert told == [files]
+    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED):
+        assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 96, fingerprint)]
+    assert read_tallies(archive, RUN_ID) == tallies
+    assert_same(answers(archive.root), before)
+    assert_sound(archive)
+    assert files_to_compact(archive, RUN_ID) == 0
+    assert compact(archive, RUN_ID) == Compacted()
+    assert remove_replaced(archive, RUN_ID, 0.0) == files * (1 + ALL)
+    assert unneeded_files(archive) == []
+    assert_same(answers(archive.root), before)
+    assert_sound(archive)
+
+
+def test_what_is_played_later_joins_the_others(archive: Archive) -> None:
+    archive.save_run(record(games=16))
     assert compact(archive, RUN_ID) == (2, 1, 0)
-    assert archive.commits(RUN_ID)[0].replaces == ((0, 12),)
-    assert not verify(archive).problems
-
-
-def test_a_merged_shard_has_the_bytes_of_one_that_was_written_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocks = [random_block(3, pairing, pair, 5) for pairing in (0, 2, 1) for pair in (10, 0, 5, 15)]
-    random.Random(2).shuffle(blocks)
-    made = [Archive.open(tmp_path / name, create=True) for name in ("parts", "whole")]
-    for archive, shards in zip(made, ([blocks[:4], blocks[4:5], blocks[5:8], blocks[8:]], [blocks]), strict=True):
-        archive.save_run(record())
-        for shard in shards:
-            archive.commit(RUN_ID, shard, PAIRINGS)
-        numbers = {commit.shard for commit in archive.commits(RUN_ID)}
-        annotate(archive, numbers)
-        index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
-    monkeypatch.setattr(merged_positions, "ROWS_IN_MEMORY", 28)  # so tables come in parts of seven rows
-    assert compact(made[0], RUN_ID) == (4, 1, 0)
-    (parts,), (whole,) = (archive.commits(RUN_ID) for archive in made)
-    assert [parts.games.sha256, parts.plies.sha256] == [whole.games.sha256, whole.plies.sha256]
-    tables: list[DerivedTable[Any]] = [ANNOTATIONS, INDEXES]
-    for table in tables:
-        stored = [table.stored(manifest) for each in made for manifest in table.counting(each, RUN_ID).values()]
-        assert len({file.sha256 for file in stored}) == 1
-        assert stored[0].rows == stored[1].rows > 100
+    archive.save_run(record(games=80))
+    add(archive, games_of(), (24, 32), (32, 64), (64, 120))
+    assert compact(archive, RUN_ID) == (4, 1, 0)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 120)]
+    assert_sound(archive)
 
 
 @pytest.mark.slow
-def test_very_many_shards_are_put_together_in_steps(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = rows(grown(archive).root)
-    monkeypatch.setattr(compaction, "MOST", 3)
+def test_very_many_files_are_put_together_in_steps(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = answers(grown(archive).root)
+    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED):
+        monkeypatch.setitem(vars(table), "most", 3)
     told: list[int] = []
-    assert compact(archive, RUN_ID, progress=told.append) == (10, 1, 0)
-    assert sum(told) == 10
-    assert same(rows(archive.root), before)
-    assert not verify(archive).problems
+    assert compact(archive, RUN_ID, progress=told.append) == (20, 1, 0)
+    assert sum(told) == 20
+    assert len(told) > 5
+    assert_same(answers(archive.root), before)
+    assert_sound(archive)
 
 
-def test_shards_of_half_the_size_stay_and_others_are_filled_up_to_it(archive: Archive) -> None:
-    sizes = [commit.games.bytes + commit.plies.bytes for commit in grown(archive).commits(RUN_ID)]
-    groups = groups_of(archive, RUN_ID, 3 * min(sizes))
-    assert all(group.bytes <= 3 * min(sizes) and len(group.commits) > 1 for group in groups)
-    assert groups_of(archive, RUN_ID, 2 * min(sizes)) == []
+def sizes(archive: Archive) -> list[int]:
+    """The bytes of each range in games and plies."""
+    found = dict.fromkeys((each.games for each in archive.ranges(RUN_ID)), 0)
+    for table in ("games", "plies"):
+        for name, status in archive.statuses(table, RUN_ID).items():
+            if (stem := name.split(".")[0]) in found:
+                found[stem] += status.bytes
+    return list(found.values())
+
+
+def test_no_file_becomes_larger_than_was_asked_for(archive: Archive, tmp_path: Path) -> None:
+    grown(archive)
+    whole = Archive(Path(shutil.copytree(archive.root, tmp_path / "whole")))
+    compact(whole, RUN_ID)
+    (most,) = sizes(whole)
+    done = compact(archive, RUN_ID, most - 1)
+    assert done.files > done.by > 1
+    assert max(sizes(archive)) < most
+    assert archive.ranges(RUN_ID).units == 96
+    assert compact(archive, RUN_ID, most - 1) == Compacted()
+    assert compact(archive, RUN_ID, min(sizes(archive))) == Compacted()
+    assert_sound(archive)
+
+
+def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Archive) -> None:
+    """Decisions of a part of a file would not count, and exact values take hours."""
+    decide(archive, RUN_ID)
+    archive.save_run(record(games=32))
+    add(archive, games_of(), (24, 28), (28, 32), (32, 48))
+    before = archive.ranges(RUN_ID, "decisions")
+    for _ in range(2):
+        compact(archive, RUN_ID)
+        remove_replaced(archive, RUN_ID, 0.0)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 16), (16, 24), (24, 32), (32, 48)]
+    assert list(archive.ranges(RUN_ID, "decisions")) == list(before)
+    decide(archive, RUN_ID)
+    compact(archive, RUN_ID)
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 48)]
+    assert [each[:2] for each in archive.ranges(RUN_ID, "decisions")] == [(0, 48)]
+    assert_sound(archive)
+
+
+def test_games_whose_choices_are_counted_stay_apart_too(archive: Archive) -> None:
+    archive.save_run(record(games=16))
+    decide(archive, RUN_ID)
+    first = archive.ranges(RUN_ID)[0]
+    for stored in archive.ranges(RUN_ID, "decisions").inside(first.first, first.end):
+        (frame,) = DECISIONS_TABLE.parts(archive, RUN_ID, stored)
+        counted = frame.with_columns(saving=pl.lit(1, pl.Int32))
+        DECISIONS_TABLE.store(archive, RUN_ID, first, counted, AnnotationExtent(choices=True).text)
+    assert compact(archive, RUN_ID).files == 0
+    assert archive.ranges(RUN_ID, "decisions", AnnotationExtent(choices=True).is_in).covered == [(0, 16)]
+
+
+# Others who do the same, at the same time.
 
 
 @BOTH
-def test_derived_tables_come_with_the_shard(archive: Archive) -> None:
-    grown(archive, 1)
-    annotate(archive, {0, 1, 2})
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID])), 1)
-    questions = [
-        "FROM decisions ORDER BY ALL",
-        "SELECT sum(games), sum(wins) FROM positions GROUP BY position ORDER BY ALL",
-    ]
-
-    def answers() -> list[pl.DataFrame]:
-        with OpenArchive(archive.root) as opened:
-            return [opened.sql(question) for question in questions]
-
-    before = answers()
-    assert before[0].height > 100
-    assert compact(archive, RUN_ID) == (3, 1, 0)  # the shard that is not annotated stays alone
-    for again, known in zip(answers(), before, strict=True):
-        assert again.equals(known)
-    problems = [problem for problem in verify(archive).problems if "value" not in problem.what]
-    assert problems == []
-    remove(archive, unreferenced_files(archive), 0)
-    for again, known in zip(answers(), before, strict=True):
-        assert again.equals(known)
-    assert [problem for problem in verify(archive).problems if "value" not in problem.what] == []
-    # A deeper index takes the place of the one that came with the commit.
-    index_shards(archive, index_jobs(archive, INDEXES.shards(archive, [RUN_ID]), 9), 1)
-    assert {shard.manifest.end_ply for shard in INDEXES.shards(archive, [RUN_ID]) if shard.manifest} == {9}
-
-
-@BOTH
-def test_of_two_compactors_one_loses_and_leaves_nothing(archive: Archive) -> None:
-    (group,) = groups_of(grown(archive), RUN_ID)
-    run = archive.run(RUN_ID)
-    assert run is not None
+def test_many_who_compact_at_once_make_the_same_files(archive: Archive) -> None:
+    before = answers(grown(archive, most=8).root)
     with ThreadPoolExecutor(4) as threads:
-        made = list(threads.map(lambda _: replace(Archive(archive.root), run, group), range(4)))
-    assert sum(commit is not None for commit in made) == 1
-    assert len(archive.commits(RUN_ID)) == 1
-    assert all(file.replaced for file in unreferenced_files(archive))
-    assert not verify(archive).problems
+        list(threads.map(lambda _: compact(Archive(archive.root), RUN_ID), range(4)))
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 96)]
+    assert_same(answers(archive.root), before)
+    remove_replaced(archive, RUN_ID, 0.0)
+    assert unneeded_files(archive) == []
+    assert_sound(archive)
 
 
-def test_a_writer_between_takes_the_number_and_the_compactor_the_next(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (group,) = groups_of(archive, RUN_ID)
-    create = LocalBackend.create
-
-    def other_first(backend: LocalBackend, path: PurePath, *arguments: Any) -> bool:
-        monkeypatch.undo()
-        assert Archive(archive.root).commit(RUN_ID, [random_block(1, 0, 90)], PAIRINGS)
-        return create(backend, path, *arguments)
-
-    monkeypatch.setattr(LocalBackend, "create", other_first)
-    commit = replace(archive, record(), group)
-    assert commit is not None
-    assert (commit.shard, [each.shard for each in archive.commits(RUN_ID)]) == (3, [2, 3])
-    assert not verify(archive).problems
+def compact_and_remove(root: str, age: float) -> None:
+    """Compact to a random size and remove what was replaced, until the run is one file."""
+    archive, dice = Archive.open(location_of(root)), random.Random(os.getpid())
+    while len(archive.ranges(RUN_ID)) > 1:
+        compact(archive, RUN_ID, dice.choice((1 << 12, 1 << 14, 1 << 30)))
+        remove_replaced(archive, RUN_ID, age)
 
 
-def test_an_annotation_made_meanwhile_is_not_lost(archive: Archive) -> None:
-    (group,) = groups_of(archive, RUN_ID)
-    annotate(archive, {0})
-    assert replace(archive, record(), group) is None
-    assert unreferenced_files(archive) == []
+@pytest.mark.slow
+def test_two_processes_may_compact_and_remove_at_once(archive: Archive) -> None:
+    before = answers(grown(archive, most=2).root)
+    context = get_context("spawn")
+    processes = [context.Process(target=compact_and_remove, args=(str(archive.root), 0.5)) for _ in range(2)]
+    for each in processes:
+        each.start()
+    for each in processes:
+        each.join()
+    assert [each.exitcode for each in processes] == [0, 0]
+    assert_same(answers(archive.root), before)
+    assert_sound(archive)
+
+
+# What was replaced.
+
+
+def test_what_was_replaced_stays_for_ten_minutes(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive.save_run(record(games=16))
+    assert compact(archive, RUN_ID) == (2, 1, 0)
+    now = archive.backend.clock(archive.root)
+    for seconds, removed in ((0.9 * AGE_SECONDS, 0), (1.1 * AGE_SECONDS, 6)):
+        monkeypatch.setattr(archive.backend, "clock", lambda _root, then=now + seconds: then)
+        assert compact(archive, RUN_ID) == (0, 0, removed)
+    assert unneeded_files(archive) == []
+
+
+def test_who_opened_the_archive_before_asks_on_when_the_old_files_are_gone(archive: Archive) -> None:
+    with OpenArchive(archive.root) as opened:
+        before = opened.sql("FROM games ORDER BY ALL")
+        compact(archive, RUN_ID)
+        assert opened.sql("FROM games ORDER BY ALL").equals(before)
+        remove_replaced(archive, RUN_ID, 0.0)
+        assert opened.sql("FROM games ORDER BY ALL").equals(before)
+
+
+def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
+    archive.save_run(record(games=16))
+    (first, _), fingerprint = archive.ranges(RUN_ID), archive.ranges(RUN_ID).fingerprint
+    path = Path(archive.path("plies", RUN_ID, first))
+    content = path.read_bytes()
+    path.write_bytes(content[::-1])
+    with pytest.raises(FailureError, match=path.name):
+        compact(archive, RUN_ID)
+    assert len(archive.ranges(RUN_ID)) == 2
+    path.write_bytes(content)
+    assert compact(archive, RUN_ID) == (2, 1, 0)
+    assert archive.ranges(RUN_ID).fingerprint == fingerprint
+    Path(archive.record_file(RUN_ID)).unlink()
+    with pytest.raises(FailureError, match="has games and no record"):
+        compact(archive, RUN_ID)
 
 
 class KilledError(BaseException):
     """The end of a process."""
 
 
-@pytest.mark.parametrize(
-    "step",
-    [8, *seldom(*({*range(1, 16)} - {8}))],
-)
+@pytest.mark.parametrize("step", [8, *seldom(*({*range(1, 25)} - {8}))])
 def test_killed_at_any_write_it_loses_nothing_and_counts_nothing_twice(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """A killed process removes nothing: neither do we from the moment on at which it is killed."""
-    before, steps = rows(grown(archive, 1).root), iter(range(1, 1000))
-    archive.update_run(RUN_ID, lambda known: known)
+    before, steps = answers(grown(archive, most=8, total=48).root), iter(range(1, 1000))
 
-    def killed(name: str) -> Any:
-        real = getattr(os, name)
+    def killed(of: Any, name: str) -> Callable[..., Any]:
+        real = getattr(of, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
             if next(steps) >= step:
@@ -230,136 +282,124 @@ def test_killed_at_any_write_it_loses_nothing_and_counts_nothing_twice(
 
         return call
 
-    for name in ("fsync", "link", "replace"):
-        monkeypatch.setattr(os, name, killed(name))
+    monkeypatch.setattr(os, "fsync", killed(os, "fsync"))
+    monkeypatch.setattr(Path, "replace", killed(Path, "replace"))
     monkeypatch.setattr(Path, "unlink", lambda *_arguments, **_options: None)
     with suppress(KilledError):
         compact(Archive(archive.root), RUN_ID)
     assert next(steps) > step
     monkeypatch.undo()
     again = Archive(archive.root)
-    assert same(rows(archive.root), before)
-    assert not verify(again).problems
+    assert_same(answers(archive.root), before)
+    assert_sound(again)
     compact(again, RUN_ID)
-    remove(again, unreferenced_files(again), 0)
-    assert len(again.commits(RUN_ID)) == 1
-    assert same(rows(archive.root), before)
-    assert not verify(again).problems
-    assert unreferenced_files(again) == []
+    remove_replaced(again, RUN_ID, 0.0)
+    assert [each[:2] for each in again.ranges(RUN_ID)] == [(0, 48)]
+    assert_same(answers(archive.root), before)
+    assert_sound(again)
+    assert [file.path.name[:5] for file in unneeded_files(again)] in ([], [".tmp-"])
 
 
-def test_who_opened_the_archive_before_asks_on_when_the_old_files_are_gone(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        before = opened.sql("FROM games ORDER BY ALL")
-        compact(archive, RUN_ID)
-        assert opened.sql("FROM games ORDER BY ALL").equals(before)
-        remove(archive, unreferenced_files(archive), 0)
-        assert opened.sql("FROM games ORDER BY ALL").equals(before)
+# Readers beside.
 
 
-def test_replaced_files_stay_for_a_while(archive: Archive) -> None:
+class Beside:
+    """A process that plays parts of the run, compacts and removes what was replaced, until it is ended."""
+
+    def __init__(self, archive: Archive, age: float) -> None:
+        self._archive, self._age, self._process = archive, age, Any
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.kill()
+
+    def begin(self) -> None:
+        """Start it."""
+        self._process = get_context("spawn").Process(
+            target=play_and_compact, args=(str(self._archive.root), self._age), daemon=True
+        )
+        self._process.start()
+
+    def kill(self) -> None:
+        """End it at once, as ``kill -9`` does."""
+        self._process.kill()
+        self._process.join()
+
+    @property
+    def exitcode(self) -> int | None:
+        code: int | None = self._process.exitcode
+        return code
+
+
+def play_and_compact(root: str, age: float) -> None:
+    """Store what the run lacks, four units at a time, and compact now and then."""
+    archive, blocks, dice = Archive.open(location_of(root)), games_of(), random.Random(os.getpid())
+    while left := archive.ranges(RUN_ID).missing(TOTAL):
+        first = left[0][0]
+        add(archive, blocks, (first, first + (first & -first & 3 or 4)))
+        if dice.random() < 0.3:
+            compact(archive, RUN_ID, dice.choice((1 << 12, 1 << 16)))
+            remove_replaced(archive, RUN_ID, age)
     compact(archive, RUN_ID)
-    assert remove(archive, unreferenced_files(archive), 3600) == []
-    assert len(unreferenced_files(archive)) == 6
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_when_the_commit_that_replaced_others_is_lost(archive: Archive, late: bool) -> None:
-    """As long as the others are there they count again; when they are not, the loss is noticed, and played again."""
-    archive.save_run(record(games=500))
-    before = rows(archive.root)
-    compact(archive, RUN_ID)
-    if late:
-        remove(archive, unreferenced_files(archive), 0)
-    archive.backend.remove(archive.log_place(RUN_ID).path(2))
-    assert any("missing, and its games with it" in problem.what for problem in verify(archive).problems)
-    with pytest.raises(FailureError, match="missing, and its games with it"):
-        OpenArchive(archive.root)
-    again = Archive(archive.root)
-    assert (again.covered(RUN_ID) == {}) == late
-    if late:
-        assert again.commit(RUN_ID, [random_block(1, 0, 0), random_block(1, 1, 0)], PAIRINGS)
-        assert again.commit(RUN_ID, [random_block(1, 0, 8, 4), random_block(1, 2, 0)], PAIRINGS)
-        assert again.commit(RUN_ID, [random_block(1, 2, 8)], PAIRINGS)
-        assert not verify(again).problems
-    else:
-        with OpenArchive(archive.root, check=False) as opened:
-            assert opened.sql("FROM games ORDER BY ALL").equals(before["games"])
-
-
-def test_a_forged_commit_that_replaces_what_it_does_not_hold_is_found(archive: Archive) -> None:
-    (group,) = groups_of(archive, RUN_ID)
-    commit = replace(archive, record(), group)
-    assert commit is not None
-    path = archive.log_place(RUN_ID).path(2)
-    archive.backend.replace(path, dump(structs.replace(commit, slices=commit.slices[1:])))
-    assert sum("it was replaced, and no commit has all of its" in each.what for each in verify(archive).problems) == 2
-
-
-def read(root: Path, in_full: bool) -> int:
-    """The number of games that a reader sees; each is there once."""
+def read(root: Path, least: int, in_full: bool) -> int:
+    """The number of units that a reader sees: never fewer than before, and each once."""
     if in_full:
         with OpenArchive(root) as opened:
             games, distinct = opened.sql("SELECT count(*), count(DISTINCT game_id) FROM games").row(0)
-            assert opened.sql("SELECT sum(games)::BIGINT FROM runs").item() == games
+            assert opened.sql("SELECT sum(games)::BIGINT FROM runs").item() >= least * 2
             assert games == distinct
-            return int(games)
-    log = Snapshot(root).log(RUN_ID)
-    assert log.is_sound
-    covered = sum(2 * (end - first) for _, ranges in log.summary.covered for first, end in ranges)
-    assert covered == log.summary.games == sum(commit.games.rows for commit in log.commits)
-    return covered
+            assert games >= 2 * least
+            return int(games) // 2
+    archive = Snapshot(root)
+    ranges = archive.ranges(RUN_ID)
+    assert ranges.units >= least
+    stored = random.Random(least).choice([*ranges])
+    assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
+    return ranges.units
 
 
-def read_beside(root: Path, reads: int, in_full: int, pause: float) -> None:
-    """Compaction, new games and gc in one thread, questions in another: every answer is one that was right.
-
-    The thread that writes rests for ``pause`` seconds a round: else the archive outgrows the reads.
-    """
-    stop, sizes = Event(), [read(root, True)]
-
-    def write() -> None:
-        other, pair = Archive(root), 1000
-        while not stop.wait(pause):
-            for _ in range(3):
-                sizes.append(sizes[-1] + 8)
-                assert other.commit(RUN_ID, [random_block(5, 0, pair, 4)], PAIRINGS)
-                pair += 4
-            compact(other, RUN_ID, 1 << 14)
-            remove(other, unreferenced_files(other), GRACE_SECONDS)
-
-    with ThreadPoolExecutor(1) as threads:
-        writer = threads.submit(write)
-        try:
-            for i in range(reads):
-                before = sizes[-2:][0]
-                games = read(root, i % in_full == 0)
-                assert games in sizes
-                assert games >= before
-                assert not writer.done()
-        finally:
-            stop.set()
-        writer.result()
-    assert not verify(Archive.open(root)).problems
-
-
-def test_a_hundred_reads_beside_compaction_are_right(archive: Archive) -> None:
-    read_beside(Path(archive.root), 100, in_full=50, pause=0.01)
+@pytest.mark.parametrize("age", [1.0, *seldom(0.2)])
+def test_a_reader_beside_compaction_never_sees_less_than_before(archive: Archive, age: float) -> None:
+    archive.save_run(record(games=2 * TOTAL // 3))
+    root, units, reads = Path(archive.root), FIRST, 0
+    with Beside(archive, age) as beside:
+        while beside.exitcode is None:
+            units, reads = read(root, units, reads % 20 == 0), reads + 1
+        assert beside.exitcode == 0
+    assert read(root, units, in_full=True) == TOTAL
+    assert reads > 20
+    assert_sound(archive)
+    with OpenArchive(root) as opened:
+        found = opened.sql("FROM plies ORDER BY ALL")
+    other = Archive.open(root.with_name("other"), create=True)
+    other.save_run(record(games=2 * TOTAL // 3))
+    store(other, RUN_ID, BLOCKS)
+    add(other, games_of(), (24, 32), (32, 64), (64, 128), (128, 256), (256, 384))
+    with OpenArchive(other.root) as opened:
+        assert found.equals(opened.sql("FROM plies ORDER BY ALL"))
 
 
 @pytest.mark.slow
-def test_ten_thousand_reads_beside_compaction_are_right(archive: Archive) -> None:
-    read_beside(Path(archive.root), 10_000, in_full=10, pause=0.5)
-
-
-def test_a_checkpoint_of_replaced_commits_is_not_counted_twice(archive: Archive) -> None:
-    grown(archive)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "COMMITS", 2)
-        assert write_checkpoint(archive.log(RUN_ID), 2)
-        games = Archive(archive.root).log(RUN_ID).summary.games
-        (group,) = groups_of(archive, RUN_ID)
-        replace(archive, record(), group)
-        log = Archive(archive.root).log(RUN_ID)
-        assert log.whole
-        assert (log.summary.games, log.summary.shards) == (games, 1)
+def test_whoever_compacts_may_be_killed_at_any_moment(archive: Archive) -> None:
+    archive.save_run(record(games=2 * TOTAL // 3))
+    root, units, dice, kills = Path(archive.root), FIRST, random.Random(6), 0
+    end = time.monotonic() + 120
+    with Beside(archive, 1.0) as beside:
+        while time.monotonic() < end and beside.exitcode != 0:
+            until = time.monotonic() + 1.5 + 2 * dice.random()
+            while time.monotonic() < until:
+                units = read(root, units, dice.random() < 0.1)
+            beside.kill()
+            kills += 1
+            units = read(root, units, in_full=True)
+            beside.begin()
+    assert kills > 10
+    play_and_compact(str(root), 0.0)
+    assert read(root, units, in_full=True) == TOTAL
+    assert len(archive.ranges(RUN_ID)) == 1
+    assert_sound(archive)

@@ -179,7 +179,7 @@ def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None
     assert ("trainer", f"{how}, 900 games") in description(card, root)
     assert "; learned from 3 runs in data/archive." in found.out
     assert {"table.parquet", "curve.parquet", "strength.parquet", "games.parquet"} <= set(card.files)
-    drawn = Path(policy_cards.folder_of(archive, card.policy_id) / "curve.svg").read_text()
+    drawn = Path(policy_cards.folder_of(archive, card.policy_id) / card.stored_name("curve.svg")).read_text()
     assert all(text in drawn for text in ("v random", "v dumb", "points a game"))
     assert qarena("run", "agent@a=policy", "a.policy=mine", "agent@b=random", "games=10").code == 0
 

@@ -57,10 +57,8 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
     assert re.fullmatch(
         rf"40 games in .* a second with every ply on disk; learned from run {run_id} in data/archive\.", took
     )
-    assert kept == (
-        f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: table.parquet, "
-        "curve.parquet, curve.svg."
-    )
+    files = ", ".join(map(card.stored_name, ("table.parquet", "curve.parquet", "curve.svg")))
+    assert kept == f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: {files}."
     player = name if name in names("agent") else "policy"
     assert command == f"  qarena run agent@a={player} a.policy={name}"
     played = qarena(*command.split()[1:], "games=10")
@@ -90,7 +88,8 @@ def test_the_card_says_how_it_was_learned(qarena: Qarena, root: Path) -> None:
     assert card.files["table.parquet"].rows == len(policy.table["value"]) > 100
     curve = policy_store.read_table(Archive.open(root), card, "curve")
     assert curve.select("first_game", "games").rows() == [(0, 20), (20, 20), (40, 20)]
-    picture = (Path(policy_cards.folder_of(Archive.open(root), card.policy_id) / "curve.svg")).read_text()
+    folder = policy_cards.folder_of(Archive.open(root), card.policy_id)
+    picture = Path(folder / card.stored_name("curve.svg")).read_text()
     for text in (
         "How q_placement learned",
         "against ga2",
