@@ -13,7 +13,7 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.derived_tables.derived_table import Parts, RangeTable, known_ranges
+from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.store.archive import Archive
@@ -49,8 +49,9 @@ class AnnotationExtent(NamedTuple):
     @staticmethod
     def of_text(text: str) -> AnnotationExtent:
         """The extent in the name of a file; one that is none holds nothing."""
-        pieces = text.removesuffix("c")
-        return AnnotationExtent(text.endswith("c"), PIECES - int(pieces)) if pieces.isdecimal() else NOTHING
+        if not is_extent(DECISIONS_TABLE.name, text):
+            return NOTHING
+        return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
     def is_in(self, text: str) -> bool:
         """Whether the extent in the name of a file includes this one."""

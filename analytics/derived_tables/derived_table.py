@@ -8,7 +8,7 @@ what it lacks is the difference of two sets of ranges. A parent holds the rows o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -103,16 +103,22 @@ class GamesPart(NamedTuple):
         return self.end - self.first
 
 
-def parts_lacking(
-    archive: Archive, run_id: str, table: str, games: StoredRange, enough: Extent, most: int
-) -> Iterator[GamesPart]:
-    """What a table lacks of a range of games, in aligned parts of at most ``most`` units.
+def made_inside(archive: Archive, run_id: str, table: str, lacks: Sequence[StoredRange]) -> Iterator[list[StoredRange]]:
+    """The files that a table has of parts of each of some ranges of games, which are in order."""
+    ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
+    for each in archive.found(table, run_id) if lacks else ():
+        games = ranges.at(each.first)
+        if games is not None and each.end <= games.end and is_extent(table, each.extent):
+            made[games].append(each)
+    return iter(made.values())
 
-    A part that has a file already is left out, also if the files do not yet make up the range.
+
+def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int) -> Iterator[GamesPart]:
+    """What is left to be made of a range of games, in aligned parts of at most ``most`` units.
+
+    A part that is in ``made`` has a file already, also if the files do not yet make up the range.
     """
-    found = (each for each in archive.found(table, run_id) if enough(each.extent))
-    inside = sorted((each.first, each.end) for each in found if games.first <= each.first and each.end <= games.end)
-    gaps = missing(inside, games.end, games.first)
+    gaps = missing(sorted((each.first, each.end) for each in made), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games
         yield GamesPart(run_id, games, games.first, games.end)
     for first, end in gaps:

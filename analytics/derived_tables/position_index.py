@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.derived_tables.derived_table import Parts, RangeTable
+from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent
 from analytics.derived_tables.merged_positions import AT_ONCE, merged
 from analytics.derived_tables.positions import positions_of
 from analytics.store.archive import Archive
@@ -43,7 +43,7 @@ def extent_of(end_ply: int) -> str:
 
 def counts_turns_of(ply: int, extent: str) -> bool:
     """Whether positions of an extent hold the turns of a ply."""
-    return extent > extent_of(ply)
+    return is_extent(POSITIONS_TABLE.name, extent) and extent > extent_of(ply)
 
 
 def count_positions(archive: Archive, record: RunRecord, stored: StoredRange, plies: range) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from analytics.derived_tables.decisions import (
     least_extent,
     note_annotations,
 )
-from analytics.derived_tables.derived_table import GamesPart, lacking, parts_lacking
+from analytics.derived_tables.derived_table import GamesPart, lacking, made_inside, parts_lacking
 from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
 from analytics.derived_tables.jobs import StoppedError, run_jobs
 from analytics.perfect.tablebase import base_for
@@ -117,9 +117,10 @@ def annotation_parts(
         lacks, known = lacking(archive, run_id, table, asked.is_in), archive.ranges(run_id, table)
         share = sum(games.units for games in lacks) // (PARTS_EACH * workers)
         most = min(PART_GAMES, max(TASK_GAMES, share * record.line.games_a_pair)) // record.line.games_a_pair
-        for games in lacks:
+        for games, made in zip(lacks, made_inside(archive, run_id, table, lacks), strict=True):
             extent = asked.joined(each.extent for each in known.inside(games.first, games.end))
-            for part in parts_lacking(archive, run_id, table, games, extent.is_in, most):
+            enough = (each for each in made if extent.is_in(each.extent))
+            for part in parts_lacking(run_id, games, enough, most):
                 yield AnnotationPart(part, extent)
 
 

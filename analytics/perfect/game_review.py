@@ -101,7 +101,7 @@ class Review:
         """Loads the kernel, which may have to be compiled."""
         self.solver = Solver(rules, MEGABYTES, base_for(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
-        self._game = _as_shard(plies, opening)
+        self._game = _as_games(plies, opening)
         self._ending = False
         self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
         self._given: JudgedDecision | None = None  # the piece in hand
@@ -201,7 +201,7 @@ def _left(position: Position) -> list[int]:
     return [piece for piece in range(PIECES) if position.available >> piece & 1]
 
 
-def _as_shard(plies: Sequence[Choice], opening: int) -> RangeGames:
+def _as_games(plies: Sequence[Choice], opening: int) -> RangeGames:
     """The game as the kernels of annotations take games: its winner and ending mean nothing."""
     games = Games.zeros(1)
     for ply, (piece, cell) in enumerate(plies):

@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from analytics.derived_tables.position_index import NotIndexedError
 from analytics.files.backends import filesystem_of
 from analytics.sql import records, replays, views
 from analytics.sql.answers import explained
@@ -121,7 +122,8 @@ class Connection:
             self._fill(view)
             self._made.add(view)
         except FailureError as error:
-            if not perhaps:
+            # A question that is wrong says that first, and nobody indexes for it.
+            if not perhaps and not isinstance(error, NotIndexedError):
                 raise
             self._broken[view] = error
             self.duckdb.execute(views.broken(_REPLAYED.get(view, (view,))[0], _in_sql(error)))

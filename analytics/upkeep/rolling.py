@@ -256,8 +256,10 @@ def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[]
     record = archive.known_run(run_id)
     many, sizes = small(SUMMED), Sizes(archive, run_id, (POSITIONS_TABLE,))
 
-    def fits(children: Sequence[StoredRange], units: int) -> bool:
-        return many(children, units) and sizes.of(children) <= SUM_BYTES
+    def up_to(most: int) -> Fits:
+        return lambda children, units: many(children, units) and sizes.of(children) <= most
 
     made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, _ignored, 1, on_wait)
-    return made + roll_up(archive, record, (POSITIONS_TABLE,), fits, _ignored, threads, on_wait)
+    made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), _ignored, threads, on_wait)
+    # The largest sums one at a time: several would need memory for each.
+    return made + roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES), _ignored, 1, on_wait)

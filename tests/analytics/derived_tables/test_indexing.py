@@ -113,13 +113,16 @@ def test_a_run_stays_as_deep_as_it_was_once_indexed(archive: Archive) -> None:
     assert {*depths(archive)} == {9}
 
 
-def test_names_that_are_none_are_passed_over(archive: Archive) -> None:
+@pytest.mark.parametrize("extent", ["zz", "17", "99", "6", "00"])
+def test_names_that_are_none_are_passed_over_and_named(archive: Archive, extent: str) -> None:
     index_runs(archive, [RUN_ID])
     for stored in archive.ranges(RUN_ID):
-        for extent in ("zz", "99", "6", "00"):
-            name = stored._replace(check="0" * 8, extent=extent).name
-            Path(archive.folder("positions", RUN_ID) / name).write_bytes(b"rubbish")
+        name = stored._replace(check="0" * 8, extent=extent).name
+        Path(archive.folder("positions", RUN_ID) / name).write_bytes(b"rubbish")
     assert index_runs(archive, [RUN_ID]) == Indexed()
+    assert [problem.what for problem in verify(archive).problems] == [
+        "no file of positions has such a name: remove it"
+    ] * 2
     assert {each.extent for each in known_ranges(archive, RUN_ID, "positions")} == {"06"}
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
@@ -151,6 +154,19 @@ def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive,
     assert (part.end_ply, part.first_plies) == ((END_PLY, False) if table == "positions" else (0, True))
     index_runs(archive, [RUN_ID])
     assert files(archive) == before
+
+
+def test_a_table_of_other_games_does_not_count(archive: Archive) -> None:
+    index_runs(archive, [RUN_ID])
+    known = files(archive)
+    for path in Path(archive.root).glob("positions/*/*"):
+        first, end, _, rest = path.name.split("-", 3)
+        path.rename(path.with_name(f"{first}-{end}-{'0' * 16}-{rest}"))
+    assert depths(archive) == []
+    assert index_runs(archive, [RUN_ID]).games == 48
+    assert depths(archive) == [END_PLY] * 2
+    assert known.items() <= files(archive).items()
+    assert {problem.file.parent.parent.name for problem in verify(archive).problems} == {"positions"}
 
 
 def test_games_without_a_record_cannot_be_indexed(archive: Archive) -> None:

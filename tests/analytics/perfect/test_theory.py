@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 from analytics.perfect import theory
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
-from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build
 from analytics.perfect.theory import Finding, Proof, finding, proofs, report
 from quarto.notation import parse_position
 from quarto.perft import perft
 from quarto.position import EMPTY, board
-from quarto.rules import Rules, finished_lines
+from quarto.rules import finished_lines
 from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
+from tests.analytics.perfect.test_tablebase import QUICK, Watched, job
 from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES
 
 (CLASSIC,) = SHIPPED.glob("classic-[0-9].parquet")
-QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +49,7 @@ def test_the_first_turns_are_complete(classic: Finding) -> None:
 
 @pytest.mark.slow
 def test_examples_have_the_value_they_are_listed_under(tmp_path: Path) -> None:
-    silent = BuildProgress(lambda _boards, _solved: None, lambda _boards: None)
-    built = build(BuildJob(QUICK, 4, tmp_path, 1, 1.0), {}, Event(), silent)
+    built = Watched().build(job(tmp_path, pieces=4))
     assert built is not None
     found, solver = finding(built), Solver(QUICK, 1.0)
     assert [sum(each.canonical) for each in found.boards] == [each.canonical_live_boards for each in perft(QUICK, 4)]

@@ -265,7 +265,7 @@ class KilledError(BaseException):
     """The end of a process."""
 
 
-@pytest.mark.parametrize("step", [8, *seldom(*({*range(1, 25)} - {8}))])
+@pytest.mark.parametrize("step", [8, *seldom(*({*range(1, 19)} - {8}))])
 def test_killed_at_any_write_it_loses_nothing_and_counts_nothing_twice(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -388,7 +388,7 @@ def test_a_reader_beside_compaction_never_sees_less_than_before(archive: Archive
 def test_whoever_compacts_may_be_killed_at_any_moment(archive: Archive) -> None:
     archive.save_run(record(games=2 * TOTAL // 3))
     root, units, dice, kills = Path(archive.root), FIRST, random.Random(6), 0
-    end = time.monotonic() + 120
+    end = time.monotonic() + 60
     with Beside(archive, 1.0) as beside:
         while time.monotonic() < end and beside.exitcode != 0:
             until = time.monotonic() + 1.5 + 2 * dice.random()
@@ -398,7 +398,7 @@ def test_whoever_compacts_may_be_killed_at_any_moment(archive: Archive) -> None:
             kills += 1
             units = read(root, units, in_full=True)
             beside.begin()
-    assert kills > 10
+    assert kills > 5
     play_and_compact(str(root), 0.0)
     assert read(root, units, in_full=True) == TOTAL
     assert len(archive.ranges(RUN_ID)) == 1

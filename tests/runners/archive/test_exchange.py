@@ -11,9 +11,9 @@ from pathlib import Path
 from subprocess import run
 
 import numpy as np
-import polars as pl
 import pytest
 
+from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
 from tests.analytics.naive_games import has_line
 from tests.paths import ROOT
@@ -51,6 +51,19 @@ def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path
     assert fingerprint(tmp_path / "data") == before
 
 
+def test_a_text_that_grows_game_by_game_leaves_one_file(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analytics.upkeep.rolling.SIBLINGS", 4)
+    for games in range(1, 9):
+        (tmp_path / "grown.txt").write_text(f"{WON}\n" * games)
+        assert ": 1 game added" in qarena("archive", "import", "grown.txt").out
+    archive = Archive.open(tmp_path / "data/archive")
+    (run_id,) = archive.run_ids()
+    assert [stored[:2] for stored in archive.ranges(run_id)] == [(0, 8)]
+    assert qarena("sql", "SELECT count(*) AS games FROM games", "--format", "csv").out == "games\n8\n"
+
+
 def test_imported_games_are_asked_the_same_questions(
     qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +92,9 @@ def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: 
     found = qarena(*typed, "--sample", "30")
     assert (found.code, fingerprint(tmp_path)) == (2, before)
     assert found.err == f"error: --output {name} exists: name another, or replace it with --force\n"
-    assert qarena(*typed, "--sample", "30", "--force").code == 0
+    said = qarena(*typed, "--sample", "30", "--force").out
+    episodes = rf"30 episodes, \d+ steps written to {name}, rewards for seat_1, at the end only\n"
+    assert re.fullmatch(f"30 games written to {name}\n" if form == "csv" else episodes, said)
     assert fingerprint(tmp_path) != before
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -116,25 +131,6 @@ def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (source,) = [block for block in blocks if "ExportRequest" in block]
     run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
-
-
-@pytest.mark.slow
-def test_a_sample_is_the_same_again_and_another_by_another_seed(qarena: Qarena, tmp_path: Path) -> None:
-    for name, seed in (("a", "4"), ("b", "4"), ("c", "5")):
-        qarena(*EXPORT, name, "--format", "csv", "--rows", "games", "--sample", "50", "--seed", seed)
-    a, b, c = ((tmp_path / name).read_text().splitlines() for name in "abc")
-    assert a == b
-    assert len(set(a)) == len(set(c)) == 1 + 50  # a heading
-    assert len({*a} & {*c}) < 5
-
-
-def test_rlds_can_be_asked_in_sql_too(qarena: Qarena, tmp_path: Path) -> None:
-    typed = ("--format", "rlds", "--perspective", "mover", "--sample", "10", "--output", "x.parquet")
-    found = qarena("archive", "export", *typed, "--archive", SAMPLE)
-    rows = pl.read_parquet(tmp_path / "x.parquet")
-    steps = int(rows["steps"].list.len().sum()) - 10
-    sentence = f"10 episodes, {steps} steps written to x.parquet, rewards for mover, at the end only\n"
-    assert found.out == sentence
 
 
 @pytest.mark.parametrize(

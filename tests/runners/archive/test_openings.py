@@ -4,14 +4,17 @@ import json
 import os
 import re
 import shutil
-from functools import partial
+import signal
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from analytics.derived_tables import digest_making
-from analytics.derived_tables.position_index import INDEXES
+from analytics.derived_tables.derived_table import known_ranges
+from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
 from analytics.store.archive import Archive
+from runners.archive import index as index_module
 from tests.analytics.folders import snapshot
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
@@ -21,7 +24,7 @@ from tests.runners.experiments import play
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
     """A copy of the sample archive, without an index."""
-    return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("indexes", "positions")))
+    return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("positions")))
 
 
 def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, sample: Path) -> None:
@@ -31,7 +34,8 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "13,000 games by turn" in found.out
     assert "@" in found.out, "a sample game"
     archive = Archive.open(sample)
-    assert all(shard.manifest for shard in INDEXES.shards(archive, archive.run_ids()))
+    for run_id in archive.run_ids():
+        assert known_ranges(archive, run_id, "positions").covered == archive.ranges(run_id).covered
     before = snapshot(sample)
     assert qarena("openings", "--archive", str(sample)).out == found.out
     assert snapshot(sample) == before
@@ -104,7 +108,7 @@ def test_an_archive_that_is_not_writable_is_read_as_it_is(
     assert found.out == qarena("openings", "--by", "turn", "--archive", str(sample)).out
 
 
-@pytest.mark.parametrize("folder", ["indexes", "positions", "positions/run=8d1cb3670fa3"])
+@pytest.mark.parametrize("folder", ["positions", "positions/run=8d1cb3670fa3", "first_plies"])
 def test_an_index_that_is_not_writable_is_left_as_it_is(
     qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
@@ -118,56 +122,86 @@ def test_an_index_that_is_not_writable_is_left_as_it_is(
     assert snapshot(sample) == before
 
 
-def test_an_interrupted_index_says_that_it_goes_on(
+def test_an_interrupted_index_keeps_what_it_made_and_goes_on(
     qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_arguments: object) -> None:
-        raise KeyboardInterrupt
+    """Ctrl-C while the third range of games is counted."""
+    count, counted = index_module.index_part, list[IndexPart]()
 
-    monkeypatch.setattr("runners.archive.indexing.index_shards", interrupted)
-    found = qarena("archive", "index", "--archive", str(sample))
-    assert found == (
-        130,
-        "",
-        "interrupted: the shards indexed so far are kept; run the same command again to index the rest\n",
-    )
+    def interrupted(archive: Archive, part: IndexPart) -> Indexed:
+        counted.append(part)
+        if len(counted) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return count(archive, part)
+
+    words = ("archive", "index", "--threads", "1", "--archive", str(sample))
+    with monkeypatch.context() as patch:
+        patch.setattr(index_module, "index_part", interrupted)
+        found = qarena(*words)
+    assert (found.code, found.out) == (130, "")
+    note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
+    assert found.err.endswith(note)
+    made = len(list(sample.glob("positions/*/*")))
+    assert 2 <= made == len(counted) < 10
+    rest = sum(2 * part.games.units for part in index_parts(Archive.open(sample), list_runs(sample)))
+    assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
+    assert "Nothing to index" in qarena(*words).out
+
+
+def list_runs(root: Path) -> list[str]:
+    return Archive.open(root).run_ids()
+
+
+def test_adding_up_ends_too_when_it_is_interrupted(sample: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, stop = Archive.open(sample), threading.Event()
+
+    def added(_archive: Archive, _run_id: str, _threads: int, on_wait: Callable[[], None]) -> int:
+        stop.set()
+        on_wait()
+        pytest.fail("it goes on")
+
+    monkeypatch.setattr(index_module, "add_up", added)
+    done = index_module.bring_up_to_date(archive, archive.run_ids(), stop=stop)
+    assert done.indexed.games == 16_000
+    assert done.added_up == 0
 
 
 def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample: Path) -> None:
     assert "did you mean 'square'?" in qarena("openings", "--rules", "squarre", "--archive", str(sample)).err
     assert qarena("archive", "index", "d2a027fc112c", "--archive", str(sample)).code == 0
-    next(sample.glob("indexes/*/*.json")).write_text("{")
+    damaged = next(sample.glob("positions/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
     found = qarena("openings", "--archive", str(sample))
     assert found.code == 1
-    assert found.err.endswith("): remove it and run 'qarena archive index'\n")
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    verified = qarena("archive", "verify", "--archive", str(sample))
+    assert f"{damaged.name}: " in verified.out + verified.err
+    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
+    damaged.unlink()
+    assert qarena("openings", "--archive", str(sample)).code == 0
 
 
 def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
     one = qarena("archive", "index", "d2a027fc112c", "--plies", "16", "--archive", str(sample))
-    assert one.out.startswith("8,849 plies of 1 shard in")
+    assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
     rest = qarena("archive", "index", "--threads", "1", "--archive", str(sample))
-    assert "plies of 4 shards" in rest.out
-    assert (
-        qarena("archive", "index", "--archive", str(sample)).out
-        == f"Nothing to index: 5 shards are indexed in {sample}.\n"
-    )
+    assert rest.out.startswith("15,000 games indexed in")
+    nothing = qarena("archive", "index", "--archive", str(sample))
+    assert nothing.out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
     one = qarena("archive", "index", "d2a027fc112c", "--archive", str(sample))
-    assert one.out == f"Nothing to index: 1 shard is indexed in {sample}.\n"
+    assert one.out == f"Nothing to index: 1,000 games are indexed in {sample}.\n"
     wrong = qarena("archive", "index", "d2a027fc112d", "--archive", str(sample))
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problem(s)" in qarena("archive", "verify", "--archive", str(sample)).out
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
 
 
-def test_archive_index_tells_of_digests_also_where_all_shards_were_indexed(
-    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    play(tmp_path, "agent@a=random", "agent@b=random", "games=40", "archive.shard_games=20")
-    assert "plies of 2 shards in" in qarena("archive", "index", "--archive", str(tmp_path)).out
-    monkeypatch.setattr(digest_making, "digest_jobs", partial(digest_making.digest_jobs, games=40))
+def test_archive_index_tells_of_sums(qarena: Qarena, tmp_path: Path) -> None:
+    play(tmp_path, "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
+    assert len(list(tmp_path.glob("games/*/*"))) == 16
     made, again = (qarena("archive", "index", "--archive", str(tmp_path)).out for _ in range(2))
-    assert re.fullmatch(r"1 digest made, of 40 games in [\d.]+ s; 2 shards are indexed in .*\n", made)
-    assert again == f"Nothing to index: 2 shards are indexed in {tmp_path}.\n"
+    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
+    assert again == f"Nothing to index: 512 games are indexed in {tmp_path}.\n"
 
 
 def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) -> None:

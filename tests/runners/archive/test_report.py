@@ -10,8 +10,8 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report.figures import strength
-from analytics.report.figures.reported_games import reported_games
 from analytics.report.figures.lengths import lengths_frame
+from analytics.report.figures.reported_games import reported_games
 from tests.analytics.chosen_games import RUNS, add_decisions, write_archive
 from tests.analytics.folders import snapshot
 from tests.runners.conftest import Qarena

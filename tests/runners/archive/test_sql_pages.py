@@ -13,8 +13,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.sql.database import OpenArchive
+from analytics.sql.syntax_trees import read_by
 from analytics.sql.views import VIEWS
-from analytics.sql.views_read import read_by
 from runners.terminal.tables import as_text
 from tests.paths import ROOT, SAMPLE
 from tests.runners.conftest import Qarena
@@ -65,7 +65,7 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
               AND NOT starts_with(function_name, '_') AND function_name <> 'opening_text'""")["name"].to_list()
         assert {"cell_name", "shared", "policy", "ordered_openings", "wilson_high"} <= set(macros)
         assert opened._connection is not None
-        read = {view for text in questions for view in read_by(opened._connection, text, VIEWS).views}
+        read = {view for text in questions for view in read_by(opened._connection.duckdb, text, VIEWS).views}
     assert read == set(VIEWS)
     assert not [name for name in macros if not any(re.search(rf"\b{name}\(", question) for question in questions)]
 

@@ -17,8 +17,8 @@ import pytest
 from analytics import open_archive
 from analytics.query.game_filter import GameFilter
 from analytics.ratings.head_to_head import head_to_head
-from analytics.report.figures.reported_games import reported_games
 from analytics.report.figures.lengths import lengths_frame
+from analytics.report.figures.reported_games import reported_games
 from analytics.report.sections import runs_section
 from analytics.store.archive import Archive
 from quarto.errors import RequestError

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.decisions import ANNOTATIONS, AnnotationExtent, decisions_of, first_plies
-from analytics.derived_tables.exact_values import ExactValues
-from analytics.perfect.annotate import AnnotationSettings, AnnotationSummary, annotate_runs
+from analytics.derived_tables.decisions import note_annotations
+from analytics.derived_tables.jobs import StoppedError
+from analytics.derived_tables.replaced import remove_replaced
+from analytics.perfect.annotate import (
+    AnnotationPart,
+    AnnotationSettings,
+    AnnotationSummary,
+    Annotator,
+    annotate_runs,
+    annotation_parts,
+)
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games
+from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unreferenced_files
+from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
+from tests.analytics.folders import files_of
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, solve_position, turns_of
 from tests.runners.conftest import Qarena
@@ -32,7 +43,7 @@ COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """An archive with 24 games in three shards."""
+    """An archive with 24 games in three files or more."""
     folder = tmp_path / "archive"
     agents = "agents=[random,semi_random]"
     for games in (8, 16, 24):
@@ -97,44 +108,100 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
     assert len({row[7] for row in found}) > 1
 
 
-def test_a_shard_is_judged_once_and_again_only_to_count_choices(root: Path) -> None:
+def files(root: Path) -> list[Path]:
+    """The files of decisions, those that count and others, by unit."""
+    return sorted(root.glob("decisions/*/*.parquet"))
+
+
+def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> None:
     first = annotated(root)
-    assert (first.shards, first.games) == (3, 24)
+    assert (first.units, first.games) == (12, 24)
     assert annotated(root) == AnnotationSummary(0, 0, 0)
     assert annotated(root, COUNTED) == first
     assert annotated(root) == annotated(root, COUNTED) == AnnotationSummary(0, 0, 0)
     with open_archive(root) as archive:
         assert archive.sql("SELECT count(*), count(saving) FROM decisions").row(0) == (first.decisions,) * 2
-    assert len(unreferenced_files(Archive.open(root))) == 3  # the files without choices
+    assert len(unneeded_files(Archive.open(root))) == len(files(root)) // 2  # the files without choices
+    (run,) = Archive.open(root).runs()
+    assert run.annotated == 12
 
 
-def test_two_writers_never_store_a_shard_twice(root: Path) -> None:
+def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_made(root: Path, tmp_path: Path) -> None:
+    """An interruption at every part; the same command goes on."""
+    shutil.copytree(root, tmp_path / "whole")
+    annotated(tmp_path / "whole")
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
-    shard, extent = ANNOTATIONS.shards(archive, [run_id])[0], AnnotationExtent()
-    games = read_games(archive, run_id, shard.commit)
-    values = ExactValues.empty(len(games.game_id))
-    frame = decisions_of(games, first_plies(games, extent), values, PRESETS["classic"])
-    assert ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
-    assert not ANNOTATIONS.store(archive, shard, frame, extent._asdict(), extent.is_in)
-    assert len(list(Path(archive.folder("decisions", run_id)).iterdir())) == len(ANNOTATIONS.files(archive)) == 1
+    compact(archive, run_id)
+    remove_replaced(archive, run_id, 0.0)
+    assert len(archive.ranges(run_id)) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.perfect.annotate.TASK_GAMES", 4)
+        patch.setattr("analytics.perfect.annotate.PART_GAMES", 4)
+        left = [*annotation_parts(archive, [run_id], QUICK)]
+        assert len(left) > 4
+        for number, part in enumerate(left):
+            assert [*annotation_parts(archive, [run_id], QUICK)] == left[number:]
+            with open_archive(root) as opened:
+                assert opened.sql("SELECT count(*) FROM decisions").item() == 0
+            assert unneeded_files(archive) == []
+            Annotator(archive, QUICK).annotate(part)
+        assert [*annotation_parts(archive, [run_id], QUICK)] == []
+    note_annotations(archive, run_id)
+    assert verify(archive).problems == []
+    asked = "FROM decisions ORDER BY ALL"
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
+        assert opened.sql(asked).equals(whole.sql(asked))
+    before = len(archive.ranges(run_id, "decisions"))
+    for _ in range(2):
+        compact(archive, run_id)
+        remove_replaced(archive, run_id, 0.0)
+    assert len(archive.ranges(run_id, "decisions")) == 1 < before
+    with open_archive(root) as opened, open_archive(tmp_path / "whole") as whole:
+        assert opened.sql(asked).equals(whole.sql(asked))
+
+
+def test_two_writers_make_the_same_files(root: Path) -> None:
+    archive = Archive.open(root)
+    parts = [*annotation_parts(archive, archive.run_ids(), QUICK)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(Annotator(archive, QUICK).annotate, [*parts, *parts]))
+    assert len(files(root)) == len(parts)
+    assert annotated(root) == AnnotationSummary(0, 0, 0)
+    assert unneeded_files(archive) == []
 
 
 def test_what_was_stored_before_an_interruption_stays_and_the_rest_is_judged_later(root: Path) -> None:
     archive, done = Archive.open(root), 0
+    sizes = [2 * each.units for each in archive.ranges(*archive.run_ids())]
+    assert len(sizes) > 1
 
     def progress(games: int) -> None:
         nonlocal done
         done += games
-        if done == 16:
+        if done > sizes[0]:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         annotate_runs(archive, archive.run_ids(), QUICK, progress)
-    assert len(ANNOTATIONS.files(archive)) == 1
-    assert unreferenced_files(archive) == []
-    assert annotated(root).shards == 2
+    assert len(files(root)) == 1
+    assert unneeded_files(archive) == []
+    assert [run.annotated for run in archive.runs()] == [sizes[0] // 2]
+    assert annotated(root).games == 24 - sizes[0]
     assert verify(archive).problems == []
+
+
+def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
+    """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
+    play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
+    archive = Archive.open(tmp_path)
+    part = next(annotation_parts(archive, archive.run_ids(), QUICK))
+    annotator = Annotator(archive, QUICK)
+    annotator._evaluator(archive.known_run(part.part.run_id).rules)._shared.stop()
+    with pytest.raises(StoppedError):
+        annotator.annotate(part)
+    assert files(tmp_path) == []
+    assert annotated(tmp_path).games == 8
 
 
 def test_more_games_of_a_run_are_judged_when_they_come(root: Path) -> None:
@@ -171,80 +238,62 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
 
 def test_decisions_whose_file_is_gone_are_stored_again(root: Path) -> None:
     annotated(root)
-    archive = Archive.open(root)
-    path = ANNOTATIONS.files(archive)[1]
-    before = Path(path).read_bytes()
-    Path(path).unlink()
-    assert annotated(root).shards == 1
-    assert Path(ANNOTATIONS.files(archive)[1]).read_bytes() == before
-    assert verify(archive).problems == []
+    path = files(root)[1]
+    before = path.read_bytes()
+    path.unlink()
+    assert 0 < annotated(root).games < 24
+    assert files(root)[1] == path
+    assert path.read_bytes() == before
+    assert verify(Archive.open(root)).problems == []
 
 
 def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
-    path = Archive.open(root).committed_files("plies")[0]
-    Path(path).write_bytes(Path(path).read_bytes()[:-1])
+    archive = Archive.open(root)
+    (run_id,) = archive.run_ids()
+    path = files_of(archive, run_id, "plies")[0]
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(FailureError, match=rf"{path.name} has .*: see 'qarena archive verify'"):
         annotated(root)
 
 
-def damage(root: Path, how: str) -> None:
-    archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    (path,), (named, *_) = ANNOTATIONS.files(archive)[:1], ANNOTATIONS.manifest_files(archive, run_id)
-    if how == "byte":
-        content = bytearray(Path(path).read_bytes())
-        content[100] ^= 1
-        Path(path).write_bytes(content)
-    elif how == "missing":
-        Path(path).unlink()
-    elif how == "not JSON":
-        Path(named).write_text("{")
-    elif how == "another number":
-        shutil.move(named, named.with_name("000007.json"))
-    else:
-        Path(archive.folder("commits", run_id).joinpath(named.name)).unlink()
+def test_where_no_bar_is_shown_a_line_tells_now_and_then_how_far_it_is(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = qarena("annotate", "--archive", str(root), "--threads", "1", "--megabytes", "1")
+    assert quiet.err == ""
+    monkeypatch.setattr("runners.perfect.annotate.NOTE_SECONDS", 0.0)
+    told = qarena("annotate", "--archive", str(root), "--choices", "--threads", "1", "--megabytes", "1")
+    lines = re.findall(r"^judging: (\d+) of 24 games after \d+ s$", told.err, re.MULTILINE)
+    assert len(lines) == told.err.count("\n") > 1
+    assert [int(games) for games in lines] == sorted(int(games) for games in lines)
+    assert lines[-1] == "24"
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("byte", "has another SHA-256 than its commit says"),
-        ("missing", "cannot be read: No such file"),
-        ("not JSON", "is damaged"),
-        ("another number", "it says shard 0"),
-        ("no games", "it belongs to games that are not in the archive"),
-    ],
-)
-def test_damage_to_decisions_is_found(root: Path, how: str, message: str) -> None:
-    annotated(root)
-    assert verify(Archive.open(root)).decisions > 0
-    damage(root, how)
-    problems = verify(Archive.open(root)).problems
-    assert len(problems) == (2 if how == "no games" else 1)  # the commit is missing too
-    assert message in str(problems[-1])
+def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the second part is judged."""
+    annotate, begun = Annotator.annotate, list[AnnotationPart]()
 
+    def interrupted(self: Annotator, part: AnnotationPart, *rest: Any) -> AnnotationSummary:
+        begun.append(part)
+        if len(begun) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return annotate(self, part, *rest)
 
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("value_before", "value_before + 2", "a value is not -1, 0 or 1"),
-        ("value_after", "1", "a decision leaves more than there was"),
-        ("saving", "0", "saving is not between 1 and legal"),
-        ("seat", "1 - seat", "its rows are not, in order, the decisions of the shard's games"),
-        ("value_before", "1", "do not fit together"),
-    ],
-)
-def test_decisions_that_make_no_sense_are_found(root: Path, column: str, value: str, message: str) -> None:
-    archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    annotated(root, COUNTED)
-    frame = pl.read_parquet(Path(ANNOTATIONS.files(archive)[0]), hive_partitioning=False)
-    wrong = frame.with_columns(pl.sql_expr(f"{value} AS {column}").cast(frame.schema[column]))
-    Path(ANNOTATIONS.manifest_files(archive, run_id)[0]).unlink()
-    shard = ANNOTATIONS.shards(archive, [run_id])[0]
-    extent = AnnotationExtent(choices=True)
-    assert ANNOTATIONS.store(archive, shard, wrong, extent._asdict(), extent.is_in)
-    assert message in " ".join(map(str, verify(archive).problems))
+    words = ("annotate", "--archive", str(root), "--threads", "1", "--megabytes", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Annotator, "annotate", interrupted)
+        found = qarena(*words)
+    assert (found.code, found.out) == (130, "")
+    assert found.err.endswith("interrupted: what is judged is kept; run the same command again to judge the rest\n")
+    kept = len(files(root))
+    assert 1 <= kept <= 2
+    (run,) = Archive.open(root).runs()
+    assert run.annotated == sum(part.part.units for part in begun[:kept])
+    rest = 24 - 2 * run.annotated
+    assert f" decisions of {rest} games judged in " in qarena(*words).out
+    assert qarena(*words).out.startswith("Nothing to judge")
 
 
 def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path) -> None:

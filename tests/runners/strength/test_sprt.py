@@ -38,7 +38,7 @@ from runners.strength.sprt_show import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, play, rows, start, stored_at
+from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start, stored_at
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
@@ -362,16 +362,15 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_and_kill_lose_nothing_that_matters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qarena: Qarena
-) -> None:
+def test_ctrl_c_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
     (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
-    monkeypatch.syspath_prepend(tmp_path / "own")
     importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
-    variables = {"PYTHONPATH": importable, "PAUSE": "0.002"}
-    assert qarena(*SLOW, "archive.root=whole", "threads=1").code == 0
+    quick = {"PYTHONPATH": importable}
+    variables = quick | {"PAUSE": "0.002"}
+    whole = command(tmp_path, *SLOW, "archive.root=whole", "threads=1", **quick)
+    assert whole.returncode == 0, whole.stderr
 
     def files() -> int:
         return len([*tmp_path.glob("parts/games/*/*.parquet")])
@@ -390,5 +389,6 @@ def test_ctrl_c_and_kill_lose_nothing_that_matters(
     assert "Undecided so far" in out
     *_, resume = err.splitlines()
     assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]
-    assert qarena(*shlex.split(resume)[1:]).code == 0
+    done = command(tmp_path, *shlex.split(resume)[1:], **quick)
+    assert done.returncode == 0, done.stderr
     assert_as_uninterrupted(tmp_path / "parts", tmp_path / "whole")
