@@ -43,7 +43,7 @@ class Connection:
     """A connection in which all views are empty, until a question reads them: that costs nothing."""
 
     def __init__(self, archive_files: ArchiveFiles, limits: Limits) -> None:
-        """Raises ``FailureError`` if there is no room for temporary files."""
+        """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
         self._files = archive_files
         self._made: set[str] = set()  # views that have their rows
         self._broken: dict[str, FailureError] = {}  # by view
@@ -55,7 +55,14 @@ class Connection:
                 f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
             ) from error
         self.duckdb = duckdb.connect(config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill)})
-        self._prepare()
+        try:
+            self._prepare()
+        except duckdb.OutOfMemoryException as error:
+            refused = limits.explained(str(error))
+            self.close()
+            if refused is None:
+                raise
+            raise refused from None  # a chained error would keep DuckDB's objects alive until the interpreter ends
 
     def _prepare(self) -> None:
         run = self.duckdb.execute

@@ -185,9 +185,12 @@ class OpenArchive:
         """The rows of a view, of one run or of all."""
         if name in views.FILLED and run_id is None:
             return records.frame(name, self.archive).lazy()
+        if run_id is not None:
+            self.files.require_run(run_id)
+        if name == "positions":
+            self.again(lambda: self.files.sound(name, run_id))  # games that are not indexed are an error at once
         if run_id is None:
             return self._asked_lazily(f"FROM {name}")
-        self.files.require_run(run_id)
         return self._asked_lazily(f"FROM {name} WHERE run_id = {views.literal(run_id)}")
 
     runs = partialmethod(view, "runs")  # a row a run

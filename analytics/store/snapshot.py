@@ -56,7 +56,9 @@ class Snapshot(Archive):
     def found(self, table: str, run_id: str) -> list[StoredRange]:
         """The files of a table of a run that are named like one, as they were listed first."""
         if (table, run_id) not in self._found:
-            self._found[table, run_id] = [] if table == GAMES else super().found(table, run_id)
+            if table == GAMES:
+                return []
+            self._found[table, run_id] = super().found(table, run_id)
         return self._found[table, run_id]
 
     def sweep_jobs(self) -> list[SweepJob]:
