@@ -32,7 +32,7 @@ def explained(what: str, path: PurePath) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
-        raise FailureError(f"cannot {what} {path}: {reason}; what was committed before is kept") from error
+        raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
 
 
 def temporary_beside(path: Path) -> Path:

@@ -8,6 +8,7 @@ mover what the same player has at the next gift. The rest is computed again from
 from __future__ import annotations
 
 import io
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -18,6 +19,7 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.derived_table import RangeTable, is_extent, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.positions import positions_of
 from analytics.store import sprt_verdicts
@@ -180,13 +182,32 @@ def _first_plies(table: StoredTable) -> Iterator[Problem]:
 
 def _summed(table: StoredTable, of: RangeTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:
     """A problem if the sums of a file are not those of its games."""
-    parts = [counts(source) for source in table.sources()]
-    expected = parts[0]
-    if len(parts) > 1:
-        joined: EncodedTable = of.join([iter([part]) for part in parts], table.record, table.stored[:2])
+    sources = [*table.sources()]
+    if len(sources) == 1:
+        expected = counts(sources[0])
+    else:
+        parts = [_laid_aside(counts(source), rows_at_once(len(sources))) for source in sources]
+        joined: EncodedTable = of.join(parts, table.record, table.stored[:2])
         expected = pl.read_parquet(io.BytesIO(joined.content))
     if not table.frame.equals(expected):
         yield Problem(table.path, f"its rows are not what its games give: {of.remedy}")
+
+
+def _laid_aside(frame: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """The rows of a frame in parts of so many, from a temporary file: of many frames at once only parts are in memory.
+
+    The file is written before this returns.
+    """
+    file, size = tempfile.TemporaryFile(), len(frame)  # noqa: SIM115  (closed when its rows were read)
+    frame.write_parquet(file, compression="uncompressed")
+
+    def parts() -> Iterator[pl.DataFrame]:
+        with file:
+            for first in range(0, size, rows):
+                file.seek(0)
+                yield pl.scan_parquet(file).slice(first, rows).collect()
+
+    return parts()
 
 
 def verify_verdicts(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:

@@ -112,13 +112,18 @@ class Engine:
         to play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
         yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
         """
+        abandoned = threading.Event()
 
         def play(order: Order, stopping: Stop) -> TimedBlock | None:
-            return self.play_block(order, Cut(stopping))
+            cut = Cut(stopping)
+            return self.play_block(order, lambda: abandoned.is_set() or cut())
 
-        for block in THREADS.map(play, orders, threads, stop or threading.Event(), idle):
-            if block is not None:
-                yield block
+        try:
+            for block in THREADS.map(play, orders, threads, stop or threading.Event(), idle):
+                if block is not None:
+                    yield block
+        finally:
+            abandoned.set()  # nobody takes the blocks in progress any more
 
     @overload
     def play_block(self, order: Order) -> TimedBlock: ...

@@ -30,7 +30,6 @@ from runners.contestants.contestant import Misbehaviour
 from runners.executors.base import Stop, Task
 
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
-MANY_FILES = 8  # of a run: fewer are left as they are
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
 
 
@@ -96,10 +95,6 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
             playing.play(left, stop)
         contribution.games = playing.games
         _require_written(experiment, playing.written)
-        if playing.written and len(archive.ranges(experiment.run_id)) >= MANY_FILES:
-            from analytics.upkeep.rolling import roll_up_small  # most runs leave few files and need not load it
-
-            roll_up_small(archive, experiment.run_id)
     left = experiment.missing(request.games)
     if not stop.is_set() and len(archive.ranges(experiment.run_id)) >= MANY_FILES:
         from analytics.upkeep.rolling import roll_up_small  # most runs do not need it

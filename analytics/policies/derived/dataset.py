@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
+from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.query.selection import Selection
 from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.range_files import RangeGames, games_at
@@ -27,7 +28,6 @@ from quarto.rules import Rules
 
 T = TypeVar("T")
 BOTH = 0b11  # seats, a bit each
-UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.random import random_cell, random_piece
-from analytics.policies.derived.dataset import UNKNOWN, GameSource
+from analytics.derived_tables.exact_values import UNKNOWN
+from analytics.policies.derived.dataset import GameSource
 from analytics.store.range_files import games_at
 from quarto.batch import Games
 from quarto.jit import int64, kernel, uint64

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.learning.line_values import HEADS, NOT_LOST, WON, Weights, Work, judge_turns, work_memory
-from analytics.policies.derived.dataset import UNKNOWN
+from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies.derived.line_boards import Boards
 from analytics.policies.derived.line_fit import chance_of
 from quarto.jit import float64, inlined, int64, kernel, uint64

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.policies.derived.dataset import UNKNOWN, check_rules, checksums_of
+from analytics.derived_tables.exact_values import UNKNOWN
+from analytics.policies.derived.dataset import check_rules, checksums_of
 from analytics.policies.derived.provenance import RANGES, ranges_of
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen

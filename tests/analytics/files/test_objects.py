@@ -152,7 +152,7 @@ def test_what_fails_for_good_is_one_line_and_leaves_what_is_harmless(
     archive = written(bucket / "archive")
     more = [random_block(1, pairing, 8) for pairing in range(3)]
     faulty.fault = lambda method, path: kind if method == "PUT" and "/games/" in path else None
-    with pytest.raises(FailureError, match=r"cannot write to s3://.*what was committed before is kept") as caught:
+    with pytest.raises(FailureError, match=r"cannot write to s3://.*what was written before is kept") as caught:
         store(archive, RUN_ID, more)
     assert "\n" not in str(caught.value)
     faulty.fault = lambda method, path: None

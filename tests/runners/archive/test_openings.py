@@ -13,6 +13,7 @@ import pytest
 
 from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
+from analytics.derived_tables.indexing import index as index_range
 from analytics.store.archive import Archive
 from runners.archive import index as index_module
 from tests.analytics.folders import snapshot
@@ -126,7 +127,7 @@ def test_an_interrupted_index_keeps_what_it_made_and_goes_on(
     qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the third range of games is counted."""
-    count, counted = index_module.index_part, list[IndexPart]()
+    count, counted = index_range, list[IndexPart]()
 
     def interrupted(archive: Archive, part: IndexPart) -> Indexed:
         counted.append(part)
