@@ -86,7 +86,7 @@ def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> N
         ("python_quarto", ("class Rules", "parse_position", "Every legal turn with its value")),
         ("python_analytics", ("open_archive", "OpenArchive", "review_game")),
         ("python_agents", ("KernelAgent", "Learner")),
-        ("archive_format", ("games", "commits")),
+        ("archive_format", ("games", "tallies")),
         ("contributing", ("Design decisions",)),
         ("changelog", ("0.1.0",)),
     ],

@@ -53,7 +53,7 @@ def test_rows_and_tables_are_those_of_a_folder(
         assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
         answers.append([each.out for each in shown])
     assert answers[0] == answers[1]
-    assert "1 runs, 5 shards, 200 games" in answers[0][2]
+    assert "1 runs, 7 ranges, 200 games" in answers[0][2]
     assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
 

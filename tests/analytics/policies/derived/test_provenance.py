@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import UNKNOWN, dataset_of
+from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.line_values import LineValues
 from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
