@@ -1,4 +1,4 @@
-"""The seams between agents and the engine: what an agent may be, and the frozen signature of a jitted turn.
+"""The interfaces between agents and the engine: what an agent may be, and the frozen signature of a jitted turn.
 
 An agent is an object with one of these, looked for in this order:
 

@@ -309,7 +309,7 @@ def choosers_of(agent: Agent) -> tuple[str, ...]:
 def lift(agent: Agent, rules: Rules, label: str) -> Player:
     """A player of the agent under the rules.
 
-    Raises ``RequestError`` if the agent has none of the three seams or does not play these rules.
+    Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
     lifted = getattr(agent, "lifted", None)
     if lifted is not None:
@@ -332,7 +332,7 @@ def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
 
 
 def ready(agent: Any, rules: Rules, label: str) -> PythonAgent:
-    """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without a seam."""
+    """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without an interface."""
     if not isinstance(agent, (BatchAgent, GameAgent)):
         raise RequestError(
             f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is not a KernelAgent, "

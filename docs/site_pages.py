@@ -50,7 +50,7 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
     ),
     "python_agents.md": (
         "Python: agents",
-        "The seam between agents and the engine, and what learners share. [Agents](agents.md) shows its three forms.",
+        "The interface between agents and the engine and to learners. [Agents](agents.md) shows its three forms.",
         "agents.base agents.lift agents.learning.learner agents.learning.policy",
     ),
 }

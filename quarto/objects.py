@@ -3,7 +3,7 @@
 ``from quarto import Quarto, Player, Piece`` gives these classes. They are an implementation of our own of what that
 package's players use, private names included; names and conventions are that package's: x is the column, y the row,
 and a piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a process of
-their own (``runners/contestants/polito/``). NumPy and the standard library only: numba would take longer to import
+their own (``runners/polito/``). NumPy and the standard library only: numba would take longer to import
 than many games take.
 """
 

@@ -93,7 +93,7 @@ NOT_RUN = {
     ("docs/scale.md", "qarena run agent@a=mcts agent@b=ga_minimax"): CLUSTER,
     ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
     ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_slurm"): "needs a Slurm cluster",
-    ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/contestants/polito has some",
+    ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/polito has some",
     ("docs/training.md", "@turn"): "the outline of a learner, not a program",
     ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",
     ("docs/exchange.md", "import d3rlpy"): "needs d3rlpy, which the project does not install",

@@ -1,4 +1,4 @@
-"""The seam of players that learn: a jitted agent, and a pure function that changes what it knows after each game."""
+"""The interface of players that learn: a jitted agent, and a pure function that updates its table after each game."""
 
 from __future__ import annotations
 

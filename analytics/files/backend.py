@@ -1,4 +1,4 @@
-"""The seam between an archive and where its files are: this machine's file system, or object storage.
+"""The interface between an archive and where its files are: this machine's file system, or object storage.
 
 Everything above works with locations (see ``location``) and with these few operations. A file appears whole or not at
 all, also to others who read at the same moment. All operations raise ``OSError``, with a reason of one line.

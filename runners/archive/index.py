@@ -24,10 +24,10 @@ from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import add_up
-from runners.contestants.interruption import INTERRUPTED, interruptible
 from runners.executors.base import Executor, Stop, Task
 from runners.executors.machine import available_cores
 from runners.executors.threads import THREADS
+from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts

@@ -16,7 +16,7 @@ from analytics.upkeep.compaction import Compacted, files_to_compact
 from analytics.upkeep.compaction import compact as compact_run
 from analytics.upkeep.conflicts import MergeOptions
 from quarto.errors import RequestError
-from runners.contestants.interruption import INTERRUPTED
+from runners.hosting.interruption import INTERRUPTED
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 

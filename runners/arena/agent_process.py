@@ -20,7 +20,7 @@ from agents.lift import PythonAgent, choosers_of, ready
 from quarto.errors import ArenaError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.contestants.framing import (
+from runners.hosting.framing import (
     ANSWERED,
     FAILED,
     READY,
@@ -29,8 +29,8 @@ from runners.contestants.framing import (
     read_message,
     write_message,
 )
-from runners.contestants.messages import Failed, Ready, Setup, batch_of
-from runners.contestants.places import place_of
+from runners.hosting.messages import Failed, Ready, Setup, batch_of
+from runners.hosting.raised_at import raised_at
 
 
 def main(questions: int, replies: int, lifeline: int) -> None:
@@ -96,7 +96,7 @@ def _integers(values: Any, size: int) -> Any:
 
 def _failure(error: BaseException) -> Failed:
     text = "".join(traceback.format_exception(error))
-    return Failed(type(error).__name__, str(error), place_of(error), text, isinstance(error, ArenaError))
+    return Failed(type(error).__name__, str(error), raised_at(error), text, isinstance(error, ArenaError))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
-    *("runners.arena.engine", "runners.contestants.lockstep"),
-    *("runners.contestants.contestant", "runners.contestants.places"),
+    *("runners.arena.engine", "runners.hosting.lockstep"),
+    *("runners.hosting.guarded_agent", "runners.hosting.places"),
     *("agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")

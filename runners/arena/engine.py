@@ -18,8 +18,10 @@ from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, Rules
-from runners.contestants.contestant import Contestant, Misbehaviour
-from runners.contestants.lockstep import (
+from runners.executors.base import Stop
+from runners.executors.threads import THREADS
+from runners.hosting.guarded_agent import GuardedAgent, Misbehaviour
+from runners.hosting.lockstep import (
     LEGAL,
     WON,
     GameNumbers,
@@ -30,8 +32,6 @@ from runners.contestants.lockstep import (
     play_out,
     settle,
 )
-from runners.executors.base import Stop
-from runners.executors.threads import THREADS
 
 # The most pairs in a block: the state of 16,384 games in lockstep is 0.4 MB, which fits into a core's own cache. They
 # take two milliseconds, long against the cost of handing a block to a thread and back.
@@ -95,7 +95,7 @@ class Engine:
         self.opening_plies = opening_plies
         self.swapped = swapped
         self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
-        self.contestants = [Contestant(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
+        self.guarded = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
         self._counting = threading.Lock()
 
@@ -166,30 +166,30 @@ class Engine:
         if players is None:
             players = self._local.players = {}
         if (agent, copy) not in players:
-            players[agent, copy] = self.contestants[agent].player()
+            players[agent, copy] = self.guarded[agent].player()
         return players[agent, copy]
 
     def replace_player(self, agent: int, player: Player) -> None:
         """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
-        self.contestants[agent].take(player)
+        self.guarded[agent].take(player)
         self._local = threading.local()
 
     def misbehaviour(self) -> list[str]:
         """A line for each way in which an agent forfeited games so far."""
-        return [line for contestant in self.contestants for line in contestant.summary()]
+        return [line for agent in self.guarded for line in agent.summary()]
 
     def take_misbehaviour(self) -> list[Misbehaviour]:
         """Each agent's faults since the last call, for the engine of another process."""
-        return [contestant.take_misbehaviour() for contestant in self.contestants]
+        return [agent.take_misbehaviour() for agent in self.guarded]
 
     def add_misbehaviour(self, taken: Sequence[Misbehaviour]) -> None:
         """Add what the agents did wrong in another process."""
-        for contestant, own in zip(self.contestants, taken, strict=True):
-            contestant.add_misbehaviour(own)
+        for agent, own in zip(self.guarded, taken, strict=True):
+            agent.add_misbehaviour(own)
 
     def _parts(self, order: Order) -> Iterator[Order]:
         """``order``, split where the memory of its players for all its games at once would exceed ``GAME_MEMORY``."""
-        words = sum(self.contestants[agent].game_words for agent in self.pairings[order.pairing])
+        words = sum(self.guarded[agent].game_words for agent in self.pairings[order.pairing])
         most = max(1, GAME_MEMORY // (8 * words)) if words else order.pairs
         end = order.first_pair + order.pairs
         for first in range(order.first_pair, end, most):
@@ -233,7 +233,7 @@ class Engine:
         """Game 0 or 1 of each pair, to be played."""
         zero, one = self.pairings[order.pairing][:: -1 if game else 1]
         players = self.player(zero), self.player(one, copy=int(zero == one))
-        seats = self.contestants[zero], self.contestants[one]
+        seats = self.guarded[zero], self.guarded[one]
         numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
         return Leg(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
 
@@ -242,8 +242,8 @@ class Engine:
         for column in np.flatnonzero(games.ending == FORFEIT_ILLEGAL).tolist():
             pair, game = divmod(column, 1 + self.swapped)
             loser = self.pairings[order.pairing][(1 - int(games.winner[column])) ^ game]
-            self.contestants[loser].count_illegal()
-            if self.contestants[loser].wants_illegal:  # a kernel has played it: turn by turn it shows which turn it was
+            self.guarded[loser].count_illegal()
+            if self.guarded[loser].wants_illegal:  # a kernel has played it: turn by turn it shows which turn it was
                 one = Order(order.pairing, order.first_pair + pair, 1)
                 own = Games.zeros(1 + self.swapped)
                 for _ in self._turns([self._leg(one, game, self.openings(one.first_pair, 1), own)]):
@@ -264,7 +264,7 @@ class Setting(NamedTuple):
 
     rules: Rules
     opening: int  # imposed plies
-    seats: Sequence[Contestant]  # by seat
+    seats: Sequence[GuardedAgent]  # by seat
     players: Sequence[Player]  # of this thread, by seat
 
 

@@ -26,8 +26,8 @@ from runners.arena.range_writer import RangeWriter
 from runners.arena.schedule import Pace, Parts, fitting, orders_of
 from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
-from runners.contestants.contestant import Misbehaviour
 from runners.executors.base import Stop, Task
+from runners.hosting.guarded_agent import Misbehaviour
 
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns

@@ -15,7 +15,7 @@ from analytics.store.units import Range, parts
 from quarto.batch import Block, Games
 from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
-from runners.contestants.contestant import StuckError
+from runners.hosting.guarded_agent import StuckError
 
 SMALL = 8  # a range that is so much smaller than all that is held waits for more
 

@@ -18,7 +18,7 @@ from analytics.store.records import run_id_of
 from analytics.store.units import Line
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
-from runners.contestants.limits import Limits
+from runners.hosting.limits import Limits
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -65,7 +65,7 @@ class AgentSpec:
         return agent
 
     def _limited(self) -> Agent:
-        from runners.contestants.limited_agent import LimitedAgent  # it starts processes, which most runs need not load
+        from runners.hosting.limited_agent import LimitedAgent  # it starts processes, which most runs need not load
 
         free = replace(self, limits=Limits())
         playing = self.player or self

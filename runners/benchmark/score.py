@@ -16,7 +16,7 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec
 from runners.benchmark.references import References, mean_return, references
-from runners.contestants.contestant import unlogged
+from runners.hosting.guarded_agent import unlogged
 from runners.strength.judged import Judged, judged
 from runners.strength.judging import JudgeOptions, Verdict, games_with, judge
 from runners.terminal import console

@@ -22,8 +22,8 @@ import polars as pl
 from agents.base import LateError
 from quarto.errors import FailureError, RequestError
 from runners.browse.busy import BusyError
-from runners.contestants.child_process import ChildProcess, ProcessDiedError
-from runners.contestants.framing import ANSWERED, ASKED, FAILED, MOST_BYTES, READY, SETUP
+from runners.hosting.child_process import ChildProcess, ProcessDiedError
+from runners.hosting.framing import ANSWERED, ASKED, FAILED, MOST_BYTES, READY, SETUP
 
 PROGRAM = "runners.browse.sql_process"
 GRACE_SECONDS = 1.0  # between DuckDB's interruption and the end of the process

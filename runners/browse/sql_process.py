@@ -15,7 +15,7 @@ import sys
 from pathlib import PurePath
 from typing import Any
 
-from runners.contestants.framing import (
+from runners.hosting.framing import (
     ANSWERED,
     ASKED,
     FAILED,

@@ -27,7 +27,7 @@ from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.contestants.contestant import Contestant, unlogged
+from runners.hosting.guarded_agent import GuardedAgent, unlogged
 from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
@@ -110,7 +110,7 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
     with unlogged(), _captured(printed):
         engine = engine_of(spec)
         played = _whole(engine)
-        findings = [*_forfeits(engine.contestants[0])]
+        findings = [*_forfeits(engine.guarded[0])]
         again, parts = _whole(engine_of(spec)), _one_by_one(engine)
     yield from findings
     repeatable = difference(played, again)
@@ -163,13 +163,13 @@ def _captured(printed: io.StringIO) -> Iterator[None]:
         hooks.before_compiling = notice
 
 
-def _forfeits(contestant: Contestant) -> Iterator[Finding]:
+def _forfeits(guarded: GuardedAgent) -> Iterator[Finding]:
     """Its forfeits in forty games, of which it plays twenty with itself."""
-    illegal, exceptions = contestant.illegal, contestant.exceptions()
-    yield Finding("legal", not illegal, f"{illegal} games\n{contestant.first_illegal}" if illegal else "every turn")
+    illegal, exceptions = guarded.illegal, guarded.exceptions()
+    yield Finding("legal", not illegal, f"{illegal} games\n{guarded.first_illegal}" if illegal else "every turn")
     yield Finding("exceptions", not exceptions, "\n".join(exceptions) or "none")
-    if contestant.late:
-        yield Finding("in time", False, f"{contestant.late} turns took too long")
+    if guarded.late:
+        yield Finding("in time", False, f"{guarded.late} turns took too long")
 
 
 def difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:

@@ -11,7 +11,7 @@ from quarto.imports import find
 from runners.arena.config_groups import names
 from runners.checking import templates
 
-SEAMS = {
+INTERFACES = {
     "choose": "choose(position, rng), one position at a time, in plain Python",
     "play": "play(batch, rng), many positions at once, with NumPy or PyTorch",
     "kernel": "a jitted function, millions of games a second",
@@ -20,16 +20,16 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 TEMPLATES = Path(str(templates.__file__)).parent
 
 
-def new_agent(name: str, seam: str, folder: Path) -> dict[Path, str]:
+def new_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
     """Write an agent with its yaml and its test into a folder; returns each file and what it is.
 
     Raises ``RequestError`` for a name that cannot be that of a new agent and for files that exist, ``FailureError`` for
     a folder that cannot be written to. Nothing is then written.
     """
-    if seam not in SEAMS:
-        raise RequestError(f"--seam {seam} does not exist{nearest(seam, SEAMS)}")
+    if interface not in INTERFACES:
+        raise RequestError(f"--interface {interface} does not exist{nearest(interface, INTERFACES)}")
     files = {
-        folder / f"{name}.py": (f"{seam}.py", f"the agent: {SEAMS[seam]}"),
+        folder / f"{name}.py": (f"{interface}.py", f"the agent: {INTERFACES[interface]}"),
         folder / "agent" / f"{name}.yaml": ("template.yaml", "its description, and the defaults of its parameters"),
         folder / f"test_{name}.py": ("test_template.py", "its test"),
     }

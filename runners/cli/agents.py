@@ -21,8 +21,8 @@ OwnOption = Annotated[
 ]
 
 
-def seams(incomplete: str) -> list[str]:
-    """Completions of a seam."""
+def interfaces(incomplete: str) -> list[str]:
+    """Completions of an interface."""
     return [name for name in ("choose", "play", "kernel") if name.startswith(incomplete)]
 
 
@@ -59,10 +59,11 @@ def show_agent(
 @app.command("new")
 def new(
     name: Annotated[str, typer.Argument(help="The name of the agent, and of its module.")],
-    seam: Annotated[
+    interface: Annotated[
         str,
         typer.Option(
-            help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).", autocompletion=seams
+            help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).",
+            autocompletion=interfaces,
         ),
     ] = "choose",
     config_dir: Annotated[
@@ -77,7 +78,7 @@ def new(
     from runners.terminal.console import print_line, program
 
     with user_config_dir(config_dir if config_dir.is_dir() else None):
-        files = new_agent(name, seam, config_dir)
+        files = new_agent(name, interface, config_dir)
     width = max(len(str(path)) for path in files)
     folder = shlex.quote(str(config_dir))
     for line in (

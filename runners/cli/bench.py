@@ -49,8 +49,8 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     given = [name for name, wanted in chosen.items() if wanted]
     if len(given) > 1:
         raise RequestError(f"{' and '.join(given)} measure different things: give one of them")
-    from runners.bench.main import measured
-    from runners.bench.tables import bench_table
+    from runners.speed.main import measured
+    from runners.speed.tables import bench_table
     from runners.terminal.console import show
     from runners.terminal.tables import write_json
 
@@ -63,10 +63,10 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
     from runners.arena.agent_labels import agent_named
     from runners.arena.config_groups import load_rules
-    from runners.bench.tables import show_turns
-    from runners.bench.turn_times import turn_times
-    from runners.bench.warm import rules_played_by
-    from runners.contestants.interruption import INTERRUPTED, interruptible
+    from runners.hosting.interruption import INTERRUPTED, interruptible
+    from runners.speed.tables import show_turns
+    from runners.speed.turn_times import turn_times
+    from runners.speed.warm import rules_played_by
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
@@ -83,7 +83,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
 
 def warm() -> None:
     """Compile every kernel now, so that the first game of any run starts at once."""
-    from runners.bench.warm import warm as compile_all
+    from runners.speed.warm import warm as compile_all
 
     for name, seconds in compile_all():
         typer.echo(f"{seconds:6.2f} s  {name}")

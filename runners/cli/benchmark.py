@@ -51,8 +51,8 @@ def make(
     from runners.benchmark.datasets import chosen, parts_of
     from runners.benchmark.make import MakeRequest
     from runners.benchmark.make import make as carry_out
-    from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.executors.machine import available_cores
+    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
 
     command = f"qarena {shlex.join(sys.argv[1:])}"
@@ -94,8 +94,8 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
     from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
-    from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.executors.machine import available_cores
+    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
     from runners.strength.judging import JudgeOptions
     from runners.terminal.tables import output_of, write

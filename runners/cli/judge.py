@@ -61,8 +61,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.executors.machine import available_cores
+    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
     from runners.strength.judge import JudgeRequest, carry_out
     from runners.strength.judging import JudgeOptions

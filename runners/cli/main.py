@@ -36,7 +36,7 @@ from runners.cli import (
 )
 from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, ROOT
-from runners.contestants.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
+from runners.hosting.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.

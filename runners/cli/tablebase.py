@@ -38,8 +38,8 @@ def build(
     from runners.arena.code import version
     from runners.arena.config_groups import load_rules
     from runners.arena.schemas import executor_named
-    from runners.contestants.interruption import INTERRUPTED, interruptible
     from runners.executors.machine import available_cores, available_megabytes
+    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.perfect.chunk_solving import solve
     from runners.terminal.console import print_note
     from runners.terminal.progress import progress_bar

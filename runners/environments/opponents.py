@@ -11,23 +11,23 @@ from analytics.files.location import location_of
 from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
 from runners.arena.storage import ARCHIVE
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.hydra_app.config_dir import user_config_dir
 
 
 def opponent_of(
     opponent: str | Agent, rules: Rules, archive: str | PurePath = ARCHIVE, config_dir: str | Path | None = None
-) -> Contestant:
+) -> GuardedAgent:
     """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
 
     Policies are those of ``archive``; ``config_dir`` is a folder with agents of the user's own. Raises
     ``RequestError`` for an agent or a parameter that does not exist, and for an agent that does not play the rules.
     """
     if not isinstance(opponent, str):
-        return Contestant(opponent, type(opponent).__name__, rules)
+        return GuardedAgent(opponent, type(opponent).__name__, rules)
     with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
         spec = agent_named(opponent, location_of(archive))
-        return Contestant(spec.build(), spec.label, rules)
+        return GuardedAgent(spec.build(), spec.label, rules)
 
 
 def checked_seat(seat: Any) -> int | None:

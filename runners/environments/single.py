@@ -22,9 +22,9 @@ from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
 from runners.arena.storage import ARCHIVE
-from runners.contestants.lockstep import draw_openings
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
+from runners.hosting.lockstep import draw_openings
 
 Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
 SEEDS = 1 << 63

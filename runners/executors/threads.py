@@ -12,8 +12,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from quarto.hooks import ignore
-from runners.contestants.interruption import WORKING
 from runners.executors.base import GIVE_UP_SECONDS, IDLE_SECONDS, Answer, Executor, Part, Stop
+from runners.hosting.interruption import WORKING
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class RunApplication(Application["Judged"]):
 
     def execute(self, prepared: Judged) -> Finished:
         from runners.arena.playing import carry_out
-        from runners.contestants.interruption import interruptible
+        from runners.hosting.interruption import interruptible
 
         request = prepared.experiment.request
         for note in request.notes:

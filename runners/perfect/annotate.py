@@ -37,9 +37,9 @@ from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import RequestError
-from runners.contestants.interruption import INTERRUPTED, interruptible
 from runners.executors.base import Executor, Stop, Task
 from runners.executors.machine import available_cores, check_tables
+from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import write_file

@@ -14,7 +14,7 @@ from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.game import Game, NextDecision
 
 
@@ -40,15 +40,15 @@ class Opponent(Protocol):
 class AgentOpponent:
     """An agent in the game of a number in a run (its word), with the random stream that the engine would give it."""
 
-    def __init__(self, contestant: Contestant, run: int, number: int) -> None:
-        self.label = contestant.label
-        self._contestant = contestant
-        self._player = contestant.player()
+    def __init__(self, guarded: GuardedAgent, run: int, number: int) -> None:
+        self.label = guarded.label
+        self._guarded = guarded
+        self._player = guarded.player()
         self._raised: list[str] = []
         self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
 
     def turn(self, game: Game) -> tuple[int, int]:
-        if self._contestant.game_words:  # its memory may be of turns that the person took back: play them again
+        if self._guarded.game_words:  # its memory may be of turns that the person took back: play them again
             self._player.start(range(1))
             for number in range(game.turn % 2, game.turn, 2):
                 self._ask(number, game.before(number))
@@ -61,7 +61,7 @@ class AgentOpponent:
 
     def _ask(self, number: int, position: Position) -> Turns:
         rng = Streams(self._stream + turn_offset_of(number))
-        return self._contestant.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._told)
+        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._told)
 
     def _told(self, error: BaseException) -> None:
         self._raised.append(f"{type(error).__name__}: {error}")

@@ -18,8 +18,8 @@ from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
-from runners.contestants.contestant import Contestant
-from runners.contestants.interruption import INTERRUPTED
+from runners.hosting.guarded_agent import GuardedAgent
+from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, question_for, spec_of, used
@@ -68,7 +68,7 @@ def _play_series(options: PlayOptions) -> None:
         print_note(note)
     name = login_name() if options.name is None else options.name
     player = agent.build()
-    series = Series(options, player, Contestant(player, agent.label, rules), screen_for(options.plain))
+    series = Series(options, player, GuardedAgent(player, agent.label, rules), screen_for(options.plain))
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # text that cannot be decoded is a wrong answer, not a failure
     for game in count():
@@ -81,10 +81,10 @@ def _play_series(options: PlayOptions) -> None:
 class Series:
     """A person's games against an agent, one after the other."""
 
-    def __init__(self, options: PlayOptions, agent: Agent, contestant: Contestant, screen: Screen) -> None:
+    def __init__(self, options: PlayOptions, agent: Agent, guarded: GuardedAgent, screen: Screen) -> None:
         self._options = options
         self._agent = agent
-        self._contestant = contestant
+        self._guarded = guarded
         self._screen = screen
 
     def play(self, spec: RunSpec, seat: int, unlogged: int) -> bool:
@@ -95,7 +95,7 @@ class Series:
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
         table = lay_table(
-            spec, seat, (self._agent, self._contestant), options.archive, command, None if options.archive else unlogged
+            spec, seat, (self._agent, self._guarded), options.archive, command, None if options.archive else unlogged
         )
         logbook, session = table.logbook, table.session()
         self._screen.greet(_heading(spec, seat, None if logbook is None else table.number))

@@ -10,7 +10,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rng import run_word
 from runners.arena.spec import RunSpec
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.logbook import Logbook
 from runners.play.session import AgentOpponent, Session
 
@@ -33,7 +33,7 @@ class Table:
 def lay_table(
     spec: RunSpec,
     seat: int,
-    player: tuple[Agent, Contestant],
+    player: tuple[Agent, GuardedAgent],
     archive: PurePath | None,
     command: str,
     number: int | None = None,
@@ -44,13 +44,13 @@ def lay_table(
     logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
     that no game has had yet.
     """
-    agent, contestant = player
+    agent, guarded = player
     word = run_word(spec.run_id)
     if archive is None:
-        return Table(spec, seat, AgentOpponent(contestant, word, number or 0), None, number or 0)
+        return Table(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
     logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
     following = logbook.next_number()
     chosen = following if number is None else number
     if chosen > following:
         raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
-    return Table(spec, seat, AgentOpponent(contestant, word, chosen), logbook, chosen)
+    return Table(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)

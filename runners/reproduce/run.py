@@ -14,7 +14,7 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
 from runners.arena.code import version
-from runners.contestants.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console

@@ -15,8 +15,8 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config_groups import load_rules
-from runners.contestants.contestant import unlogged
 from runners.executors.machine import check_tables
+from runners.hosting.guarded_agent import unlogged
 from runners.strength.judged import judged
 from runners.strength.judging import Judgement, JudgeOptions, judge
 from runners.terminal import console

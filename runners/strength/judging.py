@@ -23,9 +23,9 @@ from runners.arena.engine import GAME_MEMORY
 from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.contestants.contestant import Contestant
 from runners.executors.base import Stop
 from runners.executors.threads import THREADS
+from runners.hosting.guarded_agent import GuardedAgent
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
@@ -83,7 +83,7 @@ class _Asker:
     """Asks one agent for turns; each position is a game of its own that begins there."""
 
     def __init__(self, agent: AgentSpec, positions: PositionSet, seed: int) -> None:
-        self.contestant = Contestant(agent.build(), agent.label, positions.rules)
+        self.guarded = GuardedAgent(agent.build(), agent.label, positions.rules)
         self._positions, self._seed = positions, seed
         self._local = threading.local()
         # The time of the processor, since other programs may be running; another process has a time of its own.
@@ -92,14 +92,14 @@ class _Asker:
 
     def jobs(self, draws: int) -> Iterator[_Job]:
         """All jobs, one turn in every position before the next."""
-        words, size = self.contestant.game_words, len(self._positions.logged)
+        words, size = self.guarded.game_words, len(self._positions.logged)
         most = min(ASKED_AT_ONCE, max(1, GAME_MEMORY // (8 * words))) if words else ASKED_AT_ONCE
         return (_Job(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
 
     def answers(self, job: _Job, stop: Stop) -> _Answers:  # noqa: ARG002  (a job takes a second)
         """The turns of a job, on the calling thread."""
         if not hasattr(self._local, "player"):
-            self._local.player = self.contestant.player()
+            self._local.player = self.guarded.player()
             self._ask(_Job(job.draw, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
         turns = self._ask(job)
@@ -122,10 +122,10 @@ class _Asker:
 
     def forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
         """Sentences on turns that were none."""
-        yield from self.contestant.summary()
+        yield from self.guarded.summary()
         if found.forfeits:
             yield (
-                f"agent '{self.contestant.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
+                f"agent '{self.guarded.label}' took no legal turn {found.forfeits:,} times of {turns.cells.size:,}: "
                 "that counts as a loss"
             )
 
@@ -135,7 +135,7 @@ class _Asker:
         first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
         rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))
         player.start(range(len(batch.hand)))
-        return self.contestant.ask(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
+        return self.guarded.ask(player, batch, rng, np.arange(len(batch.hand), dtype=np.uint32))
 
 
 def judge(

@@ -41,7 +41,7 @@ class SprtApplication(Application["SprtExperiment"]):
 
     def execute(self, prepared: SprtExperiment) -> Finished:
         from analytics.statistics.sprt import strength
-        from runners.contestants.interruption import interruptible
+        from runners.hosting.interruption import interruptible
         from runners.strength.sprt_play import carry_out
         from runners.strength.sprt_show import row, show, showing
 

@@ -38,7 +38,7 @@ class TrainApplication(Application["TrainingRequest"]):
         return request
 
     def execute(self, prepared: TrainingRequest) -> Finished:
-        from runners.contestants.interruption import interruptible
+        from runners.hosting.interruption import interruptible
         from runners.training import outcome
 
         for note in prepared.notes:

@@ -10,7 +10,7 @@ from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import Selection
 from quarto.errors import ArenaError, FailureError
 from runners.arena.spec import made_of
-from runners.contestants.places import place_of
+from runners.hosting.raised_at import raised_at
 
 T = TypeVar("T")
 
@@ -49,4 +49,4 @@ def guarded(kind: str, settings: Mapping[str, Any], call: Callable[[], T]) -> T:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise FailureError(f"{described(kind, settings)} raised {reason}, at {place_of(error)}") from error
+        raise FailureError(f"{described(kind, settings)} raised {reason}, at {raised_at(error)}") from error

@@ -15,7 +15,7 @@ from agents.learning.learner import UPDATE_TYPE, UpdateKernel
 from quarto.batch import Games, Lockstep
 from quarto.jit import kernel
 from quarto.rules import CELLS
-from runners.contestants.lockstep import GameNumbers, begin, play_out, settle
+from runners.hosting.lockstep import GameNumbers, begin, play_out, settle
 
 PAIR = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
 

@@ -1,4 +1,4 @@
-"""The seam of trainers: objects made from ``conf/trainer/*.yaml`` that play, learn and return a policy."""
+"""The interface of trainers: objects made from ``conf/trainer/*.yaml`` that play, learn and return a policy."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import socket
 
 from analytics.store.marker import check_place
 from quarto.errors import RequestError, of_extra
-from runners.contestants.interruption import INTERRUPTED, leave
+from runners.hosting.interruption import INTERRUPTED, leave
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
 from runners.terminal.console import print_line

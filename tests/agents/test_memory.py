@@ -75,7 +75,7 @@ class NaiveDiarist:
 
 
 class InPython:
-    """A jitted player behind the seam for batches."""
+    """A jitted player behind the interface for batches."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent

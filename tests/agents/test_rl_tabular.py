@@ -13,7 +13,7 @@ from agents.rl_tabular import RlTabular, TabularLearner
 from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
@@ -116,7 +116,7 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
     policy, _ = train(TabularLearner(), RuleBased(), PRESETS["square"], 20)
     lift(RlTabular(policy), PRESETS["square"], "rl_tabular")
     with pytest.raises(RequestError, match="is no board's canonical form under rules 'classic': it was learned under"):
-        Contestant(RlTabular(policy), "rl_tabular", CLASSIC)
+        GuardedAgent(RlTabular(policy), "rl_tabular", CLASSIC)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
 from runners.arena.playing import Outcome, execute
-from runners.contestants import interruption
+from runners.hosting import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
 

@@ -13,7 +13,7 @@ from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.game import Game
 from runners.play.hints import hint
 from runners.play.logbook import spec_of
@@ -270,8 +270,8 @@ class Games:
         settings = self._site.settings
         spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
         player = agent.build()
-        contestant = Contestant(player, agent.label, rules)
-        return lay_table(spec, setup.seat, (player, contestant), settings.archive, settings.command, number)
+        guarded = GuardedAgent(player, agent.label, rules)
+        return lay_table(spec, setup.seat, (player, guarded), settings.archive, settings.command, number)
 
     def _hold(self, held: HeldGame) -> HeldGame:
         with self._lock:

@@ -7,7 +7,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
-from runners.bench.timing import process
+from runners.speed.timing import process
 from tests.analytics.naive_games import random_block
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena

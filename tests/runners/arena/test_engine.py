@@ -106,7 +106,7 @@ def test_long_openings_never_hold_a_line() -> None:
 
 
 class Batched:
-    """A jitted agent behind the seam for batches, which draws far more words than it needs."""
+    """A jitted agent behind the interface for batches, which draws far more words than it needs."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
@@ -130,7 +130,7 @@ class Careless(Batched):
 
 
 class OneByOne:
-    """A naive player behind the seam for single positions; only for players that draw nothing."""
+    """A naive player behind the interface for single positions; only for players that draw nothing."""
 
     def __init__(self, twin: naive.Player) -> None:
         self.twin = twin
@@ -139,7 +139,7 @@ class OneByOne:
         return self.twin.turn(view_of(position.packed, CLASSIC), 0)
 
 
-def test_the_three_seams_play_the_same_games() -> None:
+def test_the_three_interfaces_play_the_same_games() -> None:
     agents: list[Agent] = [SemiRandom(), Batched(SemiRandom()), Dumb(), OneByOne(naive.Dumb())]
     twins: list[naive.Player] = [naive.SemiRandom(), naive.SemiRandom(), naive.Dumb(), naive.Dumb()]
     check_against_twins(engine(CLASSIC, agents, opening_plies=2), twins, pairs=8)

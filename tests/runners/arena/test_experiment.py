@@ -26,7 +26,7 @@ from runners.arena import experiment, playing, range_writer
 from runners.arena.code import code_of
 from runners.arena.playing import execute
 from runners.arena.schedule import Pace
-from runners.contestants.interruption import interruptible
+from runners.hosting.interruption import interruptible
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, request, rows, stored_at

@@ -18,7 +18,7 @@ from runners.archive.index import bring_all_up_to_date
 from runners.arena.agent_labels import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
-from runners.bench.warm import play
+from runners.speed.warm import play
 from tests.paths import ORACLES
 
 FACTS = json.loads(ORACLES.read_text())

@@ -16,7 +16,7 @@ from quarto.errors import FailureError
 from runners.arena.experiment import Experiment, prepare
 from runners.arena.range_writer import RangeWriter
 from runners.arena.schedule import orders_of
-from runners.contestants.contestant import StuckError
+from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
 
 

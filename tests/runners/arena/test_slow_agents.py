@@ -20,8 +20,8 @@ from quarto.rules import CLASSIC
 from quarto.views import PositionView
 from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
-from runners.contestants import interruption
 from runners.executors import threads
+from runners.hosting import interruption
 from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, rows, stored_at
 
 STUBBORN = """

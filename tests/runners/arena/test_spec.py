@@ -15,7 +15,7 @@ from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.contestants.limits import Limits
+from runners.hosting.limits import Limits
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})

@@ -15,7 +15,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, NONE
 from runners.checking import templates
 from runners.checking.check import agent_in, faults
-from runners.checking.new_agent import SEAMS, class_name, new_agent
+from runners.checking.new_agent import INTERFACES, class_name, new_agent
 from tests import naive
 from tests.agents.test_contract import streams
 from tests.paths import ROOT
@@ -26,20 +26,20 @@ from tests.runners.conftest import Qarena
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's folder with a new agent for each seam."""
-    for seam in SEAMS:
-        monkeypatch.delitem(sys.modules, f"new_{seam}", raising=False)
-        new_agent(f"new_{seam}", seam, tmp_path / "mine")
+    """A user's folder with a new agent for each interface."""
+    for interface in INTERFACES:
+        monkeypatch.delitem(sys.modules, f"new_{interface}", raising=False)
+        new_agent(f"new_{interface}", interface, tmp_path / "mine")
     return tmp_path / "mine"
 
 
-@pytest.mark.parametrize("seam", SEAMS)
-def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(seam: str, folder: Path) -> None:
-    assert faults(folder, f"new_{seam}") == []
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_new_agent_keeps_to_the_rules_and_plays_as_its_description_says(interface: str, folder: Path) -> None:
+    assert faults(folder, f"new_{interface}") == []
     positions = asked(CLASSIC, 6)
     turns = {}
     for safe in ("true", "false"):
-        player = lift(agent_in(folder, f"new_{seam}(safe={safe})"), CLASSIC, "it")
+        player = lift(agent_in(folder, f"new_{interface}(safe={safe})"), CLASSIC, "it")
         turns[safe] = player.play(Batch.of(positions), streams(len(positions)))
     for i, position in enumerate(positions):
         view, cell, gift = view_of(position, CLASSIC), int(turns["true"].cells[i]), int(turns["true"].gifts[i])
@@ -71,18 +71,23 @@ def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) ->
 
 def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert files == {f for s in SEAMS for f in (f"new_{s}.py", f"agent/new_{s}.yaml", f"test_new_{s}.py")}
+    assert files == {f for s in INTERFACES for f in (f"new_{s}.py", f"agent/new_{s}.yaml", f"test_new_{s}.py")}
     for path in folder.rglob("*.*"):
         assert "template" not in path.read_text().lower()
     assert "class NewPlay:" in (folder / "new_play.py").read_text()
     assert class_name("corner_first2") == "CornerFirst2"
     names = {path.name for path in Path(str(templates.__file__)).parent.glob("*.*")}
-    assert names == {"__init__.py", "template.yaml", "test_template.py", *(f"{seam}.py" for seam in SEAMS)}
+    assert names == {
+        "__init__.py",
+        "template.yaml",
+        "test_template.py",
+        *(f"{interface}.py" for interface in INTERFACES),
+    }
 
 
 @pytest.mark.slow
 def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, tmp_path: Path) -> None:
-    made = qarena("agents", "new", "fresh_one", "--seam", "play")
+    made = qarena("agents", "new", "fresh_one", "--interface", "play")
     assert (made.code, made.err) == (0, "")
     lines = made.out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == [
@@ -111,7 +116,7 @@ def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, 
         (("../corner",), "'../corner' cannot be the name of an agent"),
         (("oracle",), "'oracle' is an agent already"),
         (("json",), "'json' is the name of a Python module that is installed"),
-        (("corner", "--seam", "paly"), "--seam paly does not exist; did you mean 'play'?"),
+        (("corner", "--interface", "paly"), "--interface paly does not exist; did you mean 'play'?"),
         (("corner", "--config-dir", "file"), "--config-dir file is not a folder"),
     ],
 )

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from quarto.errors import FailureError, RequestError
-from runners.contestants.interruption import still_working
 from runners.executors import processes as processes_module
 from runners.executors import threads as threads_module
 from runners.executors.base import Executor
 from runners.executors.processes import MOST_LOSSES, Processes
 from runners.executors.threads import THREADS
+from runners.hosting.interruption import still_working
 from tests.runners.executors.doubling import Doubling, Part
 
 WORKERS = 2

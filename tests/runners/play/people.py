@@ -12,7 +12,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rng import run_word
 from quarto.rules import Rules
 from runners.arena.agent_labels import agent_named
-from runners.contestants.contestant import Contestant
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
 from runners.play.logbook import spec_of
@@ -40,7 +40,7 @@ def session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number
     """A game of a person in ``seat`` against an agent, or the one of a name, in the run of a word."""
     label = agent if isinstance(agent, str) else type(agent).__name__
     made = named(agent).build() if isinstance(agent, str) else agent
-    return Session(rules, seat, AgentOpponent(Contestant(made, label, rules), run, number))
+    return Session(rules, seat, AgentOpponent(GuardedAgent(made, label, rules), run, number))
 
 
 class Notes:

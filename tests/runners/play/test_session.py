@@ -13,11 +13,11 @@ from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
-from runners.bench.warm import rules_played_by
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision, Ply
 from runners.play.reading import game_after
 from runners.play.session import Session
+from runners.speed.warm import rules_played_by
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.runners.experiments import Dice, Misbehaving

@@ -1,0 +1,118 @@
+"""The agent that stands for a player written for the ``quarto`` package of the Politecnico di Torino."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from agents.lift import check_choosers
+from quarto.errors import RequestError, nearest
+from quarto.rules import CLASSIC, Rules
+from runners.hosting.limits import Limits
+from runners.polito.player import PolitoPlayer, Reserve, Setup
+
+HERE = Path(__file__).parent
+SAMPLE, SAMPLE_PLAYER = HERE / "sample", "players.RandomPlayer"
+LEFT_OUT = ("__pycache__", "node_modules", "site-packages")  # folders below a player's that are not its own
+
+
+class Polito:
+    """A player of that package, unmodified, in processes of its own: ``player``, a class in a module of ``folder``.
+
+    Its games are as by that package's ``run()``: it is made with a ``Quarto`` of each game, ``kwargs`` besides, and
+    ``choose_piece`` and ``place_piece`` are called in the same order. It uses the package that its folder has, else
+    ``quarto.objects``. Which lines win is decided by the rules of the run, whatever its own game says.
+    """
+
+    choosers = ("opponent",)
+
+    def __init__(
+        self,
+        folder: str | None = None,
+        player: str | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        reuse: bool = False,
+        most_asks: int = 1000,
+        limits: Limits | None = None,
+    ) -> None:
+        """Raises ``RequestError`` for a folder, a player or a number that is not possible."""
+        if folder is None and player is None:
+            folder, player = str(SAMPLE), SAMPLE_PLAYER
+        player = None if player is None else str(player)
+        place = _folder(folder, player)
+        if player is None or "." not in player or not all(part.isidentifier() for part in player.split(".")):
+            said = "player is missing" if player is None else f"player={player} is not module.Class"
+            raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(place))}")
+        if not isinstance(kwargs or {}, Mapping):
+            raise RequestError(f"kwargs={kwargs} is not a mapping such as '{{depth: 2}}'")
+        if not isinstance(most_asks, int) or isinstance(most_asks, bool) or most_asks < 1:
+            raise RequestError(f"most_asks={most_asks} is not a number of 1 or more")
+        if not isinstance(reuse, bool):
+            raise RequestError(f"reuse={reuse} is neither true nor false")
+        limits = limits or Limits()
+        self._setup = Setup(
+            folder=str(place),
+            player=player,
+            kwargs=dict(kwargs or {}),
+            lines=CLASSIC.lines,
+            reuse=reuse,
+            most_asks=most_asks,
+            turn_seconds=limits.turn_seconds,
+            megabytes=limits.megabytes,
+        )
+        self._reserve: Reserve | None = None  # for the rules whose lines it has
+
+    @property
+    def data_files(self) -> list[Path]:
+        """The sources that decide how it plays, and the files below its folder that these name.
+
+        Of other folders, those modules that were imported to make it. Raises ``RequestError`` if it cannot be made.
+        """
+        folder = Path(self._setup.folder)
+        below = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own(path.relative_to(folder))]
+        sources = [path for path in below if path.suffix == ".py"]
+        texts = b"\n".join(path.read_bytes() for path in sources)
+        named = [path for path in below if path.suffix != ".py" and path.name.encode() in texts]
+        imported = [Path(file) for file in self._reserved(CLASSIC).seated.files]
+        return sorted({*sources, *named, *imported, *HERE.glob("*.py")})
+
+    def lifted(self, rules: Rules, label: str) -> PolitoPlayer:
+        """Its player. Raises ``RequestError`` if it cannot be made or does not play the rules."""
+        check_choosers(self.choosers, rules, label)
+        reserve = self._reserved(rules)
+        reserve.label = label
+        return PolitoPlayer(reserve)
+
+    def _reserved(self, rules: Rules) -> Reserve:
+        setup = structs.replace(self._setup, lines=rules.lines)
+        if self._reserve is None or self._reserve.setup != setup:
+            self._reserve = Reserve(setup)
+        return self._reserve
+
+
+def _folder(folder: Any, player: Any) -> Path:
+    if folder is None:
+        raise RequestError(f"folder is missing: player={player} is a class of a module in a folder, folder=DIR")
+    place = Path(str(folder)).expanduser().resolve()
+    if not place.is_dir():
+        raise RequestError(f"folder={folder} is not a folder; it is the one from which the player's own program runs")
+    return place
+
+
+def _is_own(path: Path) -> bool:
+    return not any(part.startswith(".") or part in LEFT_OUT for part in path.parts)
+
+
+def _players_in(folder: Path) -> Iterator[str]:
+    """The classes of a folder's modules that have a ``choose_piece``, two levels deep, as ``module.Class``."""
+    for path in sorted([*folder.glob("*.py"), *folder.glob("*/*.py")]):
+        with suppress(SyntaxError, ValueError, OSError):
+            for node in ast.parse(path.read_bytes()).body:
+                calls = {getattr(each, "name", "") for each in getattr(node, "body", ())}
+                if isinstance(node, ast.ClassDef) and "choose_piece" in calls:
+                    yield ".".join((*path.relative_to(folder).with_suffix("").parts, node.name))

@@ -1,0 +1,141 @@
+"""The player's class, and the ``quarto`` package that it was written with, from the player's folder."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import os
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from quarto.errors import nearest
+from runners.hosting.raised_at import raised_at
+
+OURS = ("quarto", "runners")  # packages of which this program has imported modules
+CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
+
+
+class LoadError(Exception):
+    """The player cannot be made: one line that says why."""
+
+
+class Loaded:
+    """A player's class, ready to be made with a game."""
+
+    def __init__(self, player: type[Any], objects: Any, kwargs: Mapping[str, Any]) -> None:
+        """``objects``: the module with ``Quarto`` and ``Player``."""
+        self._player = player
+        self._objects = objects
+        self._kwargs = dict(kwargs)
+        game = objects.Quarto()
+        self.current = next((name for name in CURRENT if hasattr(game, name)), CURRENT[0])
+
+    def begin(self, seat: int) -> tuple[Any, Any]:
+        """A new game and its player, who has this seat. Raises what the player's constructor raises."""
+        game = self._objects.Quarto()
+        player = self._player(game, **copy.deepcopy(self._kwargs)) if self._kwargs else self._player(game)
+        self.seat(game, player, seat)
+        return game, player
+
+    def seat(self, game: Any, player: Any, seat: int) -> None:
+        """Set the players of a game: ``player``, and one that is never asked."""
+        other = self._objects.Player(game)
+        game.set_players((other, player) if seat else (player, other))
+
+
+def enter(folder: str) -> None:
+    """Make a folder what it is when its own ``main.py`` runs: the current one, and the first that is imported from."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+        del sys.modules[name]
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    sys.argv = [str(Path(folder, "main.py"))]
+    sys.modules["__main__"] = _Main("__main__")
+
+
+class _Main(types.ModuleType):
+    """Stands for the folder's ``main.py``: what a player pickled there is found in the modules of the folder."""
+
+    def __getattr__(self, name: str) -> Any:
+        for module in own_modules():
+            if name in vars(module):
+                return vars(module)[name]
+        raise AttributeError(f"module '__main__' has no attribute {name!r}")
+
+
+def load(folder: str, player: str, kwargs: Mapping[str, Any]) -> Loaded:
+    """The class ``module.Class`` of a folder that was entered. Raises ``LoadError``."""
+    module_name, _, class_name = player.rpartition(".")
+    module = _module(folder, player, module_name)
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        classes = [name for name, each in vars(module).items() if hasattr(each, "choose_piece")]
+        raise LoadError(
+            f"player={player}: module '{module_name}' has no class {class_name!r}{nearest(class_name, classes)}"
+        )
+    for call in ("choose_piece", "place_piece"):
+        if not callable(getattr(found, call, None)):
+            raise LoadError(f"player={player}: the class has no method {call}()")
+    _check_kwargs(found, player, kwargs)
+    return Loaded(found, _objects(found), kwargs)
+
+
+def _module(folder: str, player: str, name: str) -> types.ModuleType:
+    try:
+        return importlib.import_module(name)
+    except BaseException as error:  # a module may raise anything while it is imported
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            hint = nearest(name, _modules_in(folder))
+            raise LoadError(f"player={player}: {folder} has no module {name!r}{hint}") from error
+        remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
+        raise LoadError(f"player={player}: module {name!r} cannot be imported: {told(error)}{remedy}") from error
+
+
+def _modules_in(folder: str) -> list[str]:
+    """The modules of a folder, two levels deep."""
+    files = [path.relative_to(folder) for pattern in ("*.py", "*/*.py") for path in Path(folder).glob(pattern)]
+    return [".".join(path.with_suffix("").parts) for path in files if path.name != "__init__.py"]
+
+
+def _objects(player: type[Any]) -> Any:
+    """The module with ``Quarto`` and ``Player``: where the player's base is from, otherwise the package."""
+    for base in player.__mro__[1:]:
+        module = sys.modules.get(base.__module__)
+        if base.__name__ == "Player" and hasattr(module, "Quarto"):
+            return module
+    package = importlib.import_module("quarto")
+    return package if hasattr(package, "Quarto") else importlib.import_module("quarto.objects")
+
+
+def _check_kwargs(player: type[Any], name: str, kwargs: Mapping[str, Any]) -> None:
+    try:
+        signature = inspect.signature(player)
+    except ValueError:  # of a class that is not written in Python
+        return
+    try:
+        signature.bind("quarto", **kwargs)
+    except TypeError as error:
+        raise LoadError(f"kwargs={dict(kwargs)}: {name}{signature} is called with a game and these: {error}") from error
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with its place."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{text:.500} ({raised_at(error)})"
+
+
+def own_modules() -> Iterator[types.ModuleType]:
+    """The imported modules that are neither the standard library's nor installed nor this program's."""
+    paths = sysconfig.get_paths()
+    theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    ours = str(Path(__file__).parents[3])
+    for module in list(sys.modules.values()):
+        file = vars(module).get("__file__")
+        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ours}/{name}/" for name in OURS))):
+            yield module

@@ -1,0 +1,273 @@
+"""Players of the ``quarto`` package over batches: each thread of a run has a process with its live games."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import LateError, SomeFailedError
+from quarto.batch import Batch, Turns
+from quarto.errors import RequestError
+from quarto.rng import Streams
+from runners.hosting.child_process import NO_ANSWER, ChildProcess, ProcessDiedError, decoded
+from runners.hosting.framing import ANSWERED, ASKED, FAILED, SETUP, START
+from runners.hosting.messages import Failed, RemoteError
+from runners.polito.contents import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
+
+logger = logging.getLogger(__name__)
+
+PROGRAM = "runners.polito.program"
+LEAST_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
+ALONE = 1 << 40  # words: so many that no other game is played at the same time
+GRACE = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
+AGAIN = 0.1  # seconds between interruptions: a player may have caught one
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """The player to make, see ``agent.Polito``."""
+
+    folder: str
+    player: str
+    kwargs: dict[str, Any]
+    lines: tuple[tuple[int, ...], ...]  # of the rules, as cells
+    reuse: bool
+    most_asks: int
+    turn_seconds: float | None
+    megabytes: int | None
+    kept_bytes: int = 100_000  # of its output in a process
+
+
+class Seated(msgspec.Struct):
+    """The player can be made."""
+
+    game_bytes: int  # of memory that a live game takes
+    files: list[str]  # of the modules that are its own
+    printed: str
+
+
+class GameFailed(Failed):
+    """An event in a game in place of a turn."""
+
+    index: int  # of the question
+    late: bool
+
+
+class Remarks(msgspec.Struct):
+    """The messages that came with answers."""
+
+    failed: list[GameFailed]
+    asked_again: int  # illegal answers after which the player was asked again
+    given_up: str  # one after which it was not, if there was any
+    printed: str
+
+
+class PolitoProcess(ChildProcess):
+    """A process with live games."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises ``RequestError`` if the player cannot be made."""
+        with tempfile.TemporaryFile() as file:
+            file.truncate(8 * SHARED_WORDS)
+            self._shared = memoryview(mmap.mmap(file.fileno(), 8 * SHARED_WORDS)).cast("q")
+            super().__init__(
+                ["-P", "-B"],  # its folder alone comes before what is installed, and nothing is written there
+                PROGRAM,
+                shared=[file.fileno()],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                variables={"PYTHONHASHSEED": "0"},  # the order of sets is part of how a player plays
+            )
+        self._seconds = setup.turn_seconds
+        with self.ended_if_it_fails():
+            self.seated = self._set_up(setup)
+
+    def _set_up(self, setup: Setup) -> Seated:
+        try:
+            self.write(SETUP, msgspec.json.encode(setup))
+            kind, content = self.read()
+            if kind == FAILED:
+                failed: Failed = decoded(content, Failed)
+                raise RequestError(
+                    failed.text if failed.ours else f"player={setup.player}: {failed.kind}: {failed.text}"
+                )
+            seated: Seated = decoded(content, Seated)
+        except ProcessDiedError as error:
+            raise RequestError(f"player={setup.player} of {setup.folder} cannot be made: {error}") from error
+        return seated
+
+    @property
+    def asked_about(self) -> int:
+        """The index of the question that it was asked last."""
+        return self._shared[ASKED_ABOUT]
+
+    def answer(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
+        """The answers, cells then gifts. Raises ``ProcessDiedError``, and ``LateError`` if it has to be ended."""
+        self._shared[ASKED_ABOUT] = self._shared[BEGUN] = 0
+        self.write(ASKED, questions.tobytes())
+        if self._seconds is not None:
+            self._wait(self._seconds)
+        kind, content = self.read()
+        size = 2 * len(questions) * ANSWER.itemsize
+        if kind != ANSWERED or len(content) < size:
+            raise ProcessDiedError(NO_ANSWER)
+        return np.frombuffer(content, ANSWER, 2 * len(questions)), decoded(content[size:], Remarks)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for an answer, and interrupt each turn that takes longer than ``seconds``."""
+        wait = seconds
+        while not self.has_message(wait):
+            begun = self._shared[BEGUN]
+            late = (time.monotonic_ns() - begun) / 1e9 - seconds
+            if not begun:
+                wait = seconds
+            elif late < 0:
+                wait = -late
+            elif late < GRACE:
+                self.signal(signal.SIGUSR1)
+                wait = AGAIN
+            else:
+                raise LateError
+
+
+class Reserve:
+    """The common part of the players of one agent: how to start a process, one that is ready, and counts."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises ``RequestError`` if the player cannot be made."""
+        self.setup = setup
+        self.asked_again = 0
+        self.given_up = ""
+        self.label = setup.player
+        first = PolitoProcess(setup)
+        self.seated = first.seated
+        self._ready = [first]
+        self._lock = threading.Lock()
+        weakref.finalize(self, _end_all, self._ready)
+        self._printed = first.seated.printed  # not logged yet
+
+    def process(self) -> PolitoProcess:
+        """A process in which no game is live. Raises ``RequestError``."""
+        with self._lock:
+            if self._ready:
+                return self._ready.pop()
+        return PolitoProcess(self.setup)
+
+    def note(self, remarks: Remarks) -> None:
+        """Count illegal answers, and log what was printed."""
+        with self._lock:
+            self.asked_again += remarks.asked_again
+            self.given_up = remarks.given_up or self.given_up
+            printed, self._printed = self._printed + remarks.printed, ""
+        if printed:
+            logger.info("agent '%s' printed:\n%s", self.label, printed)
+
+
+class PolitoPlayer:
+    """A player in a process of its own, with a live game in each slot.
+
+    A game that fails does not end the others. If the process dies or has to be ended, another takes its place, and the
+    other games go on there from their positions, with players that have just been made.
+    """
+
+    alone = False
+
+    def __init__(self, reserve: Reserve) -> None:
+        self._reserve = reserve
+        self._process: PolitoProcess | None = None
+        # As many games at once as the engine has memory for, one if the player goes from game to game.
+        game_bytes = max(LEAST_GAME_BYTES, reserve.seated.game_bytes)
+        self.game_words = ALONE if reserve.setup.reuse else game_bytes // 8
+
+    def fork(self) -> PolitoPlayer:
+        """The same for another thread, with another process."""
+        return PolitoPlayer(self._reserve)
+
+    def remarks(self) -> list[str]:
+        """Lines on illegal answers, of all threads."""
+        count, given_up = self._reserve.asked_again, self._reserve.given_up
+        asked = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
+        most = self._reserve.setup.most_asks
+        return asked + ([f"was not asked again after {most:,} such answers, such as {given_up}"] if given_up else [])
+
+    def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
+        """Begin games: none of those before is live any more."""
+        self._begin(b"")
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+        if len(slots):
+            self._begin(slots.astype(np.uint32).tobytes())
+
+    def _begin(self, slots: bytes) -> None:
+        self._process = self._process or self._new_process()
+        try:
+            self._process.write(START, slots)
+        except ProcessDiedError:  # of what a player left behind, such as a thread: another one begins the games
+            self._replace()
+
+    def _new_process(self) -> PolitoProcess:
+        process = self._reserve.process()
+        self._finalizer = weakref.finalize(self, process.end)
+        return process
+
+    def _replace(self) -> None:
+        self._finalizer()
+        self._process = None
+        self._process = self._new_process()
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+
+        Without ``slots`` each position is a game of its own that has just begun. Raises ``SomeFailedError``.
+        """
+        if slots is None:
+            slots = np.arange(len(batch.lanes), dtype=np.uint32)
+            self.start(range(len(slots)))
+        questions = np.empty(len(slots), QUESTION)
+        questions["slot"], questions["seed"] = slots, rng.seeds
+        for name in ("lanes", "occupied", "hand"):
+            questions[name] = getattr(batch, name)
+        turns, failures = Turns.empty(len(slots)), dict[int, BaseException]()
+        left = np.arange(len(slots))  # whose answers are missing
+        while len(left):
+            left = self._answered(questions, left, turns, failures)
+        if failures:
+            raise SomeFailedError(turns, failures)
+        return turns
+
+    def _answered(
+        self, questions: NDArray[np.void], left: NDArray[np.intp], turns: Turns, failures: dict[int, BaseException]
+    ) -> NDArray[np.intp]:
+        """Fill in answers or failures; the questions that are to be asked again, since the process is another."""
+        process = self._process = self._process or self._new_process()
+        try:
+            answers, remarks = process.answer(questions[left])
+        except (ProcessDiedError, LateError) as error:
+            lost = process.asked_about if 0 <= process.asked_about < len(left) else 0
+            failures[int(left[lost])] = self._late() if isinstance(error, LateError) else error
+            self._replace()
+            return np.delete(left, lost)
+        turns.cells[left], turns.gifts[left] = answers[: len(left)], answers[len(left) :]
+        for failed in remarks.failed:
+            failures[int(left[failed.index])] = self._late() if failed.late else RemoteError(failed)
+        self._reserve.note(remarks)
+        return left[:0]
+
+    def _late(self) -> LateError:
+        return LateError(f"its turn took longer than turn_seconds={self._reserve.setup.turn_seconds:g}")
+
+
+def _end_all(processes: list[PolitoProcess]) -> None:
+    for process in processes:
+        process.end()

@@ -1,0 +1,112 @@
+"""`qarena bench --solver`: the solver against a C++ program, on two threads, over the whole game, and in use."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from quarto.errors import FailureError
+from quarto.position import Position, board, from_plies
+from quarto.rules import CLASSIC, finished_lines
+from quarto.solver.solver import Solver
+from runners.executors.machine import available_cores
+from runners.perfect.solvers import Solvers, prove
+from runners.speed.judging import judging_figures, oracle_figures
+from runners.speed.timing import scaling
+from runners.speed.yardstick import compiled
+
+POSITIONS = {4: 10, 5: 40, 6: 200, 7: 600, 8: 2000, 9: 4000, 10: 8000}  # by pieces on the board: seconds each
+ROUNDS = 2
+MEGABYTES = 128.0
+PROOF_MEGABYTES = 256.0
+TARGET_SPEEDUP = 1.8
+TARGET_RATIO = 1.5  # to the yardstick, at most, with these numbers of pieces
+TARGET_PIECES = range(4, 9)
+
+
+def bench_solver(quick: bool = False, proof: bool = True) -> dict[str, Any]:
+    """All figures, nested as they are printed; ``quick`` solves a tenth of the positions and not the whole game.
+
+    The positions of one number of pieces share a table that is empty at first. Milliseconds are of processor time, so
+    that other work on the machine does not count. Raises ``FailureError`` if the C++ program finds another value.
+    """
+    figures: dict[str, Any] = {}
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+        program = compiled("yardstick_solver.cpp", Path(folder))
+        for pieces, count in POSITIONS.items():
+            figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
+        figures["threads"] = _threads(positions(6, 50 if quick else 1000))
+        if proof and not quick:
+            proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, use_tablebase=False))
+            figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
+        figures["oracle"] = oracle_figures(quick)
+        figures["annotate"] = judging_figures(Path(folder), min(2, available_cores()), quick)
+    return figures
+
+
+def positions(pieces: int, count: int) -> list[Position]:
+    """``count`` random live positions of so many pieces with a safe piece in hand, the same ones every time."""
+    dice = random.Random(pieces)
+    found: list[Position] = []
+    while len(found) < count:
+        (*placed, hand), cells = dice.sample(range(16), pieces + 1), dice.sample(range(16), pieces)
+        plies = list(zip(placed, cells, strict=True))
+        wins = ([*plies, (hand, cell)] for cell in set(range(16)) - set(cells))
+        if not any(finished_lines(board(from_plies(each)), CLASSIC) for each in (plies, *wins)):
+            found.append(from_plies(plies, hand))
+    return found
+
+
+def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float]:
+    asked = positions(pieces, count)
+    seconds = yardstick = float("inf")
+    for _ in range(ROUNDS):  # in turns, and the best counts, since noise only ever adds
+        solver, started = Solver(CLASSIC, MEGABYTES), time.thread_time()
+        values = [solver.value(position) for position in asked]
+        seconds = min(seconds, time.thread_time() - started)
+        if program:
+            theirs, theirs_took = run_yardstick(program, asked)
+            yardstick = min(yardstick, theirs_took)
+            if theirs != values:
+                raise FailureError(f"the yardstick finds other values of positions with {pieces} pieces")
+    figures = {"positions": count, "milliseconds": 1000 * seconds / count}
+    if program:
+        figures |= {"yardstick_milliseconds": 1000 * yardstick / count, "ratio_to_yardstick": seconds / yardstick}
+        figures |= {"target_ratio_to_yardstick": TARGET_RATIO} if pieces in TARGET_PIECES else {}
+    return figures
+
+
+def _threads(asked: Sequence[Position]) -> dict[str, float]:
+    """Positions a second on one thread and on two that share a table."""
+
+    def seconds(threads: int) -> float:
+        forks = _forks(threads)
+        started = time.perf_counter()
+        waiting = iter(asked)  # shared, since some positions take a hundred times as long as others
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda solver: [solver.value(position) for position in waiting], forks))
+        return time.perf_counter() - started
+
+    return scaling("positions", len(asked), seconds, ROUNDS + 1) | {"target_speedup": TARGET_SPEEDUP}
+
+
+def _forks(threads: int) -> list[Solver]:
+    """Solvers over one empty table whose pages are in memory already, so that no solver waits for the system."""
+    shared = Solver(CLASSIC, MEGABYTES)
+    shared.touch()
+    return [shared.fork() for _ in range(threads)]
+
+
+def run_yardstick(program: Path, asked: Sequence[Position]) -> tuple[list[int], float]:
+    """The values that the yardstick finds, and the processor's seconds it takes for all."""
+    lines = "".join(f"{each.lanes} {each.occupied} {each.available} {each.hand}\n" for each in asked)
+    command = [str(program), str(MEGABYTES)]
+    output = subprocess.run(command, input=lines, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    rows = [line.split() for line in output.splitlines()]
+    return [int(value) for value, _ in rows], sum(float(seconds) for _, seconds in rows)

@@ -1,0 +1,159 @@
+"""Compile all kernels ahead of time."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agents.lift import choosers_of
+from analytics import open_archive
+from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.exchange.export import ExportRequest, episodes, export_to
+from analytics.exchange.reading import read_text
+from analytics.exchange.tags import Tags
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies.derived.dataset import dataset_of
+from analytics.query.openings import EMPTY_BOARD, openings
+from analytics.query.selection import select
+from analytics.store.archive import Archive
+from analytics.verify.archive import verify
+from quarto.jit import load_all
+from runners.arena.agent_labels import load_agent
+from runners.arena.config import Request
+from runners.arena.config_groups import load_rules, names, settings_of
+from runners.arena.playing import execute
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.storage import Storage
+from runners.hosting.guarded_agent import GuardedAgent
+from runners.play.hints import hint
+from runners.play.session import AgentOpponent, Session
+from runners.training.kinds import derivation_of
+from runners.training.schemas import GROUP
+
+Step = tuple[str, Callable[[], object]]
+
+FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
+
+
+def warm() -> Iterator[tuple[str, float]]:
+    """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
+
+    Two processes share the steps, because numba compiles one kernel at a time in a process. Exact search, exchange and
+    openings take as long as the other steps and have few kernels in common with these, so hardly any is compiled twice.
+    """
+    with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
+        other, root = Path(folder, "other"), Path(folder, "rest")
+        other_steps: list[Step] = [
+            ("oracle", partial(play_itself, "oracle", 0, other)),
+            ("annotate", partial(annotate_once, other)),
+            ("play", ask_once),
+            ("exchange", partial(exchange_once, other)),
+            ("openings", partial(look_at_openings, other)),
+            ("players", load_players),
+        ]
+        steps: list[Step] = [
+            *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
+            ("python", lambda: play_in_python(root)),
+            ("verify", lambda: verify(Archive.open(root))),
+            ("policies", lambda: derive_once(root)),
+        ]
+        with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
+            pending = [other_process.submit(timed, *step) for step in other_steps]
+            yield from (timed(*step) for step in steps if step[0] != "oracle")
+            yield from (each.result() for each in pending)
+        yield timed("others", load_all)
+
+
+def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:
+    """Carry out a step; returns its name and its seconds."""
+    started = time.perf_counter()
+    step()
+    return name, time.perf_counter() - started
+
+
+def play_itself(name: str, seed: int, root: Path) -> None:
+    """Play an agent against itself, with two imposed plies."""
+    agent = load_agent(name)
+    play(RunSpec(load_rules(rules_played_by(agent)), (agent, agent), ((0, 1),), seed, 2), root)
+
+
+def play_in_python(root: Path) -> None:
+    """Play agents in Python, so that what positions tell them is compiled."""
+    agents = tuple(
+        AgentSpec(interface, f"runners.checking.templates.{interface}.Template", {}) for interface in ("choose", "play")
+    )
+    play(RunSpec(load_rules("classic"), agents, ((0, 1),), 0, 2), root)
+
+
+def load_players() -> None:
+    """Load the kernels of agents, for all values of their parameters, of trainings and of environments."""
+    for module in ("runners.training.online", "runners.environments.stepping"):
+        importlib.import_module(module)
+    for name in names("agent"):
+        load_agent(name).build()
+    load_all(("agents", "runners"))
+
+
+def exchange_once(root: Path) -> None:
+    """Export the games of an archive as episodes and as text, and read the text."""
+    text = io.BytesIO()
+    with open_archive(root) as opened:
+        next(episodes(opened, ExportRequest("d3rlpy", perspective="mover")))
+        export_to(opened, ExportRequest("text"), text)
+    read_text(text.getvalue(), Tags(), load_rules)
+
+
+def look_at_openings(root: Path) -> None:
+    """Index an archive and look up the empty board."""
+    archive = Archive.open(root)
+    index_runs(archive, archive.run_ids())
+    run_id = archive.run_ids()[0]
+    parts = [POSITIONS_TABLE.parts(archive, run_id, each) for each in archive.ranges(run_id, POSITIONS_TABLE.name)]
+    POSITIONS_TABLE.join(parts, archive.known_run(run_id), (0, 1))
+    with open_archive(root) as opened:
+        openings(opened, EMPTY_BOARD, imposed=True)
+
+
+def derive_once(root: Path) -> None:
+    """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
+    with open_archive(root) as opened:
+        dataset = dataset_of(select(opened, "agent_0 = 'random'"))
+    for kind in names(GROUP):
+        derivation_of(kind, settings_of(GROUP, kind)).derive(dataset, 1)
+    for method in ("outcomes", "cloning"):  # besides the usual one
+        derivation_of("line_values", {**settings_of(GROUP, "line_values"), "method": method}).derive(dataset, 1)
+
+
+def annotate_once(root: Path) -> None:
+    """Find the exact values of the last decisions in the games of an archive."""
+    archive = Archive.open(root)
+    annotate_runs(archive, archive.run_ids(), AnnotationSettings(from_pieces=FROM_PIECES, threads=1))
+
+
+def ask_once() -> None:
+    """Begin a person's game against an agent, with a hint for either part of a turn."""
+    rules, agent = load_rules("classic"), load_agent("random")
+    session = Session(rules, 1, AgentOpponent(GuardedAgent(agent.build(), agent.label, rules), run=1, number=0))
+    session.answer()
+    hint(session.game)
+    hint(session.game.place(0))
+
+
+def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
+    """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
+    request = Request(spec, games, threads, Storage(root, other_code="extend"), progress=False)
+    return execute(request, "qarena warm", threading.Event()).seconds
+
+
+def rules_played_by(agent: AgentSpec) -> str:
+    """The name of rules that an agent plays: classic, unless it plays only where the mover chooses the piece."""
+    return "classic" if "opponent" in choosers_of(agent.build()) else "own_piece"

@@ -1,0 +1,215 @@
+"""Limits of agents in Python: a late turn costs its game; a process of its own may die, hang or take too much."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from agents.dumb import Dumb
+from agents.lift import Player
+from agents.random import Random
+from quarto.batch import ENDINGS, Batch
+from quarto.errors import FailureError, RequestError
+from quarto.position import EMPTY
+from quarto.rng import Streams
+from quarto.rules import CLASSIC
+from quarto.views import BatchView, PositionView
+from runners.arena.engine import Engine, Order
+from runners.arena.spec import AgentSpec
+from runners.hosting import watched
+from runners.hosting.guarded_agent import StuckError
+from runners.hosting.interruption import still_working
+from runners.hosting.limited_agent import LimitedAgent
+from runners.hosting.limits import Limits, limits_of
+from tests.runners.experiments import OneByOne, play, request, rows
+
+WILD = "tests.runners.wild.Wild"
+
+
+class Sluggish(OneByOne):
+    """Waits in some positions until it is released."""
+
+    released = threading.Event()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        if len(position.free) <= 14:
+            self.released.wait(20)
+        return super().choose(position, rng)
+
+
+class SluggishBatches(Sluggish):
+    def play(self, batch: BatchView, rng: Streams) -> tuple[Any, Any]:
+        turns = [self.choose(batch[i], rng.generator(i)) for i in range(len(rng.seeds))]
+        cells, gifts = zip(*turns, strict=True)
+        return np.array(cells), np.array(gifts)
+
+
+@pytest.fixture(autouse=True)
+def released() -> Iterator[None]:
+    """No thread of a test outlives it."""
+    Sluggish.released.clear()
+    yield
+    Sluggish.released.set()
+    deadline = time.monotonic() + 5
+    while still_working():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def limited(make: Callable[[], Any], **limits: Any) -> LimitedAgent:
+    return LimitedAgent(make, "", {}, None, Limits(**limits))
+
+
+def endings(agent: Any, pairs: int = 2) -> tuple[Engine, list[str]]:
+    """How games of an agent against ``dumb`` ended."""
+    engine = Engine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
+    return engine, [ENDINGS[each] for each in engine.play_block(Order(0, 0, pairs)).block.games.ending]
+
+
+@pytest.mark.parametrize("kind", [Sluggish, SluggishBatches])
+def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> None:
+    engine, found = endings(limited(kind, turn_seconds=0.02), pairs=1)
+    assert found == ["forfeit_time"] * 2
+    assert engine.misbehaviour() == ["agent 'it' took too long for a turn: 2 times"]
+
+
+def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
+    alone, watched_games = (
+        endings(agent)[0].play_block(Order(0, 0, 4)).block.games
+        for agent in (OneByOne(), limited(OneByOne, turn_seconds=20.0))
+    )
+    for one, other in zip(alone, watched_games, strict=True):
+        assert (one == other).all()
+
+
+def test_turns_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "MOST_STUCK", 3)
+    with pytest.raises(StuckError, match=r"agent 'it' has 3 turns .* isolation=process"):
+        endings(limited(Sluggish, turn_seconds=0.01), pairs=3)
+
+
+def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched, "MOST_STUCK", 5)
+    sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
+    with pytest.raises(FailureError, match="isolation=process"):
+        play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")
+    found = rows(tmp_path)["games"]
+    assert len(found) >= 2
+    assert set(found["ending"].cast(pl.String)) == {"forfeit_time"}
+
+
+def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
+    free, timed, apart = (
+        AgentSpec("it", WILD, {}, limits=Limits(**limits)).as_mapping()
+        for limits in ({}, {"turn_seconds": 0.5}, {"isolation": "process"})
+    )
+    assert timed == free | {"limits": {"turn_seconds": 0.5}}
+    assert apart == free
+    asked = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
+    assert [agent.label for agent in asked.spec.agents] == ["dumb", "random"]
+    assert asked.spec.agents[1].limits == Limits(0.5, "process")
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"turn_seconds": 0}, "agent 'it': turn_seconds=0 is not a number above 0"),
+        ({"turn_seconds": True}, "turn_seconds=True is not a number above 0"),
+        ({"turn_seconds": float("nan")}, "turn_seconds=nan"),
+        ({"isolation": "proces"}, "isolation=proces does not exist; did you mean 'process'"),
+        ({"megabytes": 10}, "set isolation=process too"),
+        ({"megabytes": 1.5, "isolation": "process"}, "megabytes=1.5 is not"),
+    ],
+)
+def test_a_limit_that_is_not_possible_is_refused(limits: dict[str, Any], expected: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(expected)):
+        limits_of("agent 'it'", limits)
+
+
+def test_a_jitted_agent_has_no_limits() -> None:
+    with pytest.raises(RequestError, match="agent 'it' is jitted"):
+        endings(limited(Random, turn_seconds=1.0))
+
+
+# A process of its own.
+
+
+def isolated(**params: Any) -> Player:
+    """A player of the wild agent in a process of its own, which may take half a second for a turn."""
+    limits = Limits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
+    agent: Any = AgentSpec("wild", WILD, params, limits=limits).build()
+    found: Player = agent.lifted(CLASSIC, "wild")
+    return found
+
+
+def answer(player: Player, seed: int = 1) -> tuple[int, int]:
+    turns = player.play(Batch.of([EMPTY]), Streams(np.array([seed], np.uint64)))
+    return int(turns.cells[0]), int(turns.gifts[0])
+
+
+def test_a_process_answers_and_what_it_raises_has_a_place() -> None:
+    player = isolated(what="raise")
+    with pytest.raises(Exception, match="ValueError: for once") as raised:
+        answer(player, seed=0)
+    assert re.search(r"tests/runners/wild.py:\d+$", raised.value.place)  # type: ignore[attr-defined]
+    assert answer(player) == (0, 0)  # and the same process goes on
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("exit", "ended with exit code 0"),
+        ("segfault", "ended by signal 11"),
+        ("close", "its process (closed its pipes|ended)"),
+        ("hang", "longer than turn_seconds=5"),
+        ("memory", "MemoryError"),
+        ("garbage", "no answer"),
+    ],
+)
+def test_a_process_that_dies_or_hangs_costs_one_turn(what: str, expected: str) -> None:
+    player = isolated(what=what, megabytes=500)
+    with pytest.raises(Exception, match=expected):
+        answer(player, seed=0)
+    assert answer(player) == (0, 0)
+
+
+@pytest.mark.slow
+def test_an_agent_that_cannot_be_made_in_its_process_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"agent 'wild' has no parameter 'wat'"):
+        isolated(wat=1)
+    with pytest.raises(
+        RequestError, match=r"cannot be made in a process of its own: its process ended with exit code 9"
+    ):
+        isolated(what="unmakeable")
+
+
+@pytest.mark.slow
+def test_a_process_ends_with_the_run_that_is_killed_however_it_hangs(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        player: Any = isolated(what="hang")
+        os.write(write, str(player._idle[0]._process.pid).encode())
+        answer(player, seed=0)
+        os._exit(0)
+    pid = int(os.read(read, 100))
+    time.sleep(0.5)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

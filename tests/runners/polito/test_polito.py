@@ -1,0 +1,269 @@
+"""Players written for the Politecnico's package play unmodified, as its own ``run()`` would have them play."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from agents.base import LateError, SomeFailedError
+from agents.dumb import Dumb
+from quarto import Player, Quarto
+from quarto.batch import ENDINGS, Batch, Games
+from quarto.errors import RequestError
+from quarto.notation import parse_position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, NONE, Rules
+from runners.arena.agent_labels import agent_from_settings, agent_settings
+from runners.arena.engine import Engine, Order
+from runners.arena.named_classes import check_named
+from runners.polito import player as player_module
+from runners.polito.agent import Polito
+from runners.polito.live_game import Answers, LiveGame
+from runners.polito.player import PolitoPlayer
+from tests.runners.conftest import Qarena
+from tests.runners.polito import folders
+
+
+def polito(folder: Path, player: str, **settings: Any) -> Any:
+    own = agent_settings("polito")
+    return agent_from_settings(
+        "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path()
+    ).build()
+
+
+def engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> Engine:
+    labels = [f"agent {i}" for i in range(len(agents))]
+    return Engine(CLASSIC, agents, labels, pairings, seed=3, run=3, opening_plies=plies)
+
+
+def texts(games: Games) -> list[str]:
+    """Each game's plies and ending."""
+    found = []
+    for i, count in enumerate(games.plies.tolist()):
+        plies = zip(games.pieces[:count, i].tolist(), games.cells[:count, i].tolist(), strict=True)
+        found.append(f"{[*plies]} {ENDINGS[games.ending[i]]}")
+    return found
+
+
+class NotedGame(Quarto):
+    """A game that notes its plies: pieces and cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plies: list[tuple[int, int]] = []
+
+    def place(self, x: int, y: int) -> bool:
+        placed = super().place(x, y)
+        if placed:
+            self.plies.append((self.get_selected_piece(), 4 * y + x))
+        return placed
+
+
+def by_run(players: types.ModuleType, salts: tuple[int, int]) -> tuple[list[tuple[int, int]], int]:
+    """A game of two players that remember, by the package's own loop: plies and winner."""
+    game = NotedGame()
+    one, two = (players.HistoryPlayer(game, salt) for salt in salts)
+    game.set_players((one, two))
+    winner = game.run()
+    return game.plies, winner
+
+
+def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folders.write(tmp_path / "flat", folders.FLAT)
+    monkeypatch.syspath_prepend(str(folder))
+    import players  # type: ignore[import-not-found]
+
+    for name in ("players", "utility"):
+        monkeypatch.delitem(sys.modules, name)
+    one, two = (polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
+    games = engine(one, two).play_block(Order(0, 0, 1)).block.games
+    for i, salts in enumerate([(4, 9), (9, 4)]):
+        plies, winner = by_run(players, salts)
+        assert texts(games)[i].startswith(f"{plies} ")
+        assert games.winner[i] == winner
+
+
+@pytest.mark.slow
+def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flat, beside, inside = (
+        folders.write(tmp_path / name, files)
+        for name, files in (("flat", folders.FLAT), ("beside", folders.BESIDE), ("inside", folders.INSIDE))
+    )
+    folders.write_pickle(flat / "weights.bin", monkeypatch)
+    agents = (
+        polito(flat, "lazy.LazyPlayer"),
+        polito(beside / "agents", "players.BesidePlayer"),
+        polito(inside, "quarto.players.InsidePlayer"),
+    )
+    arena = engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
+    for pairing in range(3):
+        ended = {ENDINGS[each] for each in arena.play_block(Order(pairing, 0, 3)).block.games.ending}
+        assert ended <= {"line", "full_board"}, arena.misbehaviour()
+    assert arena.misbehaviour() == []
+    files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
+    assert files == {"flat/players.py", "flat/utility.py", "flat/lazy.py", "flat/late.py", "flat/weights.bin"}
+    assert tmp_path / "beside/quarto/objects.py" in agents[1].data_files
+    assert not [*tmp_path.rglob("__pycache__")]
+
+
+def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, folders.DICE)
+
+    def played(orders: list[Order], threads: int) -> dict[int, list[str]]:
+        blocks = engine(polito(folder, "dice.DicePlayer"), Dumb()).play(orders, threads)
+        found = {each.block.first_pair: texts(each.block.games) for each in blocks}
+        return {first + i // 2 * 2: games[i : i + 2] for first, games in found.items() for i in range(0, len(games), 2)}
+
+    together = [game for pair in sorted(played([Order(0, 0, 6)], 1).items()) for game in pair[1]]
+    apart = played([Order(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
+    assert [game for pair in range(6) for game in apart[pair]] == together
+    assert len(set(together)) == 12
+
+
+def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12})
+    player = agent.lifted(CLASSIC, "moody")
+    assert 12e6 / 8 <= player.game_words <= 30e6 / 8  # of 12 MB that each object takes
+    with caplog.at_level(logging.INFO), pytest.raises(SomeFailedError) as some:
+        moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
+    cells, gifts = (dict(zip(hands, each.tolist(), strict=True)) for each in some.value.turns)
+    told = {hands[i]: f"{error} at {getattr(error, 'place', '')}" for i, error in some.value.failures.items()}
+    assert sorted(told) == [1, 3, 4, 9]
+    assert re.fullmatch(r"ValueError: for once at .*moody.py:23", told[1])
+    assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", told[3])
+    assert told[4] == "its process ended with exit code 3 at its process"
+    assert told[9].startswith("TypeError: 'NoneType' object cannot be interpreted as an integer")
+    assert [cells[hand] for hand in (0, 2, 7, 8)] == [2, -1, 2, 2]
+    assert gifts[8] == 12  # which is on the board
+    remarks = player.remarks()
+    assert remarks[0].startswith("gave 8 illegal answers and was asked again")
+    assert re.search(r"after 5 such answers, such as (choose_piece\(\) = np.int64\(12\)|place_piece\(\))", remarks[1])
+    printed = [record.getMessage() for record in caplog.records if "printed" in record.getMessage()]
+    assert "made" in printed[0]
+    assert 100_000 < sum(map(len, printed)) < 101_000
+    assert "(no more is kept)" in printed[-1]
+
+
+def moods(player: PolitoPlayer, hands: list[int]) -> Any:
+    """Turns of a moody player in positions with these pieces in hand."""
+    positions = [parse_position(f"CD../..../..../.... {hand:X}")[0] for hand in hands]
+    return player.play(Batch.of(positions), Streams(np.arange(len(positions), dtype=np.uint64)))
+
+
+def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player_module, "GRACE", 0.05)
+    monkeypatch.setattr(player_module, "AGAIN", 0.02)
+    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
+    with pytest.raises(SomeFailedError) as some:
+        moods(agent.lifted(CLASSIC, "moody"), [5, 6, 7])
+    assert {hand: type(error) for hand, error in some.value.failures.items()} == {0: LateError, 1: LateError}
+    assert "turn_seconds=0.15" in str(some.value.failures[0])
+    assert some.value.turns.cells[2] == 2
+
+
+def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = folders.write(tmp_path, folders.LEARNER)
+    arena = engine(polito(folder, "learner.Learner", reuse=True), Dumb())
+    with caplog.at_level(logging.INFO):
+        games = arena.play_block(Order(0, 0, 3)).block.games
+    assert {ENDINGS[each] for each in games.ending} == {"line"}
+    found = re.findall(r"game (\d+) of (\d+)", caplog.text)
+    assert found == [(str(number), "1") for number in range(1, 7)]
+
+
+def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> None:
+    arena = engine(polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=7), Dumb())
+    games = arena.play_block(Order(0, 0, 4)).block.games
+    assert [ENDINGS[each] for each in games.ending] == ["forfeit_error", "forfeit_illegal"] * 4
+    raised, illegal, asked, given_up = arena.misbehaviour()
+    assert re.fullmatch(r"agent 'agent 0' raised RemoteError at .*moody.py:\d+: 4 times", raised)
+    assert illegal == "agent 'agent 0' answered with an illegal turn: 4 times"
+    assert asked == "agent 'agent 0' gave 24 illegal answers and was asked again, as its package does"
+    assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
+
+
+BAD = {
+    "broken.py": "import nowhere_to_be_found\n",
+    "loud.py": "import sys\nsys.exit('usage: loud.py FILE')\n",
+    "fine.py": """from quarto import Player
+
+class Fine(Player):
+    def __init__(self, game, depth):
+        open('none.pkl')
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"folder": "elsewhere"}, "folder=elsewhere is not a folder"),
+        ({"folder": None}, "folder is missing: player=fine.Fine is a class"),
+        ({"player": None}, "player is missing: it is the class that plays; valid: fast.Fast"),
+        ({"player": "Fine"}, "player=Fine is not module.Class"),
+        ({"kwargs": [1]}, r"kwargs=\[1\] is not a mapping"),
+        ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
+        ({"reuse": 1}, "reuse=1 is neither true nor false"),
+        ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
+        ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'Fine'"),
+        ({"player": "broken.Fine"}, "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside"),
+        ({"player": "loud.Fine"}, "module 'loud' cannot be imported: SystemExit: usage: loud.py FILE"),
+        ({}, "kwargs={}: .*missing a required argument: 'depth'"),
+        ({"kwargs": {"depth": 1}}, r"player=fine.Fine: it cannot be made: FileNotFoundError: .*fine.py:5"),
+    ],
+)
+def test_a_player_that_cannot_be_made_is_refused_in_one_line(
+    settings: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders.write(tmp_path, {**BAD, "fast.py": "class Fast:\n    def choose_piece(self): pass\n"})
+    with pytest.raises(RequestError, match=expected) as refused:
+        Polito(**{"folder": str(tmp_path), "player": "fine.Fine", **settings}).lifted(CLASSIC, "it")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(CLASSIC.lines, (5, 4)), (Rules(squares="plain").lines, (5, NONE))])
+def test_a_game_is_over_by_the_lines_of_the_runs_rules(lines: Any, expected: tuple[int, int]) -> None:
+    class Fourth(Player):
+        def choose_piece(self) -> int:
+            return 4
+
+        def place_piece(self) -> tuple[int, int]:
+            return 1, 1
+
+    game = Quarto()
+    game.set_players((Player(game), Fourth(game)))
+    live = LiveGame(game, game._Quarto__players[1], 1, Mock(), Answers(lines, 9, "_current_player"))  # type: ignore[attr-defined]
+    position, _ = parse_position("01../2.../..../.... 3")
+    assert live.turn(position.lanes, position.occupied, 3) == expected
+    assert live.over == (expected[1] == NONE)
+    assert game.get_board_status().tolist()[:2] == [[0, 1, -1, -1], [2, 3, -1, -1]]
+
+
+def test_it_plays_where_the_opponent_chooses_pieces() -> None:
+    with pytest.raises(RequestError, match="does not play rules 'own_piece'"):
+        Polito().lifted(Rules("own_piece", chooser="mover"), "it")
+
+
+@pytest.mark.parametrize("entry", ["polito(folder=there,player=evil.Player)", {"agent": " polito", "folder": "there"}])
+def test_a_card_cannot_have_the_code_of_a_folder_run(entry: Any) -> None:
+    check_named("policy 'it'", {"opponents": ["random", "dumb(a=1)"]}, ["trainer", "agent"], "trainer/it.yaml")
+    with pytest.raises(RequestError, match=r"policy 'it': its card names the agent .*polito.*, which runs the code"):
+        check_named("policy 'it'", {"opponents": ["random", entry]}, ["trainer", "agent"], "trainer/it.yaml")
+
+
+def test_a_wrong_request_is_one_line_at_the_command_line(qarena: Qarena, tmp_path: Path) -> None:
+    folders.write(tmp_path / "flat", folders.FLAT)
+    wrong = qarena("run", "agent@a=polito", "a.folder=flat", "a.player=players.Nobody", "agent@b=dumb", "games=2")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert re.fullmatch(r"error: player=players.Nobody: module 'players' has no class .*\n", wrong.err)
