@@ -17,7 +17,7 @@ also have
 ``data_files``          paths of files and folders on which its turns depend, such as weights: like its code, they are
                         part of its fingerprint. A file that a parameter names is so without it
 
-An object with ``lifted(rules, label) -> Player`` (see ``agents.lift``) stands for an agent and brings its own player.
+An object with ``lifted(rules, label) -> LiftedPlayer`` (see ``agents.lift``) stands for an agent and makes its player.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class PlayerMaker(Protocol):
     """Stands for an agent, and makes its player by itself."""
 
     def lifted(self, rules: Rules, label: str) -> Any:
-        """An ``agents.lift.Player``. Raises ``RequestError`` if it does not play these rules."""
+        """An ``agents.lift.LiftedPlayer``. Raises ``RequestError`` if it does not play these rules."""
         ...
 
 

@@ -62,7 +62,7 @@ def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
 
 
-class Player(Protocol):
+class LiftedPlayer(Protocol):
     """Turns for a whole batch of positions."""
 
     @property
@@ -75,7 +75,7 @@ class Player(Protocol):
         """Whether it is to be asked for one position at a time."""
         ...
 
-    def fork(self) -> Player:
+    def fork(self) -> LiftedPlayer:
         """The same player for another thread."""
         ...
 
@@ -268,7 +268,7 @@ class StagedPlayer:
 
     alone = False
 
-    def __init__(self, early: Player, late: Player, pieces: int) -> None:
+    def __init__(self, early: LiftedPlayer, late: LiftedPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
 
     def fork(self) -> StagedPlayer:
@@ -306,14 +306,14 @@ def choosers_of(agent: Agent) -> tuple[str, ...]:
     return choosers
 
 
-def lift(agent: Agent, rules: Rules, label: str) -> Player:
+def lift(agent: Agent, rules: Rules, label: str) -> LiftedPlayer:
     """A player of the agent under the rules.
 
     Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
     """
     lifted = getattr(agent, "lifted", None)
     if lifted is not None:
-        player: Player = lifted(rules, label)
+        player: LiftedPlayer = lifted(rules, label)
         return player
     check_choosers(choosers_of(agent), rules, label)
     if isinstance(agent, KernelAgent):

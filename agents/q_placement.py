@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
 from agents.genetic.two_genes import gift_by_frequency
 from agents.learning.boards import check_ascending, check_boards, check_within, refuse
-from agents.learning.learner import LoggedGame, update
+from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
     RowLearner,
@@ -134,7 +134,7 @@ def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any,
 
 
 @update
-def learn_placements(game: LoggedGame, rules: Any, own: Any) -> bool:
+def learn_placements(game: FinishedGame, rules: Any, own: Any) -> bool:
     """Study B's update, from the first placement to the last: see ``QPlacementLearner``."""
     settings, words, values = params(own), keys(own), table(own)
     rate, faithful = settings[LEARNING_RATE], settings[FAITHFUL] != 0.0

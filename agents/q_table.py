@@ -18,7 +18,7 @@ from agents.learning.afterstates import (
     explores,
     turn_by_afterstates,
 )
-from agents.learning.learner import LoggedGame, update
+from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
 from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
 from agents.parameters import checked_one_of, checked_probability
@@ -56,7 +56,7 @@ def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, o
 
 
 @update
-def learn_turns(game: LoggedGame, rules: Any, own: Any) -> bool:
+def learn_turns(game: FinishedGame, rules: Any, own: Any) -> bool:
     """The update of ``QTableLearner``, from the last afterstate to the first."""
     settings, words, values, tables = params(own), keys(own), table(own), symmetry_tables(own)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)

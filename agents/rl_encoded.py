@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
-from agents.learning.learner import Learner, LoggedGame, update
+from agents.learning.learner import FinishedGame, Learner, update
 from agents.learning.policy import Policy, checked_columns
 from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
@@ -126,7 +126,7 @@ def rl_encoded_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 @update
-def learn_values(game: LoggedGame, rules: Any, own: Any) -> bool:
+def learn_values(game: FinishedGame, rules: Any, own: Any) -> bool:
     """Study C's update, from the last board to the first: see ``EncodedLearner``."""
     settings, values, longest = params(own), table(own), keys(own)
     lanes, occupied = uint64(0), int64(0)

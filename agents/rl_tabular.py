@@ -19,7 +19,7 @@ from agents.learning.counters import (
     gift_place,
     knowledge_of,
 )
-from agents.learning.learner import LoggedGame, update
+from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
 from agents.learning.rows import RowLearner, empty_rows, has_room
 from agents.parameters import checked_flag, checked_probability
@@ -62,7 +62,7 @@ def rl_tabular_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 @update
-def count_explored(game: LoggedGame, rules: Any, own: Any) -> bool:
+def count_explored(game: FinishedGame, rules: Any, own: Any) -> bool:
     """Study A's update: see ``TabularLearner``."""
     settings, words, values, tables = params(own), keys(own), table(own), symmetry_tables(own)
     change = 1.0 if game.winner == game.seat else -1.0

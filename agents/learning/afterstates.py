@@ -36,7 +36,7 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 HAND = 0  # of every canonical form
 
 
-class Choice(NamedTuple):
+class ValuedTurn(NamedTuple):
     """A turn and its value to the player who makes it: -inf if no turn is known. All int64 except the value."""
 
     cell: int
@@ -53,7 +53,7 @@ def value_of(lanes: int, occupied: int, gift: int, tables: Symmetries, words: An
 
 
 @inlined
-def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: Any) -> Choice:
+def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: Any) -> ValuedTurn:
     """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
     words, values = keys(own), table(own)
     best, choice = -np.inf, int64(NONE)
@@ -62,11 +62,11 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: An
             value = value_of(lanes, occupied, gift, tables, words, values)
             if value > best:  # false for NaN: not known
                 best, choice = value, int64(gift)
-    return Choice(int64(NONE), choice, best)
+    return ValuedTurn(int64(NONE), choice, best)
 
 
 @inlined
-def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Choice:
+def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> ValuedTurn:
     """The known turn of the greatest value, first on ties by cell, then by gift.
 
     With ``safe_only`` none that lets the opponent finish a line at once.
@@ -75,14 +75,14 @@ def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Choi
     if position.hand == NONE:
         safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
         return best_gift(position.lanes, position.occupied, position.available & safe, tables, own)
-    best, piece = Choice(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
+    best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
             lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
             safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
             found = best_gift(lanes, occupied, position.available & safe, tables, own)
             if found.value > best.value:
-                best = Choice(int64(cell), found.gift, found.value)
+                best = ValuedTurn(int64(cell), found.gift, found.value)
     return best
 
 

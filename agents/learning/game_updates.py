@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 
 from agents.base import OWN_TYPE, RULES_TYPE
-from agents.learning.learner import UPDATE_TYPE, LoggedGame, UpdateKernel
+from agents.learning.learner import UPDATE_TYPE, FinishedGame, UpdateKernel
 from quarto.batch import Games
 from quarto.jit import inlined, int64, kernel
 from quarto.rng import stream
@@ -51,7 +51,7 @@ def update_from_game(
     game = column % training_games.games_a_pair
     source = stream(training_games.run, training_games.first_pair + column // training_games.games_a_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
-    return update(LoggedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, own)
+    return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, own)
 
 
 @kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))

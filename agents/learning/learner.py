@@ -14,7 +14,7 @@ from agents.learning.policy import Policy
 from quarto.jit import kernel
 
 
-class LoggedGame(NamedTuple):
+class FinishedGame(NamedTuple):
     """A finished game as the archive has it, and the learner's seat."""
 
     pieces: NDArray[np.int8]  # [16]; entries from ``plies`` on mean nothing
@@ -25,13 +25,13 @@ class LoggedGame(NamedTuple):
     stream: int  # uint64: RNG stream of the game, so that an update can repeat any draw of the learner's turns
 
 
-LOGGED_GAME_TYPE = types.NamedTuple(
-    (types.int8[::1], types.int8[::1], types.int64, types.int64, types.int64, types.uint64), LoggedGame
+FINISHED_GAME_TYPE = types.NamedTuple(
+    (types.int8[::1], types.int8[::1], types.int64, types.int64, types.int64, types.uint64), FinishedGame
 )
-UPDATE_SIGNATURE = types.boolean(LOGGED_GAME_TYPE, RULES_TYPE, OWN_TYPE)
+UPDATE_SIGNATURE = types.boolean(FINISHED_GAME_TYPE, RULES_TYPE, OWN_TYPE)
 UPDATE_TYPE = types.FunctionType(UPDATE_SIGNATURE)
 
-UpdateKernel = Callable[[LoggedGame, Any, Any], bool]
+UpdateKernel = Callable[[FinishedGame, Any, Any], bool]
 
 
 def update(function: UpdateKernel) -> UpdateKernel:

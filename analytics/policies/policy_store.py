@@ -55,7 +55,7 @@ COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 
 @dataclass(frozen=True)
-class Origin:
+class PolicyOrigin:
     """The origin of a policy: everything of its card that does not follow from its knowledge."""
 
     name: str
@@ -94,7 +94,7 @@ def knowledge_of(policy: Policy) -> str:
     return digest.hexdigest()
 
 
-def save(archive: Archive, policy: Policy, origin: Origin) -> PolicyCard:
+def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
     """Store a policy, or update the card of one that is stored already.
 
     Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
@@ -258,7 +258,7 @@ def without_card(archive: Archive) -> list[tuple[PurePath, str]]:
     ]
 
 
-def _contents(policy: Policy, origin: Origin) -> dict[str, tuple[int | None, bytes]]:
+def _contents(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
     """The files of a policy, its knowledge first: rows (of tables) and bytes."""
     contents: dict[str, tuple[int | None, bytes]] = {}
     if policy.kind == GENOME:

@@ -47,7 +47,7 @@ class Complaint(NamedTuple):
         return Complaint(text, isinstance(error, (duckdb.InternalException, duckdb.FatalException)))
 
 
-class Answer:
+class QueryResult:
     """The rows of one question, to be taken once. Whole numbers have 64 bits if they fit."""
 
     def __init__(self, relation: duckdb.DuckDBPyRelation, stop: Callable[[], None]) -> None:
@@ -88,14 +88,15 @@ class Answer:
 
 
 def _frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    return _with_whole_numbers(checked_times(pl.DataFrame(Stream(relation))))
+    frame = checked_times(pl.DataFrame(Stream(relation)))
+    return frame.with_columns(_that_fit(frame.lazy()))
 
 
 def ask(
     connection: duckdb.DuckDBPyConnection,
     text: str,
     parameters: Any,
-    take: Callable[[Answer], _Taken],
+    take: Callable[[QueryResult], _Taken],
     limits: AbstractContextManager[None],
 ) -> _Taken | Complaint:
     """The result of ``take`` for the answer to a question, or the complaint about it. ``limits`` may interrupt it.
@@ -112,7 +113,7 @@ def ask(
             with limits:
                 relation = connection.sql(text) if parameters is None else connection.sql(text, params=parameters)
                 _check_columns(relation.columns, relation.types)
-                answer = Answer(relation, connection.interrupt)
+                answer = QueryResult(relation, connection.interrupt)
                 return take(answer)
         finally:
             if answer is None or not answer.is_open:
@@ -188,7 +189,7 @@ def _is_foreign(kind: DuckDBPyType) -> bool:
 
 
 def _that_fit(rows: pl.LazyFrame) -> list[pl.Expr]:
-    """The casts of whole numbers to 64 bits in which none is lost."""
+    """The casts of whole numbers, as DuckDB's 128-bit sums arrive, to 64 bits in which none is lost."""
     casts = []
     for name, kind in rows.collect_schema().items():
         whole = _whole(kind)
@@ -200,18 +201,6 @@ def _that_fit(rows: pl.LazyFrame) -> list[pl.Expr]:
                 continue
             casts.append(pl.col(name).cast(whole))
     return casts
-
-
-def _with_whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Cast decimals without fraction, as DuckDB's 128-bit sums arrive, to 64-bit integers where they fit."""
-    for name, kind in frame.schema.items():
-        whole = _whole(kind)
-        if whole != kind:
-            try:
-                frame = frame.with_columns(pl.col(name).cast(whole))
-            except pl.exceptions.InvalidOperationError:
-                continue
-    return frame
 
 
 def _whole(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:

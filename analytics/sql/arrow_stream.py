@@ -32,16 +32,17 @@ class Stream:
 class LazyRows:
     """Rows that are made anew, and in parts, each time that DuckDB reads them: a relation to register."""
 
-    def __init__(self, scan: Callable[[], pl.LazyFrame]) -> None:
-        self._scan = scan
+    def __init__(self, frame: pl.LazyFrame) -> None:
+        self._frame = frame
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         # Lazy: DuckDB also opens a stream to learn the columns, and then nothing may be computed.
-        batches: Streamable = self._scan().collect_batches(lazy=True)
+        batches: Streamable = self._frame.collect_batches(lazy=True)
         return batches.__arrow_c_stream__(requested_schema)
 
 
-Ask = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]  # names of columns (None: all), most rows
+# Given the names of columns (None: all) and the most rows that are wanted, of which it may give more.
+Ask = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
 
 
 def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
@@ -50,12 +51,10 @@ def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
     def rows(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
     ) -> Iterator[pl.DataFrame]:
-        if predicate is None:
-            yield from ask(columns, most)
-            return
         left = most
-        for part in ask(None, None):
-            found = part.filter(predicate).select(columns or pl.all())
+        for part in ask(columns, most) if predicate is None else ask(None, None):
+            found = part if predicate is None else part.filter(predicate)
+            found = found.select(columns or pl.all())
             found = found if left is None else found.head(left)
             yield found
             if left is not None and (left := left - found.height) == 0:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from analytics.derived_tables.boards import BOARDS, ORDERS, boards_of, orders_of
+from analytics.sql.arrow_stream import lazily
 from analytics.store.archive import Archive
 from analytics.store.range_files import damaged, read_rows
 from analytics.store.range_names import StoredRange
@@ -55,20 +55,7 @@ def _replayed(
         except ValueError as error:
             raise damaged(archive.path("plies", run_id, stored), error) from error
 
-    def rows(
-        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        left = most
-        for part in _ahead(read, ranges):
-            found = part if predicate is None else part.filter(predicate)
-            found = found if columns is None else found.select(columns)
-            if left is not None:
-                found, left = found.head(left), left - min(left, found.height)
-            yield found
-            if left == 0:
-                return
-
-    return register_io_source(rows, schema=schema)
+    return lazily(schema, lambda _columns, _most: _ahead(read, ranges))
 
 
 def _ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:

@@ -12,8 +12,15 @@ Node = dict[str, Any]
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
 POLICY = "policy"  # the macro that is the table of a policy
-POSITIONS = "positions"  # the view that has the text of each position
-_TEXTS = ("board_text", "position_text")  # the macros of position_macros.sql
+
+
+def parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
+    """The tree of a text of SELECTs. For any other text ``error`` is true, and ``error_message`` has the reason."""
+    # All rows are fetched: an unfinished result would be in the way of what is prepared next.
+    known = text.encode(errors="replace").decode()
+    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [known]).fetchall()
+    tree: Node = json.loads(serialised)
+    return tree
 
 
 def nodes(part: Any) -> Iterator[Node]:
@@ -29,46 +36,36 @@ class Read(NamedTuple):
 
     views: set[str]  # views and table macros
     policies: set[str] | None  # names in policy('NAME'); None: any
-    texts: bool  # of positions, by the macros or in the view
     composed: bool = False  # a name is made of texts while it is answered: it may read less than all
 
 
 def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Read:
     """Those of ``known``, views and table macros, and the policies that a question reads: all if a name is composed.
 
-    DuckDB's own parser tells. It serialises SELECT alone: of other statements, all views count whose names occur.
+    DuckDB's own parser serialises SELECT alone: of other statements, all views count whose names occur.
     """
-    text = text.encode(errors="replace").decode()
-    # All rows are fetched: an unfinished result would be in the way of what is prepared next.
-    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-    parsed = json.loads(serialised)
-    lowered = text.lower()
-    if parsed["error"]:
+    tree = parsed(connection, text)
+    if tree["error"]:
+        lowered = text.lower()
         composed = _BY_TEXT[0] in lowered
         views = {view for view in known if composed or view in lowered}
-        policies = None if POLICY in lowered or composed else set[str]()
-        return Read(views, policies, _has_texts(lowered, views), composed=True)
-    tables = {node["table_name"].lower() for node in nodes(parsed) if node.get("type") == "BASE_TABLE"}
-    called = [node["function"] for node in nodes(parsed) if node.get("type") == "TABLE_FUNCTION"]
+        return Read(views, None if POLICY in lowered or composed else set(), composed=True)
+    tables = {node["table_name"].lower() for node in nodes(tree) if node.get("type") == "BASE_TABLE"}
+    called = [node["function"] for node in nodes(tree) if node.get("type") == "TABLE_FUNCTION"]
     functions = {function["function_name"].lower() for function in called}
     if functions & set(_BY_TEXT):
-        return Read(set(known), None, texts=True, composed=True)
+        return Read(set(known), None, composed=True)
     named = {
         _text(argument)
         for function in called
         if function["function_name"].lower() == POLICY
         for argument in function["arguments"]
     }
-    views = (tables | functions) & set(known)
     policies = None if None in named else {name for name in named if name is not None}
-    return Read(views, policies, _has_texts(lowered, views))
-
-
-def _has_texts(lowered: str, views: Collection[str]) -> bool:
-    return POSITIONS in views or any(macro in lowered for macro in _TEXTS)
+    return Read((tables | functions) & set(known), policies)
 
 
 def _text(argument: Node) -> str | None:
-    """The text of an argument; None if it is none, but computed."""
+    """The text of an argument; None if it is computed."""
     literal = argument["expression"].get("literal", {})
     return literal["text"] if literal.get("kind") == "STRING" else None

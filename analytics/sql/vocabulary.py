@@ -7,12 +7,11 @@ tables and table functions are those of a list, and functions those that DuckDB 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 
 import duckdb
 
-from analytics.sql.syntax_trees import nodes
+from analytics.sql.syntax_trees import Node, nodes, parsed
 from quarto.errors import RequestError
 
 # Table functions whose rows depend on their arguments alone. All others read SQL from a text, files or settings.
@@ -30,16 +29,14 @@ _SHOWN = ("DESCRIBE", "SUMMARY")  # of a question
 
 def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> None:
     """Raise ``RequestError`` unless a question reads views and table macros ``known``, and what it defines itself."""
-    text = text.encode(errors="replace").decode()
-    ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-    parsed = json.loads(serialised)
-    if parsed["error"]:
-        _refuse(text, parsed["error_message"])
+    tree = parsed(connection, text)
+    if tree["error"]:
+        _refuse(text, tree["error_message"])
         return
-    if len(parsed["statements"]) != 1:
-        raise RequestError(f"SQL here is one SELECT, not {len(parsed['statements'])}")
-    allowed, called = {*known, *_own_tables(parsed)}, set()
-    for node in nodes(parsed):
+    if len(tree["statements"]) != 1:
+        raise RequestError(f"SQL here is one SELECT, not {len(tree['statements'])}")
+    allowed, called = {*known, *_own_tables(tree)}, set()
+    for node in nodes(tree):
         kind = node.get("type")
         if kind == "BASE_TABLE":
             _check_table(node["catalog_name"], node["schema_name"], node["table_name"], allowed)
@@ -67,11 +64,11 @@ def _refuse(text: str, reason: str) -> None:
         raise RequestError("SQL: EXPLAIN, and PIVOT without its values, are not allowed here")
 
 
-def _own_tables(parsed: object) -> set[str]:
+def _own_tables(tree: Node) -> set[str]:
     """The names that a question gives to parts of itself: WITH name AS (…)."""
     return {
         entry["key"].lower()
-        for node in nodes(parsed)
+        for node in nodes(tree)
         for entry in (node.get("cte_map") or {}).get("map", ())
         if isinstance(entry.get("key"), str)
     }

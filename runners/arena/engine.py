@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
-from agents.lift import KernelPlayer, Player
+from agents.lift import KernelPlayer, LiftedPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Batch, Block, Games, Lockstep, Turns
 from quarto.errors import is_ctrl_c
 from quarto.hooks import ignore
@@ -160,16 +160,16 @@ class Engine:
                 pass
         settle(games, game, 1 + self.swapped)
 
-    def player(self, agent: int, copy: int = 0) -> Player:
+    def player(self, agent: int, copy: int = 0) -> LiftedPlayer:
         """This thread's player of an agent. One that plays against itself needs a second, with its own memory."""
-        players: dict[tuple[int, int], Player] | None = getattr(self._local, "players", None)
+        players: dict[tuple[int, int], LiftedPlayer] | None = getattr(self._local, "players", None)
         if players is None:
             players = self._local.players = {}
         if (agent, copy) not in players:
             players[agent, copy] = self.guarded[agent].player()
         return players[agent, copy]
 
-    def replace_player(self, agent: int, player: Player) -> None:
+    def replace_player(self, agent: int, player: LiftedPlayer) -> None:
         """Let ``player`` play for an agent from now on. Must not be called while games are being played."""
         self.guarded[agent].take(player)
         self._local = threading.local()
@@ -265,7 +265,7 @@ class Setting(NamedTuple):
     rules: Rules
     opening: int  # imposed plies
     seats: Sequence[GuardedAgent]  # by seat
-    players: Sequence[Player]  # of this thread, by seat
+    players: Sequence[LiftedPlayer]  # of this thread, by seat
 
 
 class _Before(NamedTuple):

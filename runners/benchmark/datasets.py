@@ -22,7 +22,7 @@ VALIDATION_SEED = 1 << 30  # is added to the seed of a validation part, so that 
 ONE_IN = 10  # games of a validation part: so many for one of the training part, rounded up
 
 
-class Dataset(NamedTuple):
+class BenchmarkDataset(NamedTuple):
     """One dataset: the players whose turns it has, and their opponents."""
 
     name: str
@@ -37,17 +37,17 @@ class Dataset(NamedTuple):
 
 
 DATASETS = (
-    Dataset("random-v0", (RANDOM,), (RANDOM,), "a random player against itself", 0.1),
-    Dataset("medium-v0", MEDIUM, MEDIUM, "every pairing of three players of middling strength", 0.5),
-    Dataset("expert-v0", (EXPERT,), EVERYBODY, "perfect play against weaker players and itself", 1.3),
-    Dataset("mixed-v0", EVERYBODY, EVERYBODY, "every pairing of all players, from random to perfect", 1.0),
+    BenchmarkDataset("random-v0", (RANDOM,), (RANDOM,), "a random player against itself", 0.1),
+    BenchmarkDataset("medium-v0", MEDIUM, MEDIUM, "every pairing of three players of middling strength", 0.5),
+    BenchmarkDataset("expert-v0", (EXPERT,), EVERYBODY, "perfect play against weaker players and itself", 1.3),
+    BenchmarkDataset("mixed-v0", EVERYBODY, EVERYBODY, "every pairing of all players, from random to perfect", 1.0),
 )
 
 
-class Part(NamedTuple):
+class DatasetPart(NamedTuple):
     """The training or the validation part of a dataset, of one size and seed."""
 
-    dataset: Dataset
+    dataset: BenchmarkDataset
     validation: bool
     games: int  # that were asked for
     seed: int
@@ -94,7 +94,7 @@ def player(label: str) -> AgentSpec:
     return agent_named(label) if "(" in label else load_agent(label)
 
 
-def chosen(names: Sequence[str]) -> list[Dataset]:
+def chosen(names: Sequence[str]) -> list[BenchmarkDataset]:
     """The datasets of these names, with or without the namespace; all if there is none.
 
     Raises ``RequestError`` for a name that is none.
@@ -107,6 +107,6 @@ def chosen(names: Sequence[str]) -> list[Dataset]:
     return [each for each in DATASETS if not wanted or each.name in wanted]
 
 
-def parts_of(datasets: Sequence[Dataset], games: int, seed: int) -> list[Part]:
+def parts_of(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetPart]:
     """Both parts of each dataset."""
-    return [Part(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
+    return [DatasetPart(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]

@@ -35,7 +35,7 @@ from runners.arena.experiment import prepare
 from runners.arena.playing import carry_out
 from runners.arena.spec import RunSpec
 from runners.arena.storage import Storage
-from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, Part, player
+from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, DatasetPart, player
 from runners.benchmark.references import GAMES as REFERENCE_GAMES
 from runners.benchmark.references import OPPONENT, References, references
 from runners.benchmark.references import SECONDS as REFERENCE_SECONDS
@@ -55,7 +55,7 @@ class MakeRequest(NamedTuple):
     """The datasets to make, and where."""
 
     folder: Path
-    parts: Sequence[Part]
+    parts: Sequence[DatasetPart]
     threads: int
     command: str
     permalink: str | None = None  # of the code
@@ -93,7 +93,7 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
     return True
 
 
-def _announcement(parts: Sequence[Part], threads: int) -> str:
+def _announcement(parts: Sequence[DatasetPart], threads: int) -> str:
     """The size of the work, before it begins."""
     games = sum(part.all_games for part in parts)
     playing = sum(part.all_games * part.dataset.seconds / 1000 for part in parts)
@@ -103,7 +103,7 @@ def _announcement(parts: Sequence[Part], threads: int) -> str:
     return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
 
 
-def _made(part: Part, request: MakeRequest, known: References, stop: threading.Event) -> bool:
+def _made(part: DatasetPart, request: MakeRequest, known: References, stop: threading.Event) -> bool:
     """Make both forms of one part; false once ``stop`` is set."""
     folder, spec = request.folder, part.spec()
     making = folder / MAKING / f"{part.name}-{spec.run_id}"
@@ -126,7 +126,7 @@ def _made(part: Part, request: MakeRequest, known: References, stop: threading.E
     return True
 
 
-def _played(part: Part, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
+def _played(part: DatasetPart, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
     """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
     storage = Storage(making / "played", other_code="extend")
     experiment = prepare(Request(spec, part.games_a_pairing, request.threads, storage, progress=False))
@@ -139,7 +139,7 @@ def _played(part: Part, spec: RunSpec, request: MakeRequest, making: Path, stop:
     return not outcome.interrupted
 
 
-def _write_archive(part: Part, spec: RunSpec, making: Path, folder: Path) -> None:
+def _write_archive(part: DatasetPart, spec: RunSpec, making: Path, folder: Path) -> None:
     """Write the games of a part as one file of an archive of their own."""
     source, aside = Archive.open(making / "played"), making / "archive"
     record = source.run(spec.run_id)
@@ -175,12 +175,12 @@ def blocks_of(games: RangeGames, games_a_pairing: int, pairings: int) -> list[Bl
     return blocks
 
 
-def source_of(part: Part, spec: RunSpec) -> dict[str, Any]:
+def source_of(part: DatasetPart, spec: RunSpec) -> dict[str, Any]:
     """The record that names the games of a dataset."""
     return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
 
 
-def metadata(part: Part, spec: RunSpec, request: MakeRequest, known: References) -> dict[str, Any]:
+def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: References) -> dict[str, Any]:
     """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT,
@@ -217,7 +217,7 @@ def metadata(part: Part, spec: RunSpec, request: MakeRequest, known: References)
     }
 
 
-def _has_games(part: Part, folder: Path) -> bool:
+def _has_games(part: DatasetPart, folder: Path) -> bool:
     """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
     place, spec = part.parquet(folder), part.spec()
     if not place.exists():
@@ -228,7 +228,7 @@ def _has_games(part: Part, folder: Path) -> bool:
     return True
 
 
-def _has_episodes(part: Part, folder: Path) -> bool:
+def _has_episodes(part: DatasetPart, folder: Path) -> bool:
     """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
     place = part.minari(folder)
     if not place.exists():

@@ -21,7 +21,7 @@ FEW_TICKS = 12
 LEGEND_COLUMNS = 4  # the reader's letters may be wider than the ones that the renderer knows
 
 
-class Plan(NamedTuple):
+class ChartPlan(NamedTuple):
     """A chart of the columns of an answer."""
 
     kind: str  # one of KINDS
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     high: str | None = None
 
 
-def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> Plan:
+def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colour: str = "") -> ChartPlan:
     """The chart that is asked for; what is left open follows from the columns.
 
     Raises ``RequestError`` for an unknown kind or column, and for an answer that has nothing to draw.
@@ -50,12 +50,12 @@ def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colou
     if kind == "heat map":
         y = y or next(iter(others), x)
         colour = colour or next((name for name in reversed(numbers) if name not in (x, y)), numbers[-1])
-        return Plan(kind, x, y, colour)
+        return ChartPlan(kind, x, y, colour)
     y = y or next((name for name in numbers if name != x), numbers[0])
     if y not in numbers:
         raise RequestError(f"column {y!r} has no numbers: draw one of {', '.join(numbers)}")
     kind = kind or ("line" if x in numbers and frame[x].n_unique() == frame.height else "bars")
-    return Plan(kind, x, y, colour or (None if kind == "points" else _series(frame, x, y)))
+    return ChartPlan(kind, x, y, colour or (None if kind == "points" else _series(frame, x, y)))
 
 
 def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
@@ -66,7 +66,7 @@ def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
     return next((name for name in others if frame.select(x, name).is_unique().all()), None)
 
 
-def chart(frame: pl.DataFrame, plan: Plan, title: str) -> Figure:
+def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
     """A chart as a figure. Rows without a value are left out."""
     most = MOST_BARS if plan.kind == "bars" else MOST_POINTS
     columns = list(dict.fromkeys(each for each in plan[1:] if each))
@@ -111,7 +111,7 @@ def _data(rows: pl.DataFrame) -> tuple[Any, dict[str, str]]:
     }
 
 
-def _colour(alt: Any, plan: Plan, fields: dict[str, str], rows: pl.DataFrame) -> Any:
+def _colour(alt: Any, plan: ChartPlan, fields: dict[str, str], rows: pl.DataFrame) -> Any:
     colours = [light for light, _ in style.AGENTS]
     if plan.colour is None:
         return alt.value(style.FIRST)
@@ -131,7 +131,7 @@ def _colour(alt: Any, plan: Plan, fields: dict[str, str], rows: pl.DataFrame) ->
     )
 
 
-def _axes(alt: Any, rows: pl.DataFrame, plan: Plan, fields: dict[str, str]) -> tuple[Any, Any]:
+def _axes(alt: Any, rows: pl.DataFrame, plan: ChartPlan, fields: dict[str, str]) -> tuple[Any, Any]:
     plain = alt.Scale(zero=False, nice=True)
     numeric = rows.schema[plan.x].is_numeric()
     whole = numeric and rows[plan.x].dtype.is_integer()
@@ -150,7 +150,7 @@ def _whole_ticks(values: pl.Series) -> dict[str, Any]:
     return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
 
 
-def _line(rows: pl.DataFrame, plan: Plan) -> Any:
+def _line(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
     base, fields = _data(rows)
@@ -164,7 +164,7 @@ def _line(rows: pl.DataFrame, plan: Plan) -> Any:
     return band + line
 
 
-def _points(rows: pl.DataFrame, plan: Plan) -> Any:
+def _points(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
     base, fields = _data(rows)
@@ -177,7 +177,7 @@ def _points(rows: pl.DataFrame, plan: Plan) -> Any:
     return points.mark_rule(strokeWidth=2).encode(y=alt.Y(f"{low}:Q", title=plan.y), y2=f"{high}:Q") + dots
 
 
-def _bars(rows: pl.DataFrame, plan: Plan) -> Any:
+def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
     base, fields = _data(rows)
@@ -192,7 +192,7 @@ def _bars(rows: pl.DataFrame, plan: Plan) -> Any:
     return base.mark_bar().encode(x=x, y=y, color=_colour(alt, plan, fields, rows), **offset)
 
 
-def _heat(rows: pl.DataFrame, plan: Plan) -> Any:
+def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
     base, fields = _data(rows)
@@ -213,7 +213,7 @@ def _heat(rows: pl.DataFrame, plan: Plan) -> Any:
 def warm() -> None:
     """Load what draws: the first picture of a process takes a second longer than the others."""
     frame = pl.DataFrame({"x": [0, 1], "y": [0, 1]})
-    chart(frame, Plan("line", "x", "y"), "")
+    chart(frame, ChartPlan("line", "x", "y"), "")
 
 
 def columns_of(frame: pl.DataFrame) -> Sequence[str]:

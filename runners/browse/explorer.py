@@ -27,7 +27,7 @@ MOST_ROWS = 60
 DECIDERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
-class Spot(NamedTuple):
+class OpeningTile(NamedTuple):
     """A cell of the board, or a piece that may be given, with what came of it."""
 
     name: str
@@ -47,8 +47,8 @@ class Explorer(NamedTuple):
     by: str
     decider: str
     games: int
-    cells: list[Spot]  # [16]
-    gifts: list[Spot]  # pieces that may be given next; none if a cell is to be chosen
+    cells: list[OpeningTile]  # [16]
+    gifts: list[OpeningTile]  # pieces that may be given next; none if a cell is to be chosen
     table: Table | None
     more: int  # rows that are not shown
     missing: str = ""  # why there is nothing to show
@@ -84,7 +84,7 @@ def _page(position: Position, rules: Rules, by: str, asked: Asked, found: Explor
     results = _results(found, position, rules)
     gives = position.hand == NONE and not rules.mover_chooses
     cells = [
-        Spot(format_cell(cell), piece) if piece != NONE or gives else _cell(cell, position, rules, kept, results)
+        OpeningTile(format_cell(cell), piece) if piece != NONE or gives else _cell(cell, position, rules, kept, results)
         for cell, piece in enumerate(board(position))
     ]
     gifts = [
@@ -139,16 +139,16 @@ def _least(position: Position, rules: Rules, column: str) -> dict[str, str]:
     return {text(each): text(least) for each, least in named.iter_rows()}
 
 
-def _cell(cell: int, position: Position, rules: Rules, kept: dict[str, object], results: Results) -> Spot:
+def _cell(cell: int, position: Position, rules: Rules, kept: dict[str, object], results: Results) -> OpeningTile:
     name = format_cell(cell)
     link = "" if rules.mover_chooses else _after(position, rules, cell, kept)
-    return Spot(name, NONE, link, *results.get(name, ()))
+    return OpeningTile(name, NONE, link, *results.get(name, ()))
 
 
-def _gift(piece: int, position: Position, rules: Rules, kept: dict[str, object], results: Results) -> Spot:
+def _gift(piece: int, position: Position, rules: Rules, kept: dict[str, object], results: Results) -> OpeningTile:
     name = format_piece(piece)
     given = position._replace(hand=piece, available=position.available & ~(1 << piece))
-    return Spot(name, piece, links.openings_page(format_position(given, rules.name), **kept), *results.get(name, ()))
+    return OpeningTile(name, piece, links.openings_page(format_position(given, rules.name), **kept), *results.get(name, ()))
 
 
 def _after(position: Position, rules: Rules, cell: int, kept: dict[str, object]) -> str:

@@ -105,7 +105,7 @@ def result_text(winner: int, agents: Sequence[str]) -> str:
     return "draw" if winner == NONE else agents[winner]
 
 
-class LoggedGame(NamedTuple):
+class ArchivedGame(NamedTuple):
     """One logged game."""
 
     record: RunRecord
@@ -117,7 +117,7 @@ class LoggedGame(NamedTuple):
     plies: tuple[tuple[int, int], ...]  # piece, cell
 
 
-def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
+def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
     """A game of a run. Raises ``RequestError`` if it is not in the archive."""
     record = opened.archive.run(run_id)
     if record is None:
@@ -128,7 +128,7 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> LoggedGame:
     if game.is_empty():
         raise RequestError(f"run {run_id} has no game {game_id} in this archive")
     found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
-    return LoggedGame(
+    return ArchivedGame(
         record,
         game_id,
         (found["agent_0"], found["agent_1"]),

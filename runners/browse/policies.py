@@ -43,7 +43,7 @@ def policies_table(opened: OpenArchive) -> Table:
     return Table(f"Policies, the newest first{shown}", headings, rows[:MOST_ROWS], (1, 2, 3, 4, 6, 7))
 
 
-class Line(NamedTuple):
+class LineageLine(NamedTuple):
     """A line of a lineage: its depth, and its text in parts, some of them links."""
 
     depth: int
@@ -55,7 +55,7 @@ class OnePolicy(NamedTuple):
 
     card: PolicyCard
     properties: Table
-    lineage: list[Line]
+    lineage: list[LineageLine]
     curve: Figure | None
 
 
@@ -66,9 +66,9 @@ def one_policy(opened: OpenArchive, wanted: str) -> OnePolicy:
     return OnePolicy(card, _properties(card), lines, _curve(opened, card))
 
 
-def _line(text: str) -> Line:
+def _line(text: str) -> LineageLine:
     bare = text.lstrip(" ")
-    return Line((len(text) - len(bare)) // len(INDENT), list(_parts(bare)))
+    return LineageLine((len(text) - len(bare)) // len(INDENT), list(_parts(bare)))
 
 
 def _parts(text: str) -> Iterator[Cell]:

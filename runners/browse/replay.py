@@ -11,14 +11,14 @@ from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, NONE, finished_lines
 from runners.browse import links
-from runners.browse.games import LoggedGame
+from runners.browse.games import ArchivedGame
 
 SECONDS = 20.0  # that a game may be searched
 
 GIFT, PLACEMENT = "gift", "placement"
 
 
-class Judgement(NamedTuple):
+class ValueChange(NamedTuple):
     """A decision against perfect play."""
 
     before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
@@ -30,7 +30,7 @@ class Judgement(NamedTuple):
         return self.before - self.after
 
 
-Judgements = Mapping[tuple[int, str], Judgement]  # by ply and kind
+Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
 
 
 class Decision(NamedTuple):
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
     agent: str
     choice: str  # the piece or the cell
     imposed: bool
-    judgement: Judgement | None  # None: not judged
+    judgement: ValueChange | None  # None: not judged
     plies: int  # on the board after it: the page that shows it
     hand: bool  # the piece is then in hand
 
@@ -59,7 +59,7 @@ class Moment(NamedTuple):
     analysis: str  # address
 
 
-def moment(game: LoggedGame, plies: int | None) -> Moment:
+def moment(game: ArchivedGame, plies: int | None) -> Moment:
     """The board after so many plies, with the next piece in hand; None, or too many: at the end."""
     total = len(game.plies)
     plies = total if plies is None else min(max(0, plies), total)
@@ -78,20 +78,20 @@ def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
     found = opened.sql(
         "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )
-    return {(ply, kind): Judgement(before, after) for ply, kind, before, after in found.iter_rows()}
+    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
 
 
-def is_judged(game: LoggedGame, judged: Judgements) -> bool:
+def is_judged(game: ArchivedGame, judged: Judgements) -> bool:
     """Whether every decision of a game that was free is judged."""
     return all(key in judged for key in _free(game))
 
 
-def free_decisions(game: LoggedGame) -> int:
+def free_decisions(game: ArchivedGame) -> int:
     """The number of decisions of a game that were free: imposed plies are none."""
     return sum(1 for _ in _free(game))
 
 
-def _free(game: LoggedGame) -> Iterator[tuple[int, str]]:
+def _free(game: ArchivedGame) -> Iterator[tuple[int, str]]:
     for ply in range(game.opening, len(game.plies)):
         if not game.record.rules.mover_chooses:
             yield ply, GIFT
@@ -103,17 +103,17 @@ def prepare() -> None:
     Review(CLASSIC, ())
 
 
-def review_of(game: LoggedGame) -> Review:
+def review_of(game: ArchivedGame) -> Review:
     """The review of a game, which begins at its end, where positions are solved soonest."""
     return Review(game.record.rules, game.plies, opening=game.opening)
 
 
 def judged_by(review: GameReview) -> Judgements:
     """The judgements of a review."""
-    return {(each.ply, each.kind): Judgement(each.before, each.after) for each in review.decisions}
+    return {(each.ply, each.kind): ValueChange(each.before, each.after) for each in review.decisions}
 
 
-def decisions(game: LoggedGame, judged: Judgements) -> list[Decision]:
+def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
     """All decisions of a game in the order of play."""
     found = []
     for ply, (piece, cell) in enumerate(game.plies):
@@ -132,7 +132,7 @@ def decisions(game: LoggedGame, judged: Judgements) -> list[Decision]:
     return found
 
 
-def mistakes_at(game: LoggedGame, judged: Judgements, plies: int) -> tuple[int | None, int | None]:
+def mistakes_at(game: ArchivedGame, judged: Judgements, plies: int) -> tuple[int | None, int | None]:
     """The moments before and after a moment at which a mistake is to be decided."""
     wrong = sorted({ply for (ply, _), each in judged.items() if each.regret > 0 and ply >= game.opening})
     before = [ply for ply in wrong if ply < plies]

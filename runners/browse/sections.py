@@ -40,7 +40,7 @@ SUBJECTS = (
 _OF_TRAININGS = "learning"  # the section that is about them
 
 
-class Shown(NamedTuple):
+class ShownSection(NamedTuple):
     """A section, and the games that it is about."""
 
     section: Section
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
     agents: int  # of which at most ``reported_games.MOST_AGENTS`` are shown
 
 
-def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> Shown:
+def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
     """A section about all games of some runs.
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
@@ -62,7 +62,7 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> Shown:
     if slug == "crosstable" and made.table is not None:
         labels = {label for record in chosen.records.values() for label in record.labels}
         made = replace(made, table=_with_games(made.table, labels, wanted))
-    return Shown(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
+    return ShownSection(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
 
 
 def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ReportedGames:

@@ -16,7 +16,7 @@ from analytics.sql.records import value_of
 from analytics.store.records import SweepJob
 from quarto.errors import RequestError, nearest
 from runners.browse import links
-from runners.browse.charts import Plan, chart
+from runners.browse.charts import ChartPlan, chart
 
 MOST_ROWS = 200
 _NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
@@ -149,13 +149,13 @@ def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:
         interval_of = ("low", "high") if "low" in rows.columns else (None, None)
         if numeric:
             rows = rows.sort(settings[0])
-        plan = Plan("line" if numeric else "points", settings[0], y, None, *interval_of)
+        plan = ChartPlan("line" if numeric else "points", settings[0], y, None, *interval_of)
         note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
         figure = chart(rows, plan, f"{y} by {settings[0]}")
         return figure if interval_of[0] is None else Figure(figure.title, figure.svg, note), ""
     wide = max(settings, key=lambda name: rows[name].n_unique())
     x, other = wide, next(name for name in settings if name != wide)
-    figure = chart(rows.sort(settings), Plan("heat map", x, other, y), f"{y} by {x} and {other}")
+    figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y), f"{y} by {x} and {other}")
     return Figure(figure.title, figure.svg, "Blue is more, orange is less."), ""
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
-from agents.lift import Player, lift
+from agents.lift import LiftedPlayer, lift
 from quarto.batch import Batch, Turns
 from quarto.errors import ArenaError, FailureError, RequestError, is_ctrl_c
 from quarto.notation import format_cell, format_piece, format_position
@@ -68,11 +68,11 @@ class GuardedAgent:
         self.first_illegal = ""  # lines on its first illegal turn
         self._remarks: list[str] = []  # of its players in other processes, or that were told to another process
 
-    def player(self) -> Player:
+    def player(self) -> LiftedPlayer:
         """The player for one thread."""
         return self._player.fork()
 
-    def take(self, player: Player) -> None:
+    def take(self, player: LiftedPlayer) -> None:
         """Use ``player`` from now on."""
         self._player = player
 
@@ -82,7 +82,7 @@ class GuardedAgent:
         return self._player.game_words
 
     def ask(
-        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None = None
+        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None = None
     ) -> Turns:
         """The turns of ``player``, which plays for this agent.
 
@@ -108,7 +108,7 @@ class GuardedAgent:
         return turns
 
     def _alone(
-        self, player: Player, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report
+        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
@@ -161,7 +161,7 @@ class GuardedAgent:
         """Whether no illegal turn of it has been described yet."""
         return not self.first_illegal
 
-    def describe_illegal(self, player: Player, position: Position, seed: int, turn: tuple[int, int]) -> None:
+    def describe_illegal(self, player: LiftedPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
         text = illegal_turn(position, unusual.get(seed, turn), self.rules)

@@ -9,7 +9,7 @@ from typing import Any
 
 from agents.base import Agent, KernelAgent
 from agents.learning.policy import Policy
-from agents.lift import Player, PythonAgent, check_choosers, choosers_of, ready
+from agents.lift import LiftedPlayer, PythonAgent, check_choosers, choosers_of, ready
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.hosting.isolated import IsolatedPlayer, data_files, refused, setup_of
@@ -36,7 +36,7 @@ class LimitedAgent:
         found: Sequence[Any] = getattr(self.make(), "data_files", ())
         return found
 
-    def lifted(self, rules: Rules, label: str) -> Player:
+    def lifted(self, rules: Rules, label: str) -> LiftedPlayer:
         """Its player. Raises ``RequestError`` for an agent that is jitted or does not play the rules."""
         seconds, megabytes = self.limits.turn_seconds, self.limits.megabytes
         if self.limits.isolation == "process":

@@ -27,7 +27,7 @@ from runners.play.reading import shown
 from runners.play.review import review_lines
 from runners.play.screens import Screen, screen_for
 from runners.play.session import Session
-from runners.play.table import lay_table
+from runners.play.table import prepared_game
 from runners.play.wording import Players
 from runners.terminal.console import print_note, sql_command
 
@@ -94,7 +94,7 @@ class Series:
         """
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
-        table = lay_table(
+        table = prepared_game(
             spec, seat, (self._agent, self._guarded), options.archive, command, None if options.archive else unlogged
         )
         logbook, session = table.logbook, table.session()

@@ -16,7 +16,7 @@ from runners.play.session import AgentOpponent, Session
 
 
 @dataclass(frozen=True)
-class Table:
+class PreparedGame:
     """The players of a game, and where it is logged."""
 
     spec: RunSpec
@@ -30,14 +30,14 @@ class Table:
         return Session(self.spec.rules, self.seat, self.opponent)
 
 
-def lay_table(
+def prepared_game(
     spec: RunSpec,
     seat: int,
     player: tuple[Agent, GuardedAgent],
     archive: PurePath | None,
     command: str,
     number: int | None = None,
-) -> Table:
+) -> PreparedGame:
     """A table for a game of ``spec``, in which the person has a seat; with an ``archive`` the game is logged.
 
     The archive is made if there is none. ``number`` is that of a game that was begun before, or that of one that is not
@@ -47,10 +47,10 @@ def lay_table(
     agent, guarded = player
     word = run_word(spec.run_id)
     if archive is None:
-        return Table(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
+        return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
     logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
     following = logbook.next_number()
     chosen = following if number is None else number
     if chosen > following:
         raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
-    return Table(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
+    return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)

@@ -40,7 +40,7 @@ SEEDS = 4  # each policy chooses with each seed: equal turns show that it does n
 
 
 @dataclass(frozen=True)
-class Choices:
+class TurnComparison:
     """The turns that two policies choose in some positions, compared up to symmetry."""
 
     asked: str  # which positions these are
@@ -108,7 +108,7 @@ def _knowledge(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[st
         yield "difference", f"{mean:.4f} on average" + (f", none in {same:,} rows" if same else "")
 
 
-def _agreement(choices: Choices) -> Iterator[tuple[str, str]]:
+def _agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
     yield "asked", choices.asked
     yield "same placement", f"{console.percent(choices.same_board.mean())} %, up to symmetry"
     yield "same turn", f"{console.percent(choices.same_turn.mean())} %"
@@ -117,7 +117,7 @@ def _agreement(choices: Choices) -> Iterator[tuple[str, str]]:
     yield "neither at random", f"{int(decided.sum()):,} positions{share}"
 
 
-def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
+def choices_of(one: Policy, other: Policy, rules: Rules) -> TurnComparison:
     """The turns of both policies in the positions that both tables have or, if there are none, in those of either."""
     sets = [_positions(policy, rules) for policy in (one, other)]
     known = [each for each in sets if each is not None]
@@ -138,7 +138,9 @@ def choices_of(one: Policy, other: Policy, rules: Rules) -> Choices:
         for answer in answers[1:]:
             decided &= (answer.cells == answers[0].cells) & (answer.gifts == answers[0].gifts)
     boards, afters = zip(*(_left(positions, each, rules) for each in turns), strict=True)
-    return Choices(asked, positions, (turns[0], turns[1]), boards[0] == boards[1], afters[0] == afters[1], decided)
+    return TurnComparison(
+        asked, positions, (turns[0], turns[1]), boards[0] == boards[1], afters[0] == afters[1], decided
+    )
 
 
 def _streams(seed: int, size: int) -> Streams:
@@ -205,7 +207,7 @@ def _text(lanes: int, occupied: int, hand: int) -> str:
     return format_position(Position(lanes % (1 << 64), occupied, 0, hand, NONE))
 
 
-def _different(choices: Choices, cards: list[PolicyCard]) -> list[console.Column]:
+def _different(choices: TurnComparison, cards: list[PolicyCard]) -> list[console.Column]:
     """The first positions in which the turns differ, although neither is chosen at random."""
     rows = np.flatnonzero(choices.decided & ~choices.same_turn)[:SHOWN].tolist()
     columns = [console.Column("position", [format_position(choices.positions[row]) for row in rows], right=False)]

@@ -12,7 +12,7 @@ from agents.learning.afterstates import VALUE_COLUMNS
 from agents.parameters import checked_number
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
-from analytics.policies.policy_store import Origin
+from analytics.policies.policy_store import PolicyOrigin
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
@@ -71,7 +71,7 @@ def import_policy(root: PurePath, file: Path, settings: ImportSettings, command:
         found = imported(frame, options)
     except RequestError as error:
         raise RequestError(f"{file}: {error}") from error
-    origin = Origin(name, options.rules, code_by([READER], learning=False), learned)
+    origin = PolicyOrigin(name, options.rules, code_by([READER], learning=False), learned)
     card = policy_store.save(archive, found.policy, origin)
     _show(found, card, options, root)
 

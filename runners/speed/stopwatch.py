@@ -18,7 +18,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
-from agents.lift import BATCH_TYPE, KernelPlayer, Player
+from agents.lift import BATCH_TYPE, KernelPlayer, LiftedPlayer
 from quarto.batch import Batch
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position
@@ -73,7 +73,7 @@ def time_turns(
         nanoseconds[i] = taken / turns
 
 
-def turn_nanoseconds(player: Player, batch: Batch, rng: Streams) -> NDArray[np.float64]:
+def turn_nanoseconds(player: LiftedPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
     """The time of a turn in each position: [B] nanoseconds.
 
     A jitted player is timed inside a kernel. One in Python is asked for one position at a time, and what the

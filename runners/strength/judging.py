@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from agents.lift import Player
+from agents.lift import LiftedPlayer
 from analytics.perfect.position_set import PositionSet
 from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
@@ -130,7 +130,7 @@ class _Asker:
             )
 
     def _ask(self, job: _Job) -> Turns:
-        player: Player = self._local.player
+        player: LiftedPlayer = self._local.player
         batch = self._positions.batch.part(job.rows.start, job.rows.stop)
         first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
         rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))

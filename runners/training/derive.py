@@ -24,7 +24,7 @@ from analytics.policies.derived.dataset import (
     checksums_of,
 )
 from analytics.policies.derived.provenance import TABLE, ranges_of
-from analytics.policies.policy_store import Origin
+from analytics.policies.policy_store import PolicyOrigin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, run_id_of
@@ -114,11 +114,13 @@ def build(prepared: PreparedBuild) -> PolicyCard:
     if derived.curve is not None:
         tables["curve"], pictures["curve"] = derived.curve, _picture(request, derived.curve)
     rules = prepared.selection.runs[0].rules
-    origin = Origin(request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures)
+    origin = PolicyOrigin(
+        request.name, rules, code_of(request.settings), _learned(request, derived, games), tables, pictures
+    )
     return policy_store.save(Archive.open(request.root), policy, origin)
 
 
-class _Derived(NamedTuple):
+class DerivedKnowledge(NamedTuple):
     """The table that a kind made, and the games that it is from."""
 
     policy: Any
@@ -127,16 +129,16 @@ class _Derived(NamedTuple):
     curve: pl.DataFrame | None = None
 
 
-def _derived(prepared: PreparedBuild) -> _Derived:
+def _derived(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     request, derivation = prepared.request, prepared.request.derivation
     dataset = source_of(derivation, prepared.selection)
     learned = guarded(request.kind, request.settings, lambda: learned_from(derivation, dataset, request.threads))
     ranges = ranges_of(dataset.ids()) if isinstance(dataset, Dataset) else dataset.ranges()
-    return _Derived(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
+    return DerivedKnowledge(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
 
 
-def _counted(prepared: PreparedBuild) -> _Derived:
+def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy that follows from the counts of the workers."""
     request, selection = prepared.request, prepared.selection
     task = CountTask(str(request.root), request.kind, dict(request.settings))
@@ -150,7 +152,7 @@ def _counted(prepared: PreparedBuild) -> _Derived:
     runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
     checksums = checksums_of(sums)
     ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
-    return _Derived(policy, ranges, {run_id: checksums[run_id] for run_id in runs})
+    return DerivedKnowledge(policy, ranges, {run_id: checksums[run_id] for run_id in runs})
 
 
 def _checked(request: BuildRequest, policy: Any) -> Policy:
@@ -196,7 +198,7 @@ def _check_memory(games: int) -> None:
         )
 
 
-def _learned(request: BuildRequest, derived: _Derived, games: int) -> dict[str, Any]:
+def _learned(request: BuildRequest, derived: DerivedKnowledge, games: int) -> dict[str, Any]:
     """The card's fields on the games and on the derivation."""
     return {
         "training": request.training,

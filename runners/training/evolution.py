@@ -33,7 +33,7 @@ from runners.training.trainer import Trained, TrainingContext
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvolutionPlan:
     """The parameters of an evolution, except those of its breeder."""
 
     agent: str  # label of the agent that plays by the genes
@@ -50,7 +50,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class FitnessGames:
     """The games of an individual's current fitness."""
 
     run_id: str
@@ -90,7 +90,7 @@ class EvolutionTraining:
     """
 
     def __init__(
-        self, breeder: Breeder, plan: Plan, context: TrainingContext, start: NDArray[np.float64] | None = None
+        self, breeder: Breeder, plan: EvolutionPlan, context: TrainingContext, start: NDArray[np.float64] | None = None
     ) -> None:
         self._genes = breeder.genes
         self._plan = plan
@@ -102,7 +102,7 @@ class EvolutionTraining:
         self._player = _player(plan, breeder.genes, context.storage.root)
         self._defaults = load_agent(self._name).params
         self._opponents = _opponents(plan, context.storage.root)
-        self._judgements: dict[int, Judgement] = {}  # by the individual's number
+        self._judgements: dict[int, FitnessGames] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
@@ -148,7 +148,7 @@ class EvolutionTraining:
         self._games += games * len(players)
         tracker.reach(self._games)
         for number, player in zip(due.number.tolist(), players, strict=True):
-            self._judgements[number] = Judgement(outcome.run_id, player.label, games)
+            self._judgements[number] = FitnessGames(outcome.run_id, player.label, games)
         judged = self._evolution.judge(self._fitness(outcome.results))
         self._populations.append(self._table(judged, int(due.number[-1])))
         self._curve.append(self._point())
@@ -233,7 +233,7 @@ class EvolutionTraining:
 _INDIVIDUALS = pl.List(pl.Int64)
 
 
-def _player(plan: Plan, genes: Sequence[str], root: PurePath) -> AgentSpec:
+def _player(plan: EvolutionPlan, genes: Sequence[str], root: PurePath) -> AgentSpec:
     """The agent that plays by the genes."""
     player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
     for gene in genes:
@@ -242,7 +242,7 @@ def _player(plan: Plan, genes: Sequence[str], root: PurePath) -> AgentSpec:
     return player
 
 
-def _opponents(plan: Plan, root: PurePath) -> list[AgentSpec]:
+def _opponents(plan: EvolutionPlan, root: PurePath) -> list[AgentSpec]:
     opponents = [_agent(opponent, plan.faithful, root, "trainer.opponents") for opponent in plan.opponents]
     labels = [opponent.label for opponent in opponents]
     for label in labels:

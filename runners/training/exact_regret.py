@@ -20,7 +20,7 @@ FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and w
 MEGABYTES = 64.0
 
 
-class Regret(NamedTuple):
+class PlayerRegret(NamedTuple):
     """Half-points given up, and the decisions that were judged."""
 
     total: int = 0
@@ -32,13 +32,13 @@ class Regret(NamedTuple):
         return self.total / self.decisions if self.decisions else None
 
 
-def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, Regret]:
+def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
     """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
 
     Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be
     such that the opponent chooses the piece. Raises ``FailureError`` for a damaged file.
     """
-    found: dict[int, Regret] = {}
+    found: dict[int, PlayerRegret] = {}
     with open_archive(archive.root) as opened:
         number = f"game_id % {1 << GAME_BITS}"
         stream = GameStream(select(opened, f"run_id = '{run_id}' AND {number} < {games}"))
@@ -49,9 +49,9 @@ def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> 
             given_up, decided = losses_of(part, first, values)
             for pairing in np.unique(part.pairing).tolist():
                 rows = part.pairing == pairing
-                before = found.get(pairing, Regret())
+                before = found.get(pairing, PlayerRegret())
                 more = int(given_up[rows].sum()), int(decided[rows].sum())
-                found[pairing] = Regret(before.total + more[0], before.decisions + more[1])
+                found[pairing] = PlayerRegret(before.total + more[0], before.decisions + more[1])
     return found
 
 

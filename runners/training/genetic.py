@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
 from runners.arena.checks import check_choice, rounding_notes
-from runners.training.evolution import EvolutionTraining, Plan
+from runners.training.evolution import EvolutionPlan, EvolutionTraining
 from runners.training.trainer import Trained, TrainingContext
 
 MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
@@ -94,7 +94,7 @@ class GeneticTrainer(ABC):
         if self.population < self.tournament:
             raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> EvolutionPlan:
         agent, opponents, start = self.agent, self.opponents, self.start
         if not isinstance(agent, str):
             raise ValueError(f"agent={agent!r} is not an agent's label, NAME or NAME(parameter=value,…)")
@@ -106,7 +106,7 @@ class GeneticTrainer(ABC):
         check_choice("trainer.seats", seats, SEATS)
         check_choice("trainer.evaluate", self.evaluate, EVALUATIONS)
         check_choice("trainer.answer", self.answer, ANSWERS)
-        return Plan(
+        return EvolutionPlan(
             agent=agent,
             size=self.population,
             offspring=self.offspring,

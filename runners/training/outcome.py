@@ -9,7 +9,7 @@ import polars as pl
 
 from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
-from analytics.policies.policy_store import Origin
+from analytics.policies.policy_store import PolicyOrigin
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
@@ -38,7 +38,7 @@ def keep(request: TrainingRequest, trained: Trained, policy: Policy) -> PolicyCa
     tables = {"curve": trained.curve, **trained.tables}
     how = trained.origin.get("derivation")
     code = code_of(how["parameters"]) if how else request.code  # the code that can make the policy again
-    origin = Origin(request.policy, context.rules, code, learned, tables, _pictures(request, trained.curve))
+    origin = PolicyOrigin(request.policy, context.rules, code, learned, tables, _pictures(request, trained.curve))
     return policy_store.save(Archive.open(context.storage.root), policy, origin)
 
 

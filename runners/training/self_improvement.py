@@ -31,7 +31,7 @@ from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build
 from runners.training.evolution import Tracker
-from runners.training.exact_regret import Regret, regret_of_first
+from runners.training.exact_regret import PlayerRegret, regret_of_first
 from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
 from runners.training.trainer import Trained, TrainingContext
@@ -184,12 +184,12 @@ class _SelfImprovementTraining:
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
         judged = self._judged(outcome.run_id)
         for pairing, (opponent, result) in enumerate(zip(self._opponents, outcome.results, strict=True)):
-            counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, Regret())
+            counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, PlayerRegret())
             row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
             self._strength.append((*row, regret.mean, regret.decisions))
         return True
 
-    def _judged(self, run_id: str) -> dict[int, Regret]:
+    def _judged(self, run_id: str) -> dict[int, PlayerRegret]:
         """The player's exact regret against each opponent, if games are to be judged."""
         if not self._plan.regret_games or self._context.rules.mover_chooses:
             return {}

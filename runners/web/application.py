@@ -17,7 +17,7 @@ from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, Section
 from runners.web.play import pages as play
 from runners.web.security import MOST_BYTES, Guard, check_token
-from runners.web.settings import Settings, Site
+from runners.web.settings import ServerSettings, Site
 
 # The subjects in the order of the navigation; a router alone has no entry there. A new one is one line here.
 SECTIONS = (
@@ -30,7 +30,7 @@ SECTIONS = (
 )
 
 
-def application(settings: Settings) -> FastAPI:
+def application(settings: ServerSettings) -> FastAPI:
     """The application that answers requests with these settings."""
     site = Site(settings)
 

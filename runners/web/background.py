@@ -31,10 +31,10 @@ class State(StrEnum):
     STOPPED = "stopped"  # before it was done
 
 
-class Job:
+class BackgroundJob:
     """A piece of work. ``work(job)`` gets the job: it may ``publish`` and must end soon after ``stopped``."""
 
-    def __init__(self, work: Callable[[Job], Any], seconds: float, version: Hashable = None) -> None:
+    def __init__(self, work: Callable[[BackgroundJob], Any], seconds: float, version: Hashable = None) -> None:
         self.seconds = seconds  # that it may work
         self.version = version  # of what it is about
         self.seen = False  # a page knows that it has ended
@@ -143,9 +143,9 @@ class Background:
         self._most_threads, self._most_waiting, self._kept = threads, waiting, kept
         self._idle_seconds = idle_seconds
         self._politely = politely
-        self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
-        self._queue: deque[Job] = deque()
-        self._working: set[Job] = set()
+        self._jobs: OrderedDict[Hashable, BackgroundJob] = OrderedDict()
+        self._queue: deque[BackgroundJob] = deque()
+        self._working: set[BackgroundJob] = set()
         self._changed = threading.Condition()
         self._threads = 0
         self._closed = False
@@ -154,12 +154,12 @@ class Background:
     def job(
         self,
         key: Hashable,
-        work: Callable[[Job], Any],
+        work: Callable[[BackgroundJob], Any],
         seconds: float = 60.0,
         *,
         version: Hashable = None,
         again: bool = False,
-    ) -> Job:
+    ) -> BackgroundJob:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
         ``again``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
@@ -176,7 +176,7 @@ class Background:
                 raise BusyError(
                     f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
-            made = self._jobs[key] = Job(work, seconds, version)
+            made = self._jobs[key] = BackgroundJob(work, seconds, version)
             self._jobs.move_to_end(key)
             self._queue.append(made)
             self._forget()
@@ -184,7 +184,7 @@ class Background:
             self._changed.notify()
             return made
 
-    def find(self, key: Hashable) -> Job | None:
+    def find(self, key: Hashable) -> BackgroundJob | None:
         """The job of this key, if there is one."""
         return self._jobs.get(key)
 
@@ -253,9 +253,9 @@ IDLE = "no page asked for it any more"
 FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
 
 
-def _goes_on_longer(job: Job, seconds: float, again: bool) -> bool:
+def _goes_on_longer(job: BackgroundJob, seconds: float, again: bool) -> bool:
     return job.stopped and (again or job.seconds < seconds or job.reason == IDLE)
 
 
-def _is_outdated(job: Job, version: Hashable) -> bool:
+def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
     return job.version != version and (job.seen or time.monotonic() - job.asked > FORGOTTEN_SECONDS)

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from runners.web.settings import LOOPBACK, Settings, site_of
+from runners.web.settings import LOOPBACK, ServerSettings, site_of
 
 SAFE = ("GET", "HEAD")
 MOST_BYTES = 1 << 20  # of a request
@@ -45,7 +45,7 @@ HEADERS = {
 class Guard:
     """Refuses requests that do not come from this server's own pages, and sets the headers of answers."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self.app = app
         self.settings = settings
 
@@ -70,7 +70,7 @@ class Guard:
             await PlainTextResponse(f"{reason}\n", 403)(scope, receive, send_with_headers)
 
 
-def refusal(method: str, headers: Headers, settings: Settings) -> str | None:
+def refusal(method: str, headers: Headers, settings: ServerSettings) -> str | None:
     """The reason to refuse a request with these headers; None if there is none."""
     host = headers.get("host", "")
     if not is_ours(host, settings):
@@ -86,7 +86,7 @@ def refusal(method: str, headers: Headers, settings: Settings) -> str | None:
     return None
 
 
-def is_ours(host: str, settings: Settings) -> bool:
+def is_ours(host: str, settings: ServerSettings) -> bool:
     """Whether the header ``Host`` names this server. The port is not compared: it may be forwarded."""
     name = host.rpartition(":")[0] if host.count(":") == 1 or "]:" in host else host
     name = name.strip("[]").lower()

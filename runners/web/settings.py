@@ -21,7 +21,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """The options of `qarena serve`."""
 
     archive: PurePath
@@ -44,7 +44,7 @@ class Settings:
 class Site:
     """The state that the pages of one server share: its settings, its forms' token, and one service of each kind."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.token = secrets.token_urlsafe(24)  # in every form: pages of others can send a form, but not read ours
         self._services: dict[Callable[[Site], Any], Any] = {}

@@ -26,13 +26,13 @@ def serve(options: ServeOptions) -> None:
         import uvicorn
 
         from runners.web.application import application
-        from runners.web.settings import Settings
+        from runners.web.settings import ServerSettings
     check_place(options.archive)
     with user_config_dir(options.config_dir):  # a folder that is none is refused before the port is taken
         pass
     listening = listen(options.host, options.port)
     port = listening.getsockname()[1]
-    settings = Settings(
+    settings = ServerSettings(
         archive=options.archive,
         host=options.host,
         port=port,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from agents.lift import KernelPlayer, Player, lift
+from agents.lift import KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
@@ -65,12 +65,12 @@ def streams(count: int) -> Streams:
     return Streams(np.array([naive.mix(i) for i in range(count)], np.uint64))
 
 
-def player(name: str, rules: Rules) -> Player:
+def player(name: str, rules: Rules) -> LiftedPlayer:
     """A freshly built one."""
     return lift(SPECS[name].build(), rules, name)
 
 
-def turns_of(player: Player, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
+def turns_of(player: LiftedPlayer, rules: Rules, positions: list[Position], rng: Streams) -> list[tuple[int, int]]:
     """The agent's turns as (cell, gift); where only a gift was asked for, the cell is NONE."""
     turns = player.play(Batch.of(positions), rng)
     gift_only = [position.hand == NONE and not rules.mover_chooses for position in positions]

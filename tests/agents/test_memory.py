@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
-from agents.lift import KernelPlayer, Player, lift
+from agents.lift import KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.bits import nth_bit, popcount
@@ -81,7 +81,7 @@ class InPython:
         self.agent = agent
 
     @cached_property
-    def player(self) -> Player:
+    def player(self) -> LiftedPlayer:
         return lift(self.agent, CLASSIC, "inner")
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from analytics.policies import policy_store
-from analytics.policies.policy_store import Origin
+from analytics.policies.policy_store import PolicyOrigin
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from analytics.store.units import LARGEST
@@ -150,4 +150,4 @@ def add_policies(archive: Archive) -> None:
         ("bred", BY_GENERATIONS, learned | {"trainer": "ga2"}),
         ("foreign", BY_GAMES, LEARNED),
     ):
-        policy_store.save(archive, GENES, Origin(name, CLASSIC, {"version": "0.1.0"}, of, {"curve": curve}))
+        policy_store.save(archive, GENES, PolicyOrigin(name, CLASSIC, {"version": "0.1.0"}, of, {"curve": curve}))

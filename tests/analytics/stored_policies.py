@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics.policies.policy_store import Origin
+from analytics.policies.policy_store import PolicyOrigin
 from quarto.rules import CLASSIC
 
 LEARNED = {
@@ -34,8 +34,8 @@ COUNTS = Policy(
 GENES = Policy(GENOME, {"alpha": 0.25, "beta": 0.75})
 
 
-def origin(name: str = "mine", **other: Any) -> Origin:
-    return replace(Origin(name, CLASSIC, {"version": "0.1.0"}, LEARNED), **other)
+def origin(name: str = "mine", **other: Any) -> PolicyOrigin:
+    return replace(PolicyOrigin(name, CLASSIC, {"version": "0.1.0"}, LEARNED), **other)
 
 
 CURVE = pl.DataFrame({"first_game": [0, 10], "win_rate": [0.25, 0.5]})

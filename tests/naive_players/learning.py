@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from agents.base import KernelAgent
-from agents.learning.learner import Learner, LoggedGame
+from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from quarto.batch import Batch
@@ -64,12 +64,12 @@ def play(rules: Rules, learner: Player, opponent: Player, game: int, seats: str)
     return outcome
 
 
-def logged(outcome: Outcome, game: int, seats: str) -> LoggedGame:
+def logged(outcome: Outcome, game: int, seats: str) -> FinishedGame:
     """The game as it would be read from the archive."""
     pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
     pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
     seat, stream = seat_of(game, seats), np.uint64(stream_of(game))
-    return LoggedGame(pieces, cells, outcome.plies, outcome.winner, seat, stream)  # type: ignore[arg-type]
+    return FinishedGame(pieces, cells, outcome.plies, outcome.winner, seat, stream)  # type: ignore[arg-type]
 
 
 def train(

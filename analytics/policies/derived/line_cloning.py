@@ -34,7 +34,7 @@ from agents.learning.line_values import HEADS
 from analytics.policies.derived.dataset import BOTH, GameSource, seats_of
 from analytics.policies.derived.line_boards import ONE_IN, board_of, words_of_games
 from analytics.policies.derived.line_fit import (
-    Fit,
+    StageFit,
     chance_of,
     forward,
     fresh,
@@ -44,7 +44,7 @@ from analytics.policies.derived.line_fit import (
     step_memory,
 )
 from analytics.policies.derived.line_outcomes import BLOCK
-from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
+from analytics.policies.derived.line_sweep import CURVE, LearningPlan, Stages
 from analytics.store.range_files import RangeGames
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
@@ -58,7 +58,7 @@ from quarto.threats import SAFE_PIECES
 SAMPLED = 8  # turns that are compared, the logged one first; all if there are no more
 
 
-class Choice(NamedTuple):
+class TurnMemory(NamedTuple):
     """Memory for the turns of one position that are compared."""
 
     boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, after a reply
@@ -72,9 +72,9 @@ class Choice(NamedTuple):
 
 
 @inlined
-def choice_memory(units: int) -> Choice:
+def choice_memory(units: int) -> TurnMemory:
     """Memory of one thread."""
-    return Choice(
+    return TurnMemory(
         np.empty((3, BOARD), np.int64),
         np.empty(CELLS, np.int64),
         np.empty((SAMPLED, MOST_FEATURES), np.int64),
@@ -87,7 +87,7 @@ def choice_memory(units: int) -> Choice:
 
 
 @inlined
-def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, choice: Choice) -> int:
+def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, words: Any, choice: TurnMemory) -> int:
     """The safe gifts after a placement on each of ``cells`` into ``choice``; returns the number of turns.
 
     0 if the player could choose the cell and finish a line.
@@ -106,7 +106,7 @@ def find_turns(lanes: int, occupied: int, cells: int, hand: int, left: int, word
 
 
 @inlined
-def number_of(cell: int, gift: int, choice: Choice) -> int:
+def number_of(cell: int, gift: int, choice: TurnMemory) -> int:
     """The number of a turn among those of ``choice``, by cell, then by gift."""
     number = int64(popcount(choice.gifts[cell] & ((int64(1) << gift) - 1)))
     for other in range(cell):
@@ -115,7 +115,7 @@ def number_of(cell: int, gift: int, choice: Choice) -> int:
 
 
 @inlined
-def turn_at(number: int, choice: Choice) -> tuple[int, int]:
+def turn_at(number: int, choice: TurnMemory) -> tuple[int, int]:
     """The cell and the gift of a turn by its number."""
     cell = int64(0)
     while number >= int64(popcount(choice.gifts[cell])):
@@ -150,7 +150,9 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
 
 
 @inlined
-def look_at(i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: Fit, choice: Choice) -> None:
+def look_at(
+    i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, choice: TurnMemory
+) -> None:
     """The features and the values of a turn's afterstate into row ``i`` of ``choice``."""
     cell, gift = turn_at(number, choice)
     filled = occupied | int64(1) << cell
@@ -163,7 +165,7 @@ def look_at(i: int, number: int, occupied: int, hand: int, left: int, words: Any
 
 
 @inlined
-def find_errors(count: int, choice: Choice, squared: Any) -> None:
+def find_errors(count: int, choice: TurnMemory, squared: Any) -> None:
     """The gradient of each turn's values; the squared errors, a mean over the others, are added to ``squared``."""
     for head in range(HEADS):
         choice.errors[0, head] = np.float32(0.0)
@@ -183,7 +185,7 @@ def learn_turns(
     stage: int,
     words: Any,
     rate: float,
-    fit: Fit,
+    fit: StageFit,
     squared: Any,
 ) -> int:
     """Learn the turns of some games after which ``stage`` pieces are on the board; returns how many there were.
@@ -218,7 +220,7 @@ def learn_turns(
     return learned
 
 
-class Part(NamedTuple):
+class LoggedTurns(NamedTuple):
     """Games of one run that are learned from, or that measure the error."""
 
     games: Games
@@ -226,19 +228,19 @@ class Part(NamedTuple):
     words: NDArray[np.uint64]  # [G] of randomness
 
 
-def part_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> Part:
+def part_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> LoggedTurns:
     """One game of ``ONE_IN``, or the others."""
     rows = np.flatnonzero((words % np.uint64(ONE_IN) == 0) == held_out)
     taken = found.taken(rows)
     games = Games(*(np.ascontiguousarray(each) for each in taken.games))
-    return Part(games, np.stack([taken.opening, seats[rows]]), words[rows])
+    return LoggedTurns(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
 
 class Cloning:
     """A cloning in progress, each stage by one thread at a time, over the games in their order."""
 
     def __init__(
-        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, agent: str | None
+        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None
     ) -> None:
         self._dataset, self._words, self._plan, self._agent = dataset, words, plan, agent
         self._fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
@@ -263,7 +265,7 @@ class Cloning:
         totals = {stage: np.zeros((2, 1 + HEADS)) for stage in self._fits}
         for learning, measuring in self._parts(number):
 
-            def learn(stage: int, parts: tuple[Part, Part] = (learning, measuring)) -> None:
+            def learn(stage: int, parts: tuple[LoggedTurns, LoggedTurns] = (learning, measuring)) -> None:
                 for row, (part, rate) in enumerate(zip(parts, (self._plan.rate_of(number), 0.0), strict=True)):
                     sums = totals[stage][row]
                     fit = self._fits[stage]
@@ -272,7 +274,7 @@ class Cloning:
             list(pool.map(learn, self._fits))
         return {stage: (int(sums[0, 0]), _means(sums)) for stage, sums in reversed(totals.items())}
 
-    def _parts(self, number: int) -> Iterator[tuple[Part, Part]]:
+    def _parts(self, number: int) -> Iterator[tuple[LoggedTurns, LoggedTurns]]:
         """The games in their order, at most ``BLOCK`` at a time: those to learn from, those that measure the error."""
         met = False
         for record, found in self._dataset.parts():
@@ -300,7 +302,7 @@ def _means(sums: NDArray[np.float64]) -> list[float | None]:
 
 
 def clone(
-    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, agent: str | None, threads: int
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """The weights by which an agent, or all, preferred the turns that they made, and the errors after each pass."""
     return Cloning(dataset, words, units, plan, agent).run(threads)

@@ -77,7 +77,7 @@ def write_features(boards: Boards, words: NDArray[np.uint64], examples: Examples
         examples.counts[i] = count
 
 
-class Fit(NamedTuple):
+class StageFit(NamedTuple):
     """The weights of one stage while they are learned."""
 
     weights: NDArray[np.float32]  # [stage_words]: see ``agents/learning/line_values.py``
@@ -86,10 +86,10 @@ class Fit(NamedTuple):
     units: int
 
 
-def fresh(words: NDArray[np.uint64], units: int, seed: int) -> Fit:
+def fresh(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
     """Weights before the first pass: 0, but random ones to and from the hidden layer."""
     features = int(words[STAGE_SIZE])
-    fit = Fit(
+    fit = StageFit(
         np.zeros(stage_words(features, HEADS, units), np.float32),
         np.zeros(features * (HEADS + 1) + HEADS * units, np.float32),
         features,
@@ -101,7 +101,7 @@ def fresh(words: NDArray[np.uint64], units: int, seed: int) -> Fit:
 
 
 @kernel()
-def _randomise(fit: Fit, seed: int) -> None:
+def _randomise(fit: StageFit, seed: int) -> None:
     width, word = HEADS + fit.units, mix(uint64(seed))
     for i in range(fit.weights.shape[0]):
         if i >= fit.features * width:
@@ -111,7 +111,7 @@ def _randomise(fit: Fit, seed: int) -> None:
 
 
 @inlined
-def forward(found: Any, count: int, fit: Fit, sums: Any) -> None:
+def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
     """The logits of the heads, and before them the sums of the hidden units, into ``sums`` [HEADS + units] float32."""
     width, units = HEADS + fit.units, fit.units
     if units == 0:  # both sums stay in registers
@@ -135,7 +135,7 @@ def forward(found: Any, count: int, fit: Fit, sums: Any) -> None:
 
 
 @inlined
-def learn_outputs(errors: Any, rate: Any, fit: Fit, sums: Any, slopes: Any) -> Any:
+def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any) -> Any:
     """Change the output weights; the gradients of the units into ``slopes``; returns their mean square."""
     width, units, mean = HEADS + fit.units, fit.units, np.float32(0.0)
     output, squares = fit.features * width, fit.features * (HEADS + 1)
@@ -161,7 +161,9 @@ def step_memory() -> NDArray[np.float32]:
 
 
 @inlined
-def learn_rows(found: Any, count: int, errors: Any, rate: Any, fit: Fit, slopes: Any, mean: Any, steps: Any) -> None:
+def learn_rows(
+    found: Any, count: int, errors: Any, rate: Any, fit: StageFit, slopes: Any, mean: Any, steps: Any
+) -> None:
     """Change the weights of the features of one afterstate, one feature after the other.
 
     Sums of squares do not depend on weights, so all of them come first: then the roots and quotients, which take most
@@ -194,7 +196,7 @@ def learn_rows(found: Any, count: int, errors: Any, rate: Any, fit: Fit, slopes:
 
 
 @kernel()
-def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64]) -> None:
+def learn(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
     """One pass over the examples; their squared errors, each before it was learned from, into ``squared`` [HEADS].
 
     At a ``rate`` of 0 nothing is learned.
@@ -213,7 +215,7 @@ def learn(examples: Examples, rate: float, fit: Fit, squared: NDArray[np.float64
             learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
 
 
-def rounded(fit: Fit) -> NDArray[np.float64]:
+def rounded(fit: StageFit) -> NDArray[np.float64]:
     """The weights as a policy has them: multiples of ``UNIT``; those of features that were never met are 0."""
     width = HEADS + fit.units
     weights = np.clip(np.rint(fit.weights.astype(np.float64) / UNIT) * UNIT, -MOST_WEIGHT, MOST_WEIGHT)

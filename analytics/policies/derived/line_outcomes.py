@@ -22,7 +22,7 @@ from agents.learning.line_features import (
 from agents.learning.line_values import HEADS, NOT_LOST, WON
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_fit import (
-    Fit,
+    StageFit,
     chance_of,
     forward,
     fresh,
@@ -31,7 +31,7 @@ from analytics.policies.derived.line_fit import (
     rounded,
     step_memory,
 )
-from analytics.policies.derived.line_sweep import CURVE, Plan, Stages
+from analytics.policies.derived.line_sweep import CURVE, LearningPlan, Stages
 from analytics.store.range_files import RangeGames
 from quarto.batch import Games
 from quarto.jit import float64, int64, kernel
@@ -49,7 +49,7 @@ def learn_games(
     stage: int,
     words: Any,
     rate: float,
-    fit: Fit,
+    fit: StageFit,
     sums: Any,
 ) -> int:
     """Learn one stage from some games, in their order; returns how many boards there were.
@@ -100,7 +100,7 @@ def blocks_of(dataset: GameSource) -> Iterator[RangeGames]:
 
 
 def learn_from_outcomes(
-    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, threads: int
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """The weights of each stage that has boards, and its errors in each pass, before a board was learned from."""
     fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}

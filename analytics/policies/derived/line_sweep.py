@@ -15,7 +15,7 @@ from agents.learning.line_values import HEADS, Weights
 from analytics.perfect.tablebase import base_for
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_boards import Boards, ChosenGames, boards_of, chosen_games
-from analytics.policies.derived.line_fit import Examples, Fit, fresh, learn, rounded, write_features
+from analytics.policies.derived.line_fit import Examples, StageFit, fresh, learn, rounded, write_features
 from analytics.policies.derived.line_targets import back_up, back_up_two, exact
 from quarto.rules import CELLS
 from quarto.solver.solver import Solver
@@ -34,7 +34,7 @@ CURVE = {
 Stages = dict[int, NDArray[np.float64]]  # the weights of both heads by number of pieces
 
 
-class Plan(NamedTuple):
+class LearningPlan(NamedTuple):
     """The parameters of a sweep: see ``conf/kind/line_values.yaml``."""
 
     exact_from: int
@@ -59,7 +59,9 @@ class Plan(NamedTuple):
 class Sweep:
     """A sweep in progress."""
 
-    def __init__(self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: Plan, threads: int) -> None:
+    def __init__(
+        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
+    ) -> None:
         self._plan, self._words, self._units, self._threads = plan, words, units, threads
         self._rules = dataset.rules.tables
         games = chosen_games(dataset, plan.seed, plan.judged)
@@ -144,7 +146,7 @@ class Sweep:
             list(pool.map(work, [self._solver.fork() for _ in range(self._threads)]))
 
 
-def error_of(examples: Examples, fit: Fit) -> NDArray[np.float64]:
+def error_of(examples: Examples, fit: StageFit) -> NDArray[np.float64]:
     """The mean squared error of each head (Brier's score); NaN without examples."""
     squared = np.zeros(HEADS)
     learn(examples, 0.0, fit, squared)

@@ -12,7 +12,7 @@ from agents.parameters import checked_flag, checked_number, checked_one_of, chec
 from analytics.policies.derived.dataset import GameSource, Learned
 from analytics.policies.derived.line_cloning import clone
 from analytics.policies.derived.line_outcomes import learn_from_outcomes
-from analytics.policies.derived.line_sweep import Plan, Sweep
+from analytics.policies.derived.line_sweep import LearningPlan, Sweep
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 
@@ -75,9 +75,9 @@ class LineValues:
         return 0
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> LearningPlan:
         passes = PASSES[self.method] if self.passes is None else self.passes
-        return Plan(
+        return LearningPlan(
             self.exact_from,
             self.solved_from,
             self.boards,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE
 from agents.learning.game_updates import SPAN_TYPE, UPDATED_TYPE
-from agents.learning.learner import UPDATE_TYPE, Learner, LoggedGame, UpdateKernel
+from agents.learning.learner import UPDATE_TYPE, FinishedGame, Learner, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
@@ -53,7 +53,7 @@ def update_from_views(
             number = game_ids[game] & ((int64(1) << GAME_BITS) - 1)
             source = stream(run, number >> 1, number & 1)
             plies, winner = int64(games.plies[game]), int64(games.winner[game])
-            if not update(LoggedGame(pieces, cells, plies, winner, seat, source), rules, own):
+            if not update(FinishedGame(pieces, cells, plies, winner, seat, source), rules, own):
                 return view + 1, False
     return span[1], True
 

@@ -14,7 +14,7 @@ from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
 from runners.browse.links import address
 from runners.play.game import Game, NextDecision
-from runners.web.choices import Choices
+from runners.web.agents_and_rules import AgentsAndRules
 
 PATH = "/analyse"
 MOST = 2 * CELLS + 1  # decisions of a game
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
 @dataclass(frozen=True)
-class Line:
+class AnalysisLine:
     """Decisions are words: a cell, a piece, or piece@cell where the mover chooses the piece."""
 
     rules: Rules
@@ -53,11 +53,11 @@ class Line:
     def game(self) -> Game:
         return self.games[self.at]
 
-    def stepped(self, at: int) -> Line:
+    def stepped(self, at: int) -> AnalysisLine:
         """The same line at another place, or at its nearest end."""
         return replace(self, at=min(max(at, 0), len(self.words)))
 
-    def chosen(self, word: str) -> Line:
+    def chosen(self, word: str) -> AnalysisLine:
         """The line after a decision in what is shown: the same if it is what follows, else a longer one or a branch."""
         words, at = self.words, self.at
         if at < len(words) and words[at] == word:
@@ -69,7 +69,7 @@ class Line:
         fork = min(at, self.fork) if self.branch else at
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
 
-    def without_branch(self) -> Line:
+    def without_branch(self) -> AnalysisLine:
         """The main line, where the branch leaves it."""
         return replace(self, branch=(), at=self.fork, fork=0)
 
@@ -90,11 +90,11 @@ class Line:
         )
 
 
-def parse_line(values: Mapping[str, str], choices: Choices) -> Line:
+def parse_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
     """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
     rules = choices.rules(values.get("rules") or CLASSIC_NAME)
     start = start_of(values["start"], rules) if values.get("start") else Game(rules)
-    line = Line(rules, start, _words(values, "line"), branch=_words(values, "branch"))
+    line = AnalysisLine(rules, start, _words(values, "line"), branch=_words(values, "branch"))
     line = replace(line, fork=_whole(values, "fork", len(line.main)), seconds=_seconds(values))
     if not line.branch:
         line = replace(line, fork=0)

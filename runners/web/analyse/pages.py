@@ -14,13 +14,13 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.play.game import NextDecision
 from runners.play.wording import attributes
+from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
-from runners.web.analyse.line import PATH, SECONDS, Line, parse_line, text_of
+from runners.web.analyse.line import PATH, SECONDS, AnalysisLine, parse_line, text_of
 from runners.web.analyse.reading import read_pasted
-from runners.web.analyse.solving import Solved, Solving, Values
+from runners.web.analyse.solving import SolvedPosition, Solving, Values
 from runners.web.analyse.statistics import Found, Statistics
-from runners.web.background import IDLE, MOMENT, Job, State
-from runners.web.choices import Choices
+from runners.web.background import IDLE, MOMENT, BackgroundJob, State
 from runners.web.compiling import compiling
 from runners.web.pages import SEE_OTHER, page
 from runners.web.settings import site_of
@@ -36,7 +36,7 @@ AGAIN = "/analyse/again"
 def analysis(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
     """The place of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
     site = site_of(request)
-    choices = site.service(Choices)
+    choices = site.service(AgentsAndRules)
     if text is not None:
         return _pasted(request, text, rules, choices)
     line = parse_line(request.query_params, choices)
@@ -44,7 +44,7 @@ def analysis(request: Request, text: str | None = None, rules: str = CLASSIC_NAM
     return _shown(request, line, chosen if chosen in line.game.left else NONE)
 
 
-def _pasted(request: Request, text: str, rules: str, choices: Choices) -> Response:
+def _pasted(request: Request, text: str, rules: str, choices: AgentsAndRules) -> Response:
     pasted, error = [], ""
     try:
         pasted = read_pasted(text, rules, choices)
@@ -69,7 +69,7 @@ def _pasted(request: Request, text: str, rules: str, choices: Choices) -> Respon
 def stop(request: Request) -> Response:
     """Stop the searches of a line."""
     site = site_of(request)
-    line = parse_line(request.query_params, site.service(Choices))
+    line = parse_line(request.query_params, site.service(AgentsAndRules))
     for job in _searches(site.service(Solving), line):
         job.stop("you stopped it")
     return RedirectResponse(line.url, SEE_OTHER)
@@ -79,19 +79,19 @@ def stop(request: Request) -> Response:
 def search_again(request: Request) -> Response:
     """Search on where searches of a line were stopped."""
     site = site_of(request)
-    line = parse_line(request.query_params, site.service(Choices))
+    line = parse_line(request.query_params, site.service(AgentsAndRules))
     _searches(site.service(Solving), line, again=True)
     return RedirectResponse(line.url, SEE_OTHER)
 
 
-def _searches(solving: Solving, line: Line, again: bool = False) -> list[Job]:
+def _searches(solving: Solving, line: AnalysisLine, again: bool = False) -> list[BackgroundJob]:
     jobs = [solving.values(line.games, line.seconds, again)] if line.words else []
     if line.game.asked is not NextDecision.NOTHING:
         jobs.insert(0, solving.solution(line.game, line.seconds, again))
     return jobs
 
 
-def _shown(request: Request, line: Line, chosen: int) -> Response:
+def _shown(request: Request, line: AnalysisLine, chosen: int) -> Response:
     site = site_of(request)
     jobs = _searches(site.service(Solving), line)
     over = line.game.asked is NextDecision.NOTHING
@@ -101,7 +101,7 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
     for job in jobs:
         if job.ended:
             job.result()  # raises what went wrong
-    solved: Solved | None = None if over else jobs[0].latest
+    solved: SolvedPosition | None = None if over else jobs[0].latest
     values: Values | None = jobs[-1].latest if line.words else None
     pending = [job for job in jobs if not job.ended or job.reason == IDLE]  # for which this page asks again
     return page(
@@ -117,18 +117,18 @@ def _shown(request: Request, line: Line, chosen: int) -> Response:
         longer=next((replace(line, seconds=each) for each in SECONDS if each > line.seconds), None),
         again=line.url.replace(PATH, AGAIN, 1),
         compiling=bool(pending) and compiling().active,
-        all_rules=site.service(Choices).all_rules,
+        all_rules=site.service(AgentsAndRules).all_rules,
         example=EXAMPLE,
         stop=line.url.replace(PATH, STOP, 1),
         refresh=1 if pending or (archive is not None and not archive.ended) else None,
     )
 
 
-def _content(line: Line, solved: Solved | None, values: Values | None, chosen: int) -> dict[str, Any]:
+def _content(line: AnalysisLine, solved: SolvedPosition | None, values: Values | None, chosen: int) -> dict[str, Any]:
     """The page's text about a place of a line."""
     solution = solved.solution if solved else None
     hand = line.game.hand if chosen == NONE else chosen
-    cells, pieces = view.spots(line, solution, chosen)
+    cells, pieces = view.tiles(line, solution, chosen)
     wrong = view.mistakes(line, values)
     before, after = [at for at in wrong if at < line.at], [at for at in wrong if at > line.at]
     return {
@@ -152,7 +152,7 @@ def _content(line: Line, solved: Solved | None, values: Values | None, chosen: i
     }
 
 
-def _found(archive: Job | None) -> Found | None:
+def _found(archive: BackgroundJob | None) -> Found | None:
     """The archive's answer; None while it is asked."""
     if archive is None:
         return Found(0, (), "the game is over")

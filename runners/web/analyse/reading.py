@@ -9,8 +9,8 @@ from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game, parse_piece, parse_position
 from quarto.rules import NONE
 from runners.play.game import Game
-from runners.web.analyse.line import Line, start_of, words_of
-from runners.web.choices import Choices
+from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.analyse.line import AnalysisLine, start_of, words_of
 
 MOST_LINES = 200
 
@@ -20,11 +20,11 @@ class Pasted(NamedTuple):
 
     number: int  # of the line, from 1
     text: str
-    line: Line | None
+    line: AnalysisLine | None
     error: str = ""
 
 
-def read_pasted(text: str, rules_name: str, choices: Choices) -> list[Pasted]:
+def read_pasted(text: str, rules_name: str, choices: AgentsAndRules) -> list[Pasted]:
     """The contents of a text, one game or position a line; empty lines and those that begin with # are skipped.
 
     ``rules_name`` are the rules where a line names none. Raises ``RequestError`` for a text without any, with too many,
@@ -43,7 +43,7 @@ def read_pasted(text: str, rules_name: str, choices: Choices) -> list[Pasted]:
     return [_read(number, line, rules_name, choices) for number, line in wanted]
 
 
-def _read(number: int, text: str, rules_name: str, choices: Choices) -> Pasted:
+def _read(number: int, text: str, rules_name: str, choices: AgentsAndRules) -> Pasted:
     try:
         return Pasted(number, _title(text), read_line(text, rules_name, choices))
     except RequestError as error:
@@ -61,7 +61,7 @@ def _title(text: str) -> str:
     return f"{players}{text[size:].strip()}"
 
 
-def read_line(text: str, rules_name: str, choices: Choices) -> Line:
+def read_line(text: str, rules_name: str, choices: AgentsAndRules) -> AnalysisLine:
     """The line of one text, at the beginning of a finished game and at the end of any other.
 
     A game may stop anywhere, and end with a gift alone. Raises ``RequestError``.
@@ -72,13 +72,13 @@ def read_line(text: str, rules_name: str, choices: Choices) -> Line:
     if "/" in rest:
         name = parse_position(rest)[1] if len(rest.split()) == 3 else tags.rules
         rules = choices.rules(name)
-        return Line(rules, start_of(rest, rules))
+        return AnalysisLine(rules, start_of(rest, rules))
     rules, words, hand = choices.rules(tags.rules), rest.split(), NONE
     if words and len(words[-1]) == 1 and not rules.mover_chooses:
         hand = parse_piece(words.pop())
     plies = parse_game(" ".join(words))
     if hand != NONE and hand in [piece for piece, _ in plies]:
         raise RequestError(f"the last gift {words!r} is on the board already (game {format_game(plies)!r})")
-    line = Line(rules, Game(rules), words_of(plies, hand, rules))
+    line = AnalysisLine(rules, Game(rules), words_of(plies, hand, rules))
     finished = line.games[-1].ending is not None  # raises if a decision is illegal
     return line if finished else line.stepped(len(line.words))

@@ -15,7 +15,7 @@ from quarto.threats import safe_gifts, wins_and_safe_gifts
 from runners.executors.machine import available_cores
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
-from runners.web.background import Background, Job
+from runners.web.background import Background, BackgroundJob
 from runners.web.settings import Site
 
 LATE = from_plies((piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14))  # quick to solve, with all kernels
@@ -35,7 +35,7 @@ class Values(NamedTuple):
         return (before - after) * (1 if seat == 0 else -1)
 
 
-class Solved(NamedTuple):
+class SolvedPosition(NamedTuple):
     """The values that are known of a position."""
 
     solution: Solution  # its turns and distances come later
@@ -58,27 +58,27 @@ class Solving:
     def close(self) -> None:
         self.background.close()
 
-    def solution(self, game: Game, seconds: float, again: bool = False) -> Job:
-        """The search for all turns of a game that is not over; publishes ``Solved``, values first, then distances.
+    def solution(self, game: Game, seconds: float, again: bool = False) -> BackgroundJob:
+        """The search for all turns of a game that is not over; publishes ``SolvedPosition``, values first, then distances.
 
         ``again``: a new one if it was stopped. What the former one proved is known to it.
         """
 
-        def work(job: Job) -> None:
+        def work(job: BackgroundJob) -> None:
             with self._solver(game.rules, job) as solver:
                 safe = _safe(game)
                 for stage in _STAGES:
                     found = stage(solver, game.position)
                     if job.stopped:  # what the search says then means nothing
                         return
-                    job.publish(Solved(found, *safe))
+                    job.publish(SolvedPosition(found, *safe))
 
         return self.background.job(("position", text_of(game)), work, seconds, again=again)
 
-    def values(self, games: list[Game], seconds: float, again: bool = False) -> Job:
+    def values(self, games: list[Game], seconds: float, again: bool = False) -> BackgroundJob:
         """The search for the value of each game of a line; publishes ``Values`` from the end on; again as above."""
 
-        def work(job: Job) -> None:
+        def work(job: BackgroundJob) -> None:
             found: list[int | None] = [None] * len(games)
             with self._solver(games[0].rules, job) as solver:
                 for at in reversed(range(len(games))):
@@ -90,7 +90,7 @@ class Solving:
         return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds, again=again)
 
     @contextmanager
-    def _solver(self, rules: Rules, job: Job) -> Iterator[Solver]:
+    def _solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
         """A solver for one search, with everything compiled and its tablebase read. It stops with the job."""
         with self._lock:
             if rules not in self._solvers:
@@ -108,7 +108,7 @@ class Solving:
 
 
 def _safe(game: Game) -> tuple[int, dict[int, int]]:
-    """The last two fields of ``Solved``. Kernels find them, which may have to be compiled: no page waits for that."""
+    """The last two fields of ``SolvedPosition``. Kernels find them, which may have to be compiled: no page waits for that."""
     if game.asked is NextDecision.GIFT:
         return safe_gifts(game.position, game.rules), {}
     if game.asked is NextDecision.PLACEMENT:

@@ -11,7 +11,7 @@ from analytics.query.openings import Asked, explore
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from quarto.errors import RequestError
-from runners.web.background import Background, Job
+from runners.web.background import Background, BackgroundJob
 from runners.web.settings import Site
 
 SECONDS = 20.0
@@ -19,7 +19,7 @@ FILL = "qarena run agent@a=rule_based agent@b=random games=10000"
 FRESH_SECONDS = 60  # for which an answer is shown again
 
 
-class Played(NamedTuple):
+class PlayedDecision(NamedTuple):
     """A decision that was made in the position, up to symmetry."""
 
     word: str  # as in a line
@@ -33,7 +33,7 @@ class Found(NamedTuple):
     """The games in which a decision was made in the position."""
 
     games: int
-    rows: tuple[Played, ...]
+    rows: tuple[PlayedDecision, ...]
     reason: str = ""  # why there are none
 
 
@@ -47,12 +47,12 @@ class Statistics:
     def close(self) -> None:
         self._background.close()
 
-    def of(self, position: str) -> Job:
+    def of(self, position: str) -> BackgroundJob:
         """The search for the games in a position in text form; its result is ``Found``."""
         minute = int(time.monotonic()) // FRESH_SECONDS
         return self._background.job(position, lambda job: self._find(job, position), SECONDS, version=minute)
 
-    def _find(self, job: Job, position: str) -> Found:
+    def _find(self, job: BackgroundJob, position: str) -> Found:
         if self._site.existing_archive() is None:
             return Found(0, (), f"the archive is empty: {FILL} fills it")
         try:
@@ -66,7 +66,7 @@ class Statistics:
         return Found(explored.games, tuple(rows))
 
 
-def _played(by: str, row: Mapping[str, Any]) -> Played:
+def _played(by: str, row: Mapping[str, Any]) -> PlayedDecision:
     word = {"gift": row.get("gift"), "placement": row.get("cell"), "turn": f"{row.get('piece')}@{row.get('cell')}"}[by]
     score = (row["wins"] + row["draws"] / 2) / row["games"]
-    return Played(str(word), row["alike"], row["games"], row["share"], score)
+    return PlayedDecision(str(word), row["alike"], row["games"], row["share"], score)

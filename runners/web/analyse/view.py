@@ -11,14 +11,14 @@ from quarto.solver.solver import Solution, SolvedTurn
 from runners.perfect.solve import cell_order
 from runners.perfect.solvers import VALUE_NAMES, best_first
 from runners.play.game import Game, NextDecision, cells_text
-from runners.web.analyse.line import Line, words_of
-from runners.web.analyse.solving import Solved, Values
-from runners.web.spots import Badge, Spot, named
+from runners.web.analyse.line import AnalysisLine, words_of
+from runners.web.analyse.solving import SolvedPosition, Values
+from runners.web.tiles import Badge, DecisionTile, named
 
 MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
 
 
-class Step(NamedTuple):
+class LineStep(NamedTuple):
     """A decision of the line."""
 
     word: str
@@ -30,7 +30,7 @@ class Step(NamedTuple):
     branch: bool
 
 
-class Turns(NamedTuple):
+class TurnsTable(NamedTuple):
     """All turns of a position: a row for each cell, best first, and a column for each gift."""
 
     pieces: list[str]
@@ -54,7 +54,7 @@ def best_turns(turns: Iterable[SolvedTurn]) -> dict[tuple[int, int], SolvedTurn]
     return found
 
 
-def spots(line: Line, solution: Solution | None, chosen: int) -> tuple[list[Spot], list[Spot]]:
+def tiles(line: AnalysisLine, solution: Solution | None, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
     """The cells and the pieces of a place in a line; ``chosen`` is the piece to place where the mover chooses."""
     game, best = line.game, best_turns(solution.turns) if solution else {}
     following = line.words[line.at] if line.at < len(line.words) else ""
@@ -71,12 +71,12 @@ def _badge_of(best: Best, key: tuple[int, int]) -> Badge | None:
     return badge(best[key].value, best[key].distance) if key in best else None
 
 
-def _cell(line: Line, game: Game, cell: int, best: Best, following: str, chosen: int) -> Spot:
+def _cell(line: AnalysisLine, game: Game, cell: int, best: Best, following: str, chosen: int) -> DecisionTile:
     name, piece = format_cell(cell), game.board[cell]
     if piece != NONE:
         won = any(cell in each for each in game.lines)
         label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
-        return Spot(name, piece, label, line=won, last=bool(line.at) and cell == game.plies[-1][1])
+        return DecisionTile(name, piece, label, line=won, last=bool(line.at) and cell == game.plies[-1][1])
     word, key = "", (cell, NONE)
     if game.asked is NextDecision.PLACEMENT:
         word = name
@@ -85,31 +85,31 @@ def _cell(line: Line, game: Game, cell: int, best: Best, following: str, chosen:
     shown = _badge_of(best, key) if game.asked is not NextDecision.GIFT else None
     label = f"{name}, empty{f': {shown.words}' if shown else ''}"
     played = bool(word) and word == following
-    return Spot(name, NONE, label, href=line.chosen(word).url if word else "", badge=shown, played=played)
+    return DecisionTile(name, NONE, label, href=line.chosen(word).url if word else "", badge=shown, played=played)
 
 
-def _piece(line: Line, game: Game, piece: int, best: Best, following: str, chosen: int) -> Spot:
+def _piece(line: AnalysisLine, game: Game, piece: int, best: Best, following: str, chosen: int) -> DecisionTile:
     name = format_piece(piece)
     if piece in game.board:
         label = f"{named(piece)}; on {format_cell(game.board.index(piece))}"
-        return Spot(name, piece, label, place="board")
+        return DecisionTile(name, piece, label, place="board")
     if piece == game.hand:
-        return Spot(name, piece, f"{named(piece)}; in hand", place="hand")
+        return DecisionTile(name, piece, f"{named(piece)}; in hand", place="hand")
     if game.asked is NextDecision.GIFT:
         shown = _badge_of(best, (NONE, piece))
         label = f"Give {named(piece)}{f': {shown.words}' if shown else ''}"
-        return Spot(name, piece, label, href=line.chosen(name).url, badge=shown, played=name == following)
+        return DecisionTile(name, piece, label, href=line.chosen(name).url, badge=shown, played=name == following)
     if game.asked is NextDecision.PLY:
         of_piece = [turn for (_, gift), turn in best.items() if gift == piece]
         shown = badge(of_piece[0].value, of_piece[0].distance) if of_piece else None
         href = f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
         label = f"Place {named(piece)}{f': {shown.words}' if shown else ''}"
         place, played = "hand" if piece == chosen else "left", following.startswith(f"{name}@")
-        return Spot(name, piece, label, href=href, badge=shown, played=played, place=place)
-    return Spot(name, piece, named(piece))
+        return DecisionTile(name, piece, label, href=href, badge=shown, played=played, place=place)
+    return DecisionTile(name, piece, named(piece))
 
 
-def turns_of(line: Line, solved: Solved | None) -> Turns | None:
+def turns_of(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
     """The table of turns, where a placement is to be decided and its gift with it."""
     game = line.game
     if solved is None or not solved.solution.turns or solved.solution.turns[0].cell == NONE:
@@ -128,10 +128,10 @@ def turns_of(line: Line, solved: Solved | None) -> Turns | None:
         word = name if game.asked is NextDecision.PLACEMENT else f"{format_piece(first.gift)}@{name}"
         count = solved.safe_after.get(cell) if first.gift != NONE else None
         rows.append((name, line.chosen(word).url, badge(first.value, first.distance), count, of_pieces))
-    return Turns([format_piece(piece) for piece in pieces], rows)
+    return TurnsTable([format_piece(piece) for piece in pieces], rows)
 
 
-def gifts_text(game: Game, solved: Solved | None) -> str:
+def gifts_text(game: Game, solved: SolvedPosition | None) -> str:
     """The share of the gifts that are safe and of those that keep the value."""
     if game.asked is not NextDecision.GIFT or solved is None:
         return ""
@@ -143,7 +143,7 @@ def gifts_text(game: Game, solved: Solved | None) -> str:
     return f"{text}. Gifts that keep the value: {kept} of {left}."
 
 
-def sentence(line: Line, solution: Solution | None) -> str:
+def sentence(line: AnalysisLine, solution: Solution | None) -> str:
     """The next decision, whose it is, and the value of the place."""
     game = line.game
     if game.asked is NextDecision.NOTHING:
@@ -159,7 +159,7 @@ def sentence(line: Line, solution: Solution | None) -> str:
     return f"Seat {game.seat} {deed}{value}."
 
 
-def steps(line: Line, values: Values | None) -> list[Step]:
+def steps(line: AnalysisLine, values: Values | None) -> list[LineStep]:
     """The decisions of a line with their values, as far as they are known."""
     found = []
     for at, word in enumerate(line.words):
@@ -170,7 +170,7 @@ def steps(line: Line, values: Values | None) -> list[Step]:
         mistake = MISTAKES.get(regret or 0, "")
         label = _step_label(before, word, after, regret)
         in_branch = bool(line.branch) and at >= line.fork
-        found.append(Step(word, line.stepped(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
+        found.append(LineStep(word, line.stepped(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
     return found
 
 
@@ -190,14 +190,14 @@ def _step_label(before: Game, word: str, after: int | None, regret: int | None) 
     return f"{len(before.plies) + 1}. Seat {before.seat} {deed} {word}{value}{lost}"
 
 
-def mistakes(line: Line, values: Values | None) -> list[int]:
+def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:
     """The places before the decisions that gave something up, as far as they are known."""
     if values is None:
         return []
     return [at for at in range(len(line.words)) if (values.regret(at, line.games[at].seat) or 0) > 0]
 
 
-def mistake_text(line: Line, values: Values | None) -> str:
+def mistake_text(line: AnalysisLine, values: Values | None) -> str:
     """A sentence about what the line does next, if it gives something up."""
     if values is None or line.at >= len(line.words):
         return ""
@@ -214,7 +214,7 @@ def mistake_text(line: Line, values: Values | None) -> str:
     )
 
 
-def game_text(line: Line) -> str:
+def game_text(line: AnalysisLine) -> str:
     """The decisions so far, as text."""
     game = line.game
     plies = game.plies[len(line.start.plies) :]

@@ -16,7 +16,7 @@ from runners.browse.answers import answer_table
 from runners.browse.asking import Asking, SqlAnswer
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
-from runners.web.background import Background, Job
+from runners.web.background import Background, BackgroundJob
 from runners.web.failures import status_of
 from runners.web.pages import page
 from runners.web.settings import Site, site_of
@@ -29,7 +29,7 @@ MOMENT = 0.9  # seconds that a page waits for an answer
 IDLE_SECONDS = 30.0
 
 
-class Desk:
+class QuestionService:
     """The service of this page."""
 
     def __init__(self, site: Site) -> None:
@@ -39,7 +39,7 @@ class Desk:
             self.asking.limits.processes, waiting=WAITING, kept=KEPT, idle_seconds=IDLE_SECONDS
         )
 
-    def job(self, question: str) -> Job:
+    def job(self, question: str) -> BackgroundJob:
         """The job that answers a question to the archive as it is, or was when the page began to wait for it."""
         limits = self.asking.limits
         return self._background.job(
@@ -55,9 +55,9 @@ class Desk:
         self.asking.close()
 
 
-def desk_of(request: Request) -> Desk:
+def question_service(request: Request) -> QuestionService:
     """The service of this page."""
-    return site_of(request).service(Desk)
+    return site_of(request).service(QuestionService)
 
 
 @router.get("/ask")
@@ -72,7 +72,7 @@ def ask(
     empty = content_of(site_of(request).settings.archive) is None
     if text and not empty:
         try:
-            values |= _answered(desk_of(request), text, chart, (x, y, colour))
+            values |= _answered(question_service(request), text, chart, (x, y, colour))
         except ArenaError as error:
             status = status_of(error)
             values |= {"error": str(error)}
@@ -90,7 +90,7 @@ def ask(
         x=x,
         y=y,
         colour=colour,
-        limits=desk_of(request).asking.limits,
+        limits=question_service(request).asking.limits,
         **values,
     )
 
@@ -104,9 +104,9 @@ def _chosen(number: str) -> CookbookQuestion | None:
     return found
 
 
-def _answered(desk: Desk, text: str, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
+def _answered(service: QuestionService, text: str, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
     """The part of the page that shows an answer, or that it is not there yet."""
-    job = desk.job(text)
+    job = service.job(text)
     if not job.wait(MOMENT):
         return {"waiting": True, "refresh": 1}
     found = _result(job)
@@ -124,7 +124,7 @@ def _answered(desk: Desk, text: str, chart: str, columns: tuple[str, str, str]) 
     return shown
 
 
-def _result(job: Job) -> SqlAnswer:
+def _result(job: BackgroundJob) -> SqlAnswer:
     if job.stopped:
         raise FailureError(f"the question was not answered: {job.reason}")
     found: SqlAnswer = job.result()
@@ -140,9 +140,9 @@ def _figure(found: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figur
 @router.get("/ask.csv")
 def ask_for_csv(request: Request, q: str = "") -> Response:
     """The answer to a question as a file, with the column names in its first line."""
-    desk = desk_of(request)
-    job = desk.job(q.strip())
-    job.wait(desk.asking.limits.waiting_seconds + desk.asking.limits.seconds)
+    service = question_service(request)
+    job = service.job(q.strip())
+    job.wait(service.asking.limits.waiting_seconds + service.asking.limits.seconds)
     if not job.ended:
         raise FailureError("the question was not answered in time: ask again in a moment")
     headers = {"content-disposition": 'attachment; filename="answer.csv"'}

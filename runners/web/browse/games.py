@@ -11,12 +11,12 @@ from analytics.query.openings import BY, EMPTY_BOARD, Asked
 from analytics.sql.database import OpenArchive
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
-from runners.browse.games import LoggedGame
+from runners.browse.games import ArchivedGame
 from runners.browse.replay import Judgements
 from runners.browse.runs import run_rows
-from runners.web.background import Job
+from runners.web.background import BackgroundJob
 from runners.web.browse.pages import paged, runs_of, whole
-from runners.web.browse.shelf import Reader, Shelf, empty, reader_of, shelf_of
+from runners.web.browse.reader import ArchiveReader, ArchiveService, archive_service, empty, reader_of
 
 router = APIRouter()
 
@@ -65,7 +65,7 @@ def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds
     if reader is None:
         return empty(request)
     game = reader.ask(games.logged_game, run_id, game_id)
-    judged, job = _judged(reader, shelf_of(request), game, float(whole(seconds, int(replay.SECONDS))))
+    judged, job = _judged(reader, archive_service(request), game, float(whole(seconds, int(replay.SECONDS))))
     now = replay.moment(game, whole(ply, len(game.plies)) if ply else None)
     before, after = reader.ask(games.neighbours, run_id, game_id)
     wrong_before, wrong_after = replay.mistakes_at(game, judged, now.plies)
@@ -98,20 +98,20 @@ def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds
     )
 
 
-def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> tuple[Judgements, Job | None]:
+def _judged(reader: ArchiveReader, service: ArchiveService, game: ArchivedGame, seconds: float) -> tuple[Judgements, BackgroundJob | None]:
     """The judgements that are known, and the job that seeks the others: None if all are in the archive."""
     known = reader.ask(replay.annotated, game.record.run_id, game.game_id)
     if replay.is_judged(game, known):
         return known, None
 
-    def work(job: Job) -> Judgements:
+    def work(job: BackgroundJob) -> Judgements:
         review = replay.review_of(game)
         job.when_stopped(review.stop)
         review.search(lambda found: job.publish(replay.judged_by(found)), better=False)
         return replay.judged_by(review.found())
 
     key = game.record.run_id, game.game_id, game.plies
-    job = shelf.judges.job(key, work, min(seconds, LONGER[-1]))
+    job = service.judges.job(key, work, min(seconds, LONGER[-1]))
     job.wait()
     if job.ended and not job.stopped:
         return job.result(), job
@@ -121,12 +121,12 @@ def _judged(reader: Reader, shelf: Shelf, game: LoggedGame, seconds: float) -> t
 LONGER = (120, 300)  # seconds that a game may be searched, after the usual ones
 
 
-def _longer(job: Job | None) -> int | None:
+def _longer(job: BackgroundJob | None) -> int | None:
     """The seconds in which a search that was stopped may be tried again."""
     return next((each for each in LONGER if job is not None and each > job.seconds), None)
 
 
-def _rows(game: LoggedGame, judged: Judgements) -> list[list[replay.Decision | None]]:
+def _rows(game: ArchivedGame, judged: Judgements) -> list[list[replay.Decision | None]]:
     """The decisions by ply: the gift (None where the mover chooses), the placement."""
     rows: list[list[replay.Decision | None]] = [[None, None] for _ in game.plies]
     for each in replay.decisions(game, judged):
@@ -134,7 +134,7 @@ def _rows(game: LoggedGame, judged: Judgements) -> list[list[replay.Decision | N
     return rows
 
 
-def _lost(game: LoggedGame, judged: Judgements) -> list[tuple[str, int, int]]:
+def _lost(game: ArchivedGame, judged: Judgements) -> list[tuple[str, int, int]]:
     """For each seat its agent, its mistakes, and the half-points that it gave up."""
     regrets: list[list[int]] = [[], []]
     for each in replay.decisions(game, judged):

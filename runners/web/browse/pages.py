@@ -14,7 +14,7 @@ from analytics.report.rendering import render
 from runners.browse import links, runs, sections, sweeps
 from runners.browse.mistakes import worst
 from runners.browse.policies import one_policy, policies_table
-from runners.web.browse.shelf import empty, reader_of
+from runners.web.browse.reader import empty, reader_of
 
 router = APIRouter()
 

@@ -21,7 +21,7 @@ _DECISION = re.compile(rf"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]|{RESIGN}")
 _ID = re.compile(r"[\w-]{22}")
 
 
-class Setup(NamedTuple):
+class GameSetup(NamedTuple):
     """The players and settings of a game."""
 
     agent: str  # label
@@ -34,7 +34,7 @@ class Setup(NamedTuple):
 class GameAddress(NamedTuple):
     """A game and the person's decisions."""
 
-    setup: Setup
+    setup: GameSetup
     number: int  # in its run
     id: str  # a random one, by which this server knows the game
     moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
@@ -58,10 +58,10 @@ def new_id() -> str:
     return secrets.token_urlsafe(16)
 
 
-def checked_setup(values: Mapping[str, str]) -> Setup:
+def checked_setup(values: Mapping[str, str]) -> GameSetup:
     """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
     seat = whole(values, "seat", 1)
-    return Setup(
+    return GameSetup(
         _text(values, "agent"), values.get("rules") or "classic", seat, whole(values, "seed"), _text(values, "name")
     )
 

@@ -19,11 +19,11 @@ from runners.play.hints import hint
 from runners.play.logbook import spec_of
 from runners.play.reading import game_after
 from runners.play.session import AgentFailedError, Opponent, Session
-from runners.play.table import Table, lay_table
+from runners.play.table import PreparedGame, prepared_game
 from runners.play.wording import Players, result, turn_text
-from runners.web.background import Background, Job
-from runners.web.choices import Choices
-from runners.web.play.address import RESIGN, GameAddress, Setup, new_id
+from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.background import Background, BackgroundJob
+from runners.web.play.address import RESIGN, GameAddress, GameSetup, new_id
 from runners.web.settings import Site
 
 MOST_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
 class HeldGame:
     """A game between a person and an agent."""
 
-    def __init__(self, begun: GameAddress, table: Table, aids: Sequence[str] = ()) -> None:
+    def __init__(self, begun: GameAddress, table: PreparedGame, aids: Sequence[str] = ()) -> None:
         self.begun = begun
         self.table = table
         self.serial = next(_numbers)
@@ -198,12 +198,12 @@ def _after(word: str, game: Game) -> Game:
     return game.forfeited(FORFEIT_RESIGNED) if word == RESIGN else game_after(word, game)
 
 
-class Games:
+class HeldGames:
     """The games of a site. Agents think in threads of their own, so that nobody waits for another one's."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._choices = site.service(Choices)
+        self._choices = site.service(AgentsAndRules)
         self._background = Background(MOST_THINKING, kept=2 * MOST_GAMES)
         self._held: OrderedDict[GameAddress, HeldGame] = OrderedDict()
         self._lock = threading.Lock()
@@ -211,7 +211,7 @@ class Games:
     def close(self) -> None:
         self._background.close()
 
-    def begin(self, setup: Setup) -> tuple[str, Job]:
+    def begin(self, setup: GameSetup) -> tuple[str, BackgroundJob]:
         """Begin a game: its id, and the job that sets the agent up, whose result is the game.
 
         Raises ``RequestError`` for rules or an agent that do not exist.
@@ -219,7 +219,7 @@ class Games:
         identity = new_id()
         rules, agent = self._choices.rules(setup.rules), self._choices.agent(setup.agent)
 
-        def work(_job: Job) -> HeldGame:
+        def work(_job: BackgroundJob) -> HeldGame:
             table = self._lay(setup, rules, agent)
             held = self._hold(HeldGame(GameAddress(setup, table.number, identity), table))
             held.answer(())
@@ -227,14 +227,14 @@ class Games:
 
         return identity, self._background.job(identity, work, FOREVER)
 
-    def beginning(self, identity: str) -> Job:
+    def beginning(self, identity: str) -> BackgroundJob:
         """The job that sets up the game of an id. Raises ``RequestError`` if there is none."""
         found = self._background.find(identity)
         if found is None:
             raise RequestError("this server does not know that game: begin a new one")
         return found
 
-    def open(self, address: GameAddress) -> HeldGame | Job:
+    def open(self, address: GameAddress) -> HeldGame | BackgroundJob:
         """The game of an address, or the job that sets it up.
 
         A game that this server did not begin, or has forgotten, is taken up where the address says. What was taken back
@@ -248,7 +248,7 @@ class Games:
         setup = address.setup
         rules, agent = self._choices.rules(setup.rules), self._choices.agent(setup.agent)
 
-        def work(_job: Job) -> HeldGame:
+        def work(_job: BackgroundJob) -> HeldGame:
             table = self._lay(setup, rules, agent, address.number)
             return self._hold(HeldGame(address.beginning, table, ("undo",)))
 
@@ -258,20 +258,20 @@ class Games:
         found: HeldGame = job.result()
         return self._hold(found)
 
-    def answered(self, held: HeldGame, moves: tuple[str, ...]) -> Job:
+    def answered(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
         """The job in which the agent answers."""
         return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER)
 
-    def hinted(self, held: HeldGame, moves: tuple[str, ...]) -> Job:
+    def hinted(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
         """The job that finds a hint, whose result is its lines: it needs kernels, for which no page waits."""
         return self._background.job(("hint", held.serial, moves), lambda _job: hint(held.seen(moves).game), FOREVER)
 
-    def _lay(self, setup: Setup, rules: Rules, agent: AgentSpec, number: int | None = None) -> Table:
+    def _lay(self, setup: GameSetup, rules: Rules, agent: AgentSpec, number: int | None = None) -> PreparedGame:
         settings = self._site.settings
         spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
         player = agent.build()
         guarded = GuardedAgent(player, agent.label, rules)
-        return lay_table(spec, setup.seat, (player, guarded), settings.archive, settings.command, number)
+        return prepared_game(spec, setup.seat, (player, guarded), settings.archive, settings.command, number)
 
     def _hold(self, held: HeldGame) -> HeldGame:
         with self._lock:

@@ -19,12 +19,12 @@ from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
-from runners.web.background import Job, State
-from runners.web.choices import Choices, parts_of
+from runners.web.agents_and_rules import AgentsAndRules, parts_of
+from runners.web.background import BackgroundJob, State
 from runners.web.compiling import compiling
 from runners.web.pages import form_fields, go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
-from runners.web.play.games import Games, HeldGame, Seen
+from runners.web.play.games import HeldGame, HeldGames, Seen
 from runners.web.play.view import GameView, view_of
 from runners.web.settings import site_of
 
@@ -48,7 +48,7 @@ def setup_page(request: Request) -> Response:
 def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
     """The form with these values, and why they were refused."""
     site = site_of(request)
-    choices = site.service(Choices)
+    choices = site.service(AgentsAndRules)
     agent, given = parts_of(fields.get("agent") or FIRST)
     return page(
         request,
@@ -82,9 +82,9 @@ def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_field
         setup = checked_setup(fields)
         given = {key: text.strip() for key, text in _parameters(setup.agent, fields).items() if text.strip()}
         if given:  # an empty field means the usual value
-            usual = {each.name: each.usual for each in site.service(Choices).parameters(setup.agent)}
+            usual = {each.name: each.usual for each in site.service(AgentsAndRules).parameters(setup.agent)}
             setup = setup._replace(agent=label_of(setup.agent, given, usual))
-        identity, job = site.service(Games).begin(setup)
+        identity, job = site.service(HeldGames).begin(setup)
         if not job.wait():
             return go_to(f"/play/begun/{identity}")
         held: HeldGame = job.result()
@@ -96,7 +96,7 @@ def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_field
 @router.get("/play/begun/{identity}")
 def begun(request: Request, identity: str) -> Response:
     """Wait until the agent is set up, and go on to the game."""
-    job = site_of(request).service(Games).beginning(identity)
+    job = site_of(request).service(HeldGames).beginning(identity)
     if not job.wait():
         return _waiting(request, job, "The agent is being set up")
     held: HeldGame = job.result()
@@ -107,12 +107,12 @@ def begun(request: Request, identity: str) -> Response:
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     """The game of an address."""
     address = parse_address(request.query_params)
-    games = site_of(request).service(Games)
+    games = site_of(request).service(HeldGames)
     held = games.open(address)
-    if isinstance(held, Job):
+    if isinstance(held, BackgroundJob):
         return _waiting(request, held, "The agent is being set up")
     seen = held.seen(address.moves)
-    pending: Job | None = None
+    pending: BackgroundJob | None = None
     hints: list[str] = []
     if seen.thinking or held.is_to_be_logged(address.moves):
         pending = games.answered(held, address.moves)
@@ -129,9 +129,9 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or a command: undo, hint, resign, log."""
     address = parse_address(request.query_params)
-    games = site_of(request).service(Games)
+    games = site_of(request).service(HeldGames)
     held = games.open(address)
-    if isinstance(held, Job):
+    if isinstance(held, BackgroundJob):
         return _waiting(request, held, "The agent is being set up")
     if command == "hint":
         held.hint()
@@ -150,7 +150,7 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
 
 
 def _shown(
-    request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: Job | None
+    request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: BackgroundJob | None
 ) -> Response:
     setup, human = address.setup, held.table.spec.agents[0].label
     logged = None
@@ -182,7 +182,7 @@ def _shown(
     )
 
 
-def _waiting(request: Request, job: Job, what: str) -> Response:
+def _waiting(request: Request, job: BackgroundJob, what: str) -> Response:
     return page(
         request,
         "waiting.html",

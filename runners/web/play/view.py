@@ -9,14 +9,14 @@ from quarto.rules import CELLS, NONE, PIECES
 from runners.play.game import Game, NextDecision
 from runners.play.wording import attributes
 from runners.web.play.games import Seen
-from runners.web.spots import Spot, named
+from runners.web.tiles import DecisionTile, named
 
 
 class GameView(NamedTuple):
     """Everything that the page of a game shows."""
 
-    cells: list[Spot]
-    pieces: list[Spot]
+    cells: list[DecisionTile]
+    pieces: list[DecisionTile]
     hand: int  # in hand, or chosen to be placed; NONE
     words: list[str]  # attributes of that piece
     task: str  # what the person is to do
@@ -48,29 +48,29 @@ def view_of(seen: Seen, chosen: int, hints: list[str], closed: bool = False) -> 
     )
 
 
-def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> Spot:
+def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
     name, piece = format_cell(cell), game.board[cell]
     if piece != NONE:
         won = any(cell in line for line in game.lines)
         label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
-        return Spot(name, piece, label, line=won, last=cell == game.plies[-1][1])
+        return DecisionTile(name, piece, label, line=won, last=cell == game.plies[-1][1])
     if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
-        return Spot(name, NONE, f"{name}, empty")
+        return DecisionTile(name, NONE, f"{name}, empty")
     decision = name if asked is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
-    return Spot(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
+    return DecisionTile(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
 
 
-def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> Spot:
+def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
     name, words = format_piece(piece), named(piece)
     if piece in game.board:
-        return Spot(name, piece, f"{words}; on {format_cell(game.board.index(piece))}", place="board")
+        return DecisionTile(name, piece, f"{words}; on {format_cell(game.board.index(piece))}", place="board")
     if asked is NextDecision.PLY:
-        return Spot(name, piece, f"Place {words}", choice=name, place="hand" if piece == hand else "left")
+        return DecisionTile(name, piece, f"Place {words}", choice=name, place="hand" if piece == hand else "left")
     if piece == game.hand:
-        return Spot(name, piece, f"{words}; in hand", place="hand")
+        return DecisionTile(name, piece, f"{words}; in hand", place="hand")
     if asked is NextDecision.GIFT:
-        return Spot(name, piece, f"Give {words}", decision=name)
-    return Spot(name, piece, words)
+        return DecisionTile(name, piece, f"Give {words}", decision=name)
+    return DecisionTile(name, piece, words)
 
 
 def _task(asked: NextDecision, hand: int) -> str:

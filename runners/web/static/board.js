@@ -2,7 +2,7 @@
 //
 // A form of the page, or a link with data-quick, is fetched and the answer's <main> takes the place of this page's. A page with
 // data-refresh on its <main> is fetched again after so many milliseconds. In a grid (data-grid, with data-columns) arrows
-// move from button to button (data-spot), of which Tab reaches one; the grid with data-typing="cell" or "piece" takes a letter and a digit, or one hex
+// move from button to button (data-tile), of which Tab reaches one; the grid with data-typing="cell" or "piece" takes a letter and a digit, or one hex
 // digit, and moves to the button of that data-name. A key named by data-key presses its link or button.
 "use strict";
 
@@ -66,7 +66,7 @@ function tell(text) {
 function prepare() {
   for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // what this script does without a button
   for (const grid of document.querySelectorAll("[data-columns]")) {
-    const all = spots(grid);
+    const all = tiles(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
     for (const each of all) each.tabIndex = each === first ? 0 : -1;
   }
@@ -78,25 +78,25 @@ function prepare() {
   if (after) waiting = setTimeout(() => show(location.href, {}, true), after);
 }
 
-const spots = (grid) => [...grid.querySelectorAll("[data-spot]")];
+const tiles = (grid) => [...grid.querySelectorAll("[data-tile]")];
 
-function moveTo(spot) {
-  const grid = spot.closest("[data-grid]");
+function moveTo(tile) {
+  const grid = tile.closest("[data-grid]");
   if (grid.dataset.columns) {
-    for (const each of spots(grid)) each.tabIndex = -1;
-    spot.tabIndex = 0;
+    for (const each of tiles(grid)) each.tabIndex = -1;
+    tile.tabIndex = 0;
   }
-  spot.focus();
+  tile.focus();
 }
 
 function arrow(event) {
-  const spot = event.target.closest("[data-spot]");
-  const grid = spot && spot.closest("[data-columns]");
+  const tile = event.target.closest("[data-tile]");
+  const grid = tile && tile.closest("[data-columns]");
   if (!grid) return false;
   const columns = Number(grid.dataset.columns);
   const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
-  const all = spots(grid);
-  const from = all.indexOf(spot);
+  const all = tiles(grid);
+  const from = all.indexOf(tile);
   const to = all[from + step];
   const sideways = Math.abs(step) === 1 && Math.floor(from / columns) !== Math.floor((from + step) / columns);
   if (to && !sideways) moveTo(to);
@@ -114,9 +114,9 @@ function typed(event) {
     return true;
   } else if (grid.dataset.typing === "cell" && column && /[1-4]/.test(key)) name = column + key;
   column = "";
-  const spot = name && spots(grid).find((each) => each.dataset.name === name);
-  if (!spot) return false;
-  moveTo(spot);
+  const tile = name && tiles(grid).find((each) => each.dataset.name === name);
+  if (!tile) return false;
+  moveTo(tile);
   return true;
 }
 

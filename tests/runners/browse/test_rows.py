@@ -20,13 +20,13 @@ from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
 from runners.browse.answers import answer_table
-from runners.browse.charts import Plan, planned
+from runners.browse.charts import ChartPlan, planned
 from runners.browse.explorer import explorer
 from runners.browse.games import games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
-from runners.browse.replay import GIFT, PLACEMENT, Judgement, decisions, judged_by, mistakes_at, moment, review_of
+from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions, judged_by, mistakes_at, moment, review_of
 from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section
 from tests.naive_solver import solve_position
@@ -120,11 +120,11 @@ def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
     assert moment(game, 0).text.startswith("..../..../..../.... ")
     end = moment(game, None)
     assert (end.plies, end.lines != set(), end.position.hand) == (len(game.plies), game.ending == "line", -1)
-    made = decisions(game, {(2, GIFT): Judgement(1, -1)})
+    made = decisions(game, {(2, GIFT): ValueChange(1, -1)})
     assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
     assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
-    assert made[4].judgement == Judgement(1, -1)
-    assert mistakes_at(game, {(2, GIFT): Judgement(1, -1), (5, PLACEMENT): Judgement(0, -1)}, 3) == (2, 5)
+    assert made[4].judgement == ValueChange(1, -1)
+    assert mistakes_at(game, {(2, GIFT): ValueChange(1, -1), (5, PLACEMENT): ValueChange(0, -1)}, 3) == (2, 5)
     with pytest.raises(RequestError, match="has no game 123456"):
         logged_game(opened, IMPOSED, 123_456)
 
@@ -145,10 +145,10 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
 def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive) -> None:
     start = explorer(opened, Asked())
     assert (start.by, start.games, len(start.gifts)) == ("gift", 13_000, 16)
-    assert len({(spot.games, spot.score) for spot in start.gifts}) == 1
+    assert len({(tile.games, tile.score) for tile in start.gifts}) == 1
     text = "0.../..../..../.... F"
     found = explorer(opened, Asked(text))
-    by_name = {spot.name: spot for spot in found.cells}
+    by_name = {tile.name: tile for tile in found.cells}
     assert by_name["b1"].score == by_name["a2"].score is not None
     assert by_name["a1"].piece == 0
     assert by_name["d4"].link == "/browse/openings?position=0.../..../..../...F+-"
@@ -173,7 +173,7 @@ def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qare
         piece, cell = found.table.cells[0][:2]
         assert piece.piece is not None
         reached = explorer(own, Asked(parse_qs(urlsplit(cell.link).query)["position"][0]))
-        assert {spot.piece for spot in reached.cells} == {-1, 0, piece.piece}
+        assert {tile.piece for tile in reached.cells} == {-1, 0, piece.piece}
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
@@ -207,9 +207,9 @@ def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
 
 def test_a_chart_follows_from_the_columns() -> None:
     frame = pl.DataFrame({"agent": ["a", "a", "b"], "opponent": ["b", "c", "c"], "score": [0.5, 0.25, 1.0]})
-    assert planned(frame) == Plan("bars", "agent", "score", "opponent")
-    assert planned(frame, "heat map") == Plan("heat map", "agent", "opponent", "score")
-    assert planned(frame.with_columns(n=pl.Series([3, 1, 2])), x="n") == Plan("line", "n", "score")
+    assert planned(frame) == ChartPlan("bars", "agent", "score", "opponent")
+    assert planned(frame, "heat map") == ChartPlan("heat map", "agent", "opponent", "score")
+    assert planned(frame.with_columns(n=pl.Series([3, 1, 2])), x="n") == ChartPlan("line", "n", "score")
     svg = charts.chart(frame, planned(frame), "t").svg
     assert svg.startswith("<svg")
     assert "style=" not in svg  # which the policy of our pages forbids

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from agents.dumb import Dumb
-from agents.lift import Player
+from agents.lift import LiftedPlayer
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.errors import FailureError, RequestError
@@ -146,15 +146,15 @@ def test_a_jitted_agent_has_no_limits() -> None:
 # A process of its own.
 
 
-def isolated(**params: Any) -> Player:
+def isolated(**params: Any) -> LiftedPlayer:
     """A player of the wild agent in a process of its own, which may take half a second for a turn."""
     limits = Limits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
     agent: Any = AgentSpec("wild", WILD, params, limits=limits).build()
-    found: Player = agent.lifted(CLASSIC, "wild")
+    found: LiftedPlayer = agent.lifted(CLASSIC, "wild")
     return found
 
 
-def answer(player: Player, seed: int = 1) -> tuple[int, int]:
+def answer(player: LiftedPlayer, seed: int = 1) -> tuple[int, int]:
     turns = player.play(Batch.of([EMPTY]), Streams(np.array([seed], np.uint64)))
     return int(turns.cells[0]), int(turns.gifts[0])
 

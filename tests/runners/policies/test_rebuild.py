@@ -271,7 +271,7 @@ def test_a_policy_of_a_hostile_kind_is_played_by_nobody(root: Path, mark: Path, 
     archive = Archive.open(root)
     card, policy = policy_store.read(archive, "gift")
     for kind in (CLASS, "any", "genome\x1b[31m", "__class__"):
-        made = policy_store.Origin(f"k{len(kind)}", CLASSIC, card.code, card.learned)
+        made = policy_store.PolicyOrigin(f"k{len(kind)}", CLASSIC, card.code, card.learned)
         policy_store.save(archive, type(policy)(kind, policy.parameters, policy.table), made)
         found = qarena(
             "run", "agent@a=policy", f"a.policy=k{len(kind)}", "agent@b=random", "games=2", f"archive.root={root}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hydra import compose, initialize_config_module
 
-from agents.learning.learner import Learner, LoggedGame
+from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from analytics.store.archive import Archive
@@ -101,7 +101,7 @@ def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy,
         outcome = NaiveGame(rules, order, stream).play([])
         pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
         pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
-        taught = LoggedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
+        taught = FinishedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
         if not type(learner).update(taught, rules.tables, player.own):
             knowledge = learner.grown(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)

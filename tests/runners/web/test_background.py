@@ -10,7 +10,7 @@ import pytest
 
 from runners.browse.busy import BusyError
 from runners.web import background
-from runners.web.background import IDLE, Background, Job, State
+from runners.web.background import IDLE, Background, BackgroundJob, State
 
 PATIENCE = 20.0
 
@@ -21,10 +21,10 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
 
 
-def until_stopped(begun: threading.Event | None = None) -> Callable[[Job], str]:
+def until_stopped(begun: threading.Event | None = None) -> Callable[[BackgroundJob], str]:
     """Work that ends when it is stopped."""
 
-    def work(job: Job) -> str:
+    def work(job: BackgroundJob) -> str:
         if begun:
             begun.set()
         end = threading.Event()
@@ -49,7 +49,7 @@ def test_a_key_is_one_job_and_its_result_is_remembered() -> None:
 def test_what_the_work_raises_is_raised_where_the_result_is_asked_for() -> None:
     jobs = Background(1)
 
-    def fail(_job: Job) -> None:
+    def fail(_job: BackgroundJob) -> None:
         raise ZeroDivisionError("half-way")
 
     job = jobs.job("key", fail)
@@ -87,7 +87,7 @@ def test_a_job_that_was_stopped_begins_again_when_that_is_wanted() -> None:
 def test_what_a_page_waits_for_is_answered_though_its_archive_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, go_on = Background(1), threading.Event()
 
-    def answer(text: str, version: int) -> Job:
+    def answer(text: str, version: int) -> BackgroundJob:
         return jobs.job("key", lambda _job: go_on.wait(PATIENCE) and text, version=version)
 
     first = answer("first", 1)
@@ -126,7 +126,7 @@ def test_a_job_for_which_nobody_asks_ends_and_begins_again_when_somebody_does() 
 def test_preparation_does_not_count() -> None:
     jobs = Background(1)
 
-    def work(job: Job) -> str:
+    def work(job: BackgroundJob) -> str:
         time.sleep(0.05)
         assert job.elapsed >= 0.05
         job.count_from_here()
@@ -175,7 +175,7 @@ def test_what_is_published_is_seen_before_the_end() -> None:
     jobs = Background(1)
     seen, go_on = threading.Event(), threading.Event()
 
-    def work(job: Job) -> int:
+    def work(job: BackgroundJob) -> int:
         job.publish(1)
         seen.set()
         go_on.wait(PATIENCE)

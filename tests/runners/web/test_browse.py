@@ -19,8 +19,8 @@ from analytics.store.archive import Archive
 from runners.browse import library
 from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
-from runners.web.ask.pages import Desk
-from runners.web.browse.shelf import Shelf
+from runners.web.ask.pages import QuestionService
+from runners.web.browse.reader import ArchiveService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor
@@ -93,7 +93,7 @@ def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> N
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for root in (tmp_path / "nothing", Archive.open(tmp_path / "empty", create=True).root):
-        monkeypatch.setattr(reader.site.service(Shelf), "library", Library(root))
+        monkeypatch.setattr(reader.site.service(ArchiveService), "library", Library(root))
         for path in ("/browse", "/browse/openings", "/browse/results/ratings", f"/browse/runs/{SQUARE}"):
             page = reader.get(path)
             assert page.status == 200
@@ -112,7 +112,7 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
 
     monkeypatch.setattr("runners.browse.library.PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr("runners.browse.library.OpenArchive", slowly)
-    monkeypatch.setattr(reader.site.service(Shelf), "library", Library(reader.site.settings.archive))
+    monkeypatch.setattr(reader.site.service(ArchiveService), "library", Library(reader.site.settings.archive))
     page = reader.get("/browse")
     assert page.refreshes
     assert "Opening the archive" in page.text
@@ -152,8 +152,8 @@ def test_a_logged_game_is_replayed_with_the_regret_of_each_decision(reader: Visi
 
 
 def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
-    desk = reader.site.service(Desk)
-    usual, desk.asking = desk.asking, Asking(reader.site.settings.archive, AskLimits(seconds=1.0, processes=2))
+    service = reader.site.service(QuestionService)
+    usual, service.asking = service.asking, Asking(reader.site.settings.archive, AskLimits(seconds=1.0, processes=2))
     reader.get("/browse")
     texts = [f"SELECT levenshtein(repeat('a', 100000), repeat('b', 100000)) + {number} AS m" for number in range(10)]
     threads = [threading.Thread(target=reader.get, args=("/ask",), kwargs={"q": text}) for text in texts]
@@ -164,13 +164,13 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
     waited = time.monotonic() - started
     for thread in threads:
         thread.join()
-    desk.asking.close()
-    desk.asking = usual
+    service.asking.close()
+    service.asking = usual
     assert waited < 1
 
 
 def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = reader.site.service(Shelf).library.content()
+    content = reader.site.service(ArchiveService).library.content()
     assert content is not None
     monkeypatch.setattr(content, "_places", threading.BoundedSemaphore(1))
     assert content._places.acquire()
@@ -178,8 +178,8 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
     assert (page.status, page.headers["retry-after"]) == (503, "3")
     assert "answering other questions" in page.line
     assert links(page) == {"/browse/games?result=drawn&agent=dumb&rules=classic"} | {"/browse", "/ask"}
-    desk = reader.site.service(Desk)
-    monkeypatch.setattr(desk._background, "_most_waiting", 0)
+    service = reader.site.service(QuestionService)
+    monkeypatch.setattr(service._background, "_most_waiting", 0)
     page = reader.get("/ask", q="SELECT 'a question that nobody asked'")
     assert (page.status, page.headers["retry-after"]) == (503, "3")
     assert "ask again in a moment" in page.line

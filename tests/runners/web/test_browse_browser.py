@@ -39,16 +39,16 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     from runners.browse.asking import Asking, AskLimits
     from runners.web.application import application
-    from runners.web.ask.pages import Desk
-    from runners.web.settings import Settings
+    from runners.web.ask.pages import QuestionService
+    from runners.web.settings import ServerSettings
     from runners.web.start import listen
 
     archive = tmp_path_factory.mktemp("browser") / "sample"
     shutil.copytree(SAMPLE, archive)
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    app = application(Settings(archive, port=port))
-    app.state.site.service(Desk).asking = Asking(archive, AskLimits(seconds=1.5))
+    app = application(ServerSettings(archive, port=port))
+    app.state.site.service(QuestionService).asking = Asking(archive, AskLimits(seconds=1.5))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

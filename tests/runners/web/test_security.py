@@ -126,12 +126,12 @@ def test_other_methods_do_nothing(reader: Visitor, method: str) -> None:
 
 
 def test_an_unexpected_error_is_one_line(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runners.web.choices import Choices
+    from runners.web.agents_and_rules import AgentsAndRules
 
     def fail(_self: object, _name: str) -> None:
         raise ZeroDivisionError("half\nway")
 
-    monkeypatch.setattr(Choices, "parameters", fail)
+    monkeypatch.setattr(AgentsAndRules, "parameters", fail)
     page = reader.get("/play")
     assert page.status == 500
     assert page.headers["content-security-policy"]

@@ -19,7 +19,7 @@ from agents.random import Random
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
 from analytics.policies.derived.line_boards import ONE_IN, words_of_games
-from analytics.policies.derived.line_cloning import SAMPLED, Part, learn_turns, part_of
+from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, part_of
 from analytics.policies.derived.line_fit import fresh
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
@@ -48,7 +48,7 @@ def dataset() -> Dataset:
     return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
 
 
-def parts(dataset: Dataset) -> tuple[Part, Part]:
+def parts(dataset: Dataset) -> tuple[LoggedTurns, LoggedTurns]:
     """The games that are learned from, and those held out."""
     ((run, found),) = dataset.parts()
     words = words_of_games(run_word(run.run_id), found.game_id, 0)
@@ -63,7 +63,7 @@ class Compared(NamedTuple):
     turns: list[lines.Afterstate]
 
 
-def compared(part: Part, game: int, stage: int) -> Compared | None:
+def compared(part: LoggedTurns, game: int, stage: int) -> Compared | None:
     """Which turns are compared, by the text of the module."""
     plies = [(int(part.games.pieces[ply, game]), int(part.games.cells[ply, game])) for ply in range(stage + 1)]
     board, (hand, cell), gift = naive.board_after(plies[: stage - 1]), plies[stage - 1], plies[stage][0]
@@ -109,7 +109,7 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], rate: float) -> 
 @pytest.mark.parametrize(("stage", "units"), [(2, 0), (9, 0), (12, 2)])
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
     words, (part, _) = words_of(CLASSIC, True, 16), parts(dataset)
-    few = Part(
+    few = LoggedTurns(
         Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.chosen[:, :25], part.words[:25]
     )
     few = few._replace(chosen=np.ascontiguousarray(few.chosen))

@@ -17,7 +17,7 @@ from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.line_values import LineValues
 from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
 from analytics.policies.derived.streamed import GameStream
-from analytics.policies.policy_store import Origin, knowledge_of
+from analytics.policies.policy_store import PolicyOrigin, knowledge_of
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from quarto.rules import Rules
@@ -49,7 +49,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         assert rows is None or len(ranges) == rows
         run_ids = [record.run_id for record in dataset.runs]
         learned = LEARNED | {"run_ids": run_ids, "where": where}
-        origin = Origin("mine", rules, {}, learned, {"games": ranges})
+        origin = PolicyOrigin("mine", rules, {}, learned, {"games": ranges})
         card = policy_store.save(archive, Gift().derive(dataset, 1), origin)
         again = dataset_of(sources_of(opened, card), run_ids)
         turned = dataset_of(sources_of(opened, card), run_ids[::-1])

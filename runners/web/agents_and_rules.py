@@ -1,0 +1,112 @@
+"""Rules and agents that the forms offer, and the ones that a request names."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from quarto.errors import RequestError
+from quarto.rules import Rules
+from runners.arena.agent_labels import agent_named, parse_label
+from runners.arena.config_groups import load_rules, names, parameters_of, settings_of, text_of
+from runners.arena.spec import AgentSpec
+from runners.hydra_app.agents_table import description_of
+from runners.hydra_app.config_dir import user_config_dir
+from runners.web.settings import Site
+
+_PARAMETER = re.compile(r"(\w+): *(.*?)(?:\s+# *(.*))?")
+
+
+class Choice(NamedTuple):
+    """An option of a configuration group."""
+
+    name: str
+    text: str  # what it is, in a line
+
+
+class Parameter(NamedTuple):
+    """A parameter of an agent."""
+
+    name: str
+    usual: str  # its default, as a label has it
+    text: str  # what it does, as far as its yaml says
+
+
+# Hydra, which reads the yamls, is one object of the whole process.
+_HYDRA = threading.Lock()
+
+
+class AgentsAndRules:
+    """Rules and agents by name, those of the user's own folder too."""
+
+    def __init__(self, site: Site) -> None:
+        self._settings = site.settings
+        self._rules: dict[str, Rules] = {}
+        self._parameters: dict[str, list[Parameter]] = {}
+
+    @contextmanager
+    def _configuration(self) -> Iterator[None]:
+        with _HYDRA, user_config_dir(self._settings.config_dir):
+            yield
+
+    def rules(self, name: str) -> Rules:
+        """The rules of this name. Raises ``RequestError`` if there are none."""
+        if name not in self._rules:
+            with self._configuration():
+                self._rules[name] = load_rules(name)
+        return self._rules[name]
+
+    def agent(self, label: str) -> AgentSpec:
+        """The agent that a label describes. Raises ``RequestError``, also for one that must not be played from afar."""
+        with self._configuration():
+            name = parse_label(label, "agent").name
+            if not self._settings.local and settings_of("agent", name).get("has_process") is True:
+                raise RequestError(
+                    f"agent '{name}' runs programs in folders of this machine: it plays only where qarena serve "
+                    "listens at 127.0.0.1"
+                )
+            return agent_named(label, self._settings.archive)
+
+    @cached_property
+    def all_rules(self) -> list[Choice]:
+        """All rules, classic first."""
+        with self._configuration():
+            found = [Choice(name, _comment("rules", name)) for name in names("rules")]
+        return sorted(found, key=lambda choice: (choice.name != "classic", choice.name))
+
+    @cached_property
+    def all_agents(self) -> list[Choice]:
+        """All agents by name."""
+        with self._configuration():
+            return [Choice(name, description_of(name, settings_of("agent", name))) for name in sorted(names("agent"))]
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """The parameters of an agent. Raises ``RequestError`` if there is no such agent."""
+        if name not in self._parameters:
+            with self._configuration():
+                own = parameters_of(settings_of("agent", name))
+                lines = [_PARAMETER.fullmatch(line) for line in text_of("agent", name).splitlines()]
+            texts = {found[1]: found[3] or "" for found in lines if found}
+            self._parameters[name] = [Parameter(key, _shown(value), texts.get(key, "")) for key, value in own.items()]
+        return self._parameters[name]
+
+
+def _comment(group: str, name: str) -> str:
+    first = text_of(group, name).partition("\n")[0]
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
+def parts_of(label: str) -> tuple[str, dict[str, str]]:
+    """The name in a label of an agent, and its parameters as texts. Raises ``RequestError`` for what is no label."""
+    parsed = parse_label(label, "agent")
+    return parsed.name, {key: _shown(value) for key, value in parsed.parameters.items()}
