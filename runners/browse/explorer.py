@@ -148,7 +148,9 @@ def _cell(cell: int, position: Position, rules: Rules, kept: dict[str, object], 
 def _gift(piece: int, position: Position, rules: Rules, kept: dict[str, object], results: Results) -> OpeningTile:
     name = format_piece(piece)
     given = position._replace(hand=piece, available=position.available & ~(1 << piece))
-    return OpeningTile(name, piece, links.openings_page(format_position(given, rules.name), **kept), *results.get(name, ()))
+    return OpeningTile(
+        name, piece, links.openings_page(format_position(given, rules.name), **kept), *results.get(name, ())
+    )
 
 
 def _after(position: Position, rules: Rules, cell: int, kept: dict[str, object]) -> str:

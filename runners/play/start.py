@@ -14,8 +14,8 @@ from agents.base import Agent
 from analytics.perfect.game_review import review_game
 from quarto.errors import FailureError
 from quarto.notation import format_game
-from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import untrained
+from runners.arena.config import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import GuardedAgent

@@ -23,7 +23,7 @@ from analytics.store.marker import MARKER
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.archive.index import bring_up_to_date
-from runners.arena.agent_labels import load_agent
+from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.executors.machine import MEBIBYTE, available_cores

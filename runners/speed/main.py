@@ -15,12 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
-from runners.arena.agent_labels import load_agent
-from runners.arena.checks import MAX_SEED
+from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
+from runners.arena.schemas import MAX_SEED
 from runners.arena.spec import RunSpec
 from runners.executors.machine import MEBIBYTE, available_cores
 from runners.speed.archive import bench_archive

@@ -11,7 +11,7 @@ from quarto.batch import Batch
 from quarto.position import ALL_PIECES, Position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
 from runners.speed.stopwatch import NANOSECONDS, turn_nanoseconds
 from runners.speed.yardstick import Yardstick
 

@@ -19,9 +19,9 @@ from quarto.errors import RequestError
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, Rules
-from runners.arena.checks import MAX_SEED
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.playing import Progress
+from runners.arena.schemas import MAX_SEED
 from runners.arena.spec import AgentSpec
 from runners.speed.stopwatch import turn_nanoseconds
 

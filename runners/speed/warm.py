@@ -27,12 +27,11 @@ from analytics.query.selection import select
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.jit import load_all
-from runners.arena.agent_labels import load_agent
-from runners.arena.config import Request
+from runners.arena.config import Request, load_agent
 from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.playing import execute
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.arena.storage import Storage
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
@@ -150,7 +149,7 @@ def ask_once() -> None:
 
 def play(spec: RunSpec, root: Path, games: int = 2, threads: int = 1) -> float:
     """Play games into an archive without a progress bar or a table; returns the seconds of playing and writing."""
-    request = Request(spec, games, threads, Storage(root, other_code="extend"), progress=False)
+    request = Request(spec, games, threads, ArchiveSettings(root, other_code="extend"), progress=False)
     return execute(request, "qarena warm", threading.Event()).seconds
 
 

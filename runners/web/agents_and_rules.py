@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.agent_labels import agent_named, parse_label
+from runners.arena.config import agent_named, parse_label
 from runners.arena.config_groups import load_rules, names, parameters_of, settings_of, text_of
 from runners.arena.spec import AgentSpec
 from runners.hydra_app.agents_table import description_of

@@ -59,7 +59,7 @@ class Solving:
         self.background.close()
 
     def solution(self, game: Game, seconds: float, again: bool = False) -> BackgroundJob:
-        """The search for all turns of a game that is not over; publishes ``SolvedPosition``, values first, then distances.
+        """The search for all turns of a game in progress; publishes ``SolvedPosition``, values first, then distances.
 
         ``again``: a new one if it was stopped. What the former one proved is known to it.
         """
@@ -108,7 +108,7 @@ class Solving:
 
 
 def _safe(game: Game) -> tuple[int, dict[int, int]]:
-    """The last two fields of ``SolvedPosition``. Kernels find them, which may have to be compiled: no page waits for that."""
+    """The last two fields of ``SolvedPosition``. Its kernels may have to be compiled: no page waits for that."""
     if game.asked is NextDecision.GIFT:
         return safe_gifts(game.position, game.rules), {}
     if game.asked is NextDecision.PLACEMENT:

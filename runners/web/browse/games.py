@@ -98,7 +98,9 @@ def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds
     )
 
 
-def _judged(reader: ArchiveReader, service: ArchiveService, game: ArchivedGame, seconds: float) -> tuple[Judgements, BackgroundJob | None]:
+def _judged(
+    reader: ArchiveReader, service: ArchiveService, game: ArchivedGame, seconds: float
+) -> tuple[Judgements, BackgroundJob | None]:
     """The judgements that are known, and the job that seeks the others: None if all are in the archive."""
     known = reader.ask(replay.annotated, game.record.run_id, game.game_id)
     if replay.is_judged(game, known):
