@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -22,7 +21,7 @@ from analytics.sql.arrow_stream import LazyRows, Stream
 from analytics.sql.files import ArchiveFiles
 from analytics.sql.limits import Limits
 from analytics.sql.scratch import Scratch
-from analytics.sql.syntax_trees import POLICY, Read, read_by
+from analytics.sql.syntax_trees import POLICY, read_by
 from analytics.store.checked_files import CheckedFile
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
@@ -32,7 +31,8 @@ KNOWN = {*views.VIEWS, ORDERED, POLICY}  # what a question may read
 
 _BUSY_SECONDS = 0.05
 _REPLAYED = {"boards": ("boards", replays.boards), ORDERED: (views.ORDERED, replays.orders)}
-_TEXTS = "position_macros.sql"  # what is made when a question names it or reads the view positions
+_TEXT_MACROS = "position_macros.sql"  # made for the first question that may need it: that takes 50 ms
+_WITH_TEXTS = ("board_text", "position_text", "positions", "query")  # words of such a question
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
@@ -47,7 +47,6 @@ class Connection:
         self._files = archive_files
         self._made: set[str] = set()  # views that have their rows
         self._broken: dict[str, FailureError] = {}  # by view
-        self._policies: dict[str, str] = {}  # by name: the question that reads its table
         try:
             self.scratch = Scratch()
         except OSError as error:
@@ -115,12 +114,14 @@ class Connection:
     def read(self, text: str) -> None:
         """Make what a question reads. Raises ``FailureError`` for damaged files of that."""
         read = read_by(self.duckdb, text, KNOWN)
-        if read.texts and _TEXTS not in self._made:
-            self._execute(_TEXTS)
-            self._made.add(_TEXTS)
+        if _TEXT_MACROS not in self._made and any(word in text.lower() for word in _WITH_TEXTS):
+            self._execute(_TEXT_MACROS)
+            self._made.add(_TEXT_MACROS)
         for view in sorted({views.MADE.get(name, name) for name in read.views - {POLICY}} - self._made):
             self._make(view, read.composed)
-        self._make_policies(read)
+        names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
+        if names:
+            self.duckdb.execute(views.policy_macro({name: self.policy_question(name) for name in names}))
 
     def _make(self, view: str, perhaps: bool) -> None:
         """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
@@ -167,15 +168,8 @@ class Connection:
         relations = {run_id: f"{view}_{run_id}" for run_id in archive.run_ids()}
         for run_id, relation in relations.items():
             frame = replay(archive, run_id)  # raises before DuckDB reads
-            self.duckdb.register(relation, LazyRows(partial(_same, frame)))
+            self.duckdb.register(relation, LazyRows(frame))
         self.duckdb.execute(views.over_runs(view, relations))
-
-    def _make_policies(self, read: Read) -> None:
-        names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
-        new = {name: self.policy_question(name) for name in names if name not in self._policies}
-        if new:
-            self._policies |= new
-            self.duckdb.execute(views.policy_macro(self._policies))
 
     def policy_question(self, name: str) -> str:
         """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
@@ -220,10 +214,6 @@ class Connection:
                 self.duckdb.unregister(name)
 
 
-def _same(frame: pl.LazyFrame) -> pl.LazyFrame:
-    return frame
-
-
 def _in_sql(error: FailureError) -> str:
     """The message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
     return str(error).encode(errors="replace").decode()
@@ -232,5 +222,5 @@ def _in_sql(error: FailureError) -> str:
 def _readable(frame: Any) -> Any:
     """A frame in the form in which DuckDB reads it."""
     if isinstance(frame, pl.LazyFrame):
-        return LazyRows(partial(_same, frame))
+        return LazyRows(frame)
     return Stream(frame) if isinstance(frame, pl.DataFrame) else frame

@@ -16,7 +16,7 @@ import polars as pl
 
 from analytics.derived_tables.boards import ORDERED_PLIES
 from analytics.sql import records, views
-from analytics.sql.answers import Answer, Complaint, Writer, ask, explained
+from analytics.sql.answers import Complaint, QueryResult, Writer, ask, explained
 from analytics.sql.arrow_stream import Stream, lazily
 from analytics.sql.connection import KNOWN, ORDERED, Connection
 from analytics.sql.files import ArchiveFiles, MissingFileError
@@ -91,11 +91,11 @@ class OpenArchive:
         ``FailureError`` if it needs a damaged file. If files were removed because others replaced them since the
         archive was opened, it is opened again.
         """
-        return self._answer(text, Answer.frame, parameters, frames)
+        return self.again(lambda: self._asked(text, QueryResult.frame, parameters, frames))
 
     def first(self, text: str, rows: int) -> pl.DataFrame:
         """The first rows of the answer to one SELECT. Raises as ``sql`` does."""
-        return self._answer(text, lambda answer: answer.first(rows))
+        return self.again(lambda: self._asked(text, lambda answer: answer.first(rows)))
 
     def fork(self) -> Self:
         """The same content for another thread, with a connection of its own. Each is closed on its own."""
@@ -118,18 +118,9 @@ class OpenArchive:
             self._abandon()
             raise
 
-    def _answer(
-        self,
-        text: str,
-        take: Callable[[Answer], _Taken],
-        parameters: Parameters | None = None,
-        frames: Mapping[str, Any] | None = None,
-    ) -> _Taken:
-        return self.again(lambda: self._asked(text, take, parameters, frames))
-
     def ask_files(self, text: str) -> pl.DataFrame:
         """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
-        return self._asked(text, Answer.frame)
+        return self._asked(text, QueryResult.frame)
 
     def again(self, ask: Callable[[], _Taken]) -> _Taken:
         """What ``ask`` returns; if a file is gone, the archive is opened again, and it is asked a second time."""
@@ -141,7 +132,7 @@ class OpenArchive:
     def _asked(
         self,
         text: str,
-        take: Callable[[Answer], _Taken],
+        take: Callable[[QueryResult], _Taken],
         parameters: Parameters | None = None,
         frames: Mapping[str, Any] | None = None,
     ) -> _Taken:

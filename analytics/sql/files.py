@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import PurePath
 
@@ -39,15 +39,12 @@ class ArchiveFiles:
         """See ``OpenArchive``."""
         self.archive = Snapshot(Archive.open(root).root)
         self._check = check
-        self._of_runs: dict[tuple[str, str], list[CheckedFile]] = {}  # by table and run
-        self._asked: dict[PurePath, CheckedFile] = {}  # all that were found
-        self._sound: set[PurePath] = set()
-        if check:
-            for run_id in sorted({*self.archive.run_ids(), *self.archive.recorded()}):
-                record = None
-                with suppress(FailureError):  # a damaged record spoils the views that need it
-                    record = self.archive.run(run_id)
-                require_whole(self.archive, run_id, record)
+        self._read: dict[PurePath, CheckedFile] = {}  # files that questions read, sound when they first did
+        for run_id in sorted({*self.archive.run_ids(), *self.archive.recorded()}) if check else ():
+            record = None
+            with suppress(FailureError):  # a damaged record spoils the views that need it
+                record = self.archive.run(run_id)
+            require_whole(self.archive, run_id, record)
 
     @property
     def folders(self) -> list[PurePath]:
@@ -60,51 +57,34 @@ class ArchiveFiles:
         Raises ``FailureError`` if one is not as it was written, ``MissingFileError`` if it is not there, and
         ``NotIndexedError`` for positions that are not counted in all games.
         """
-        runs = self.archive.run_ids() if run_id is None else [run_id]
-        found = [file for each in runs for file in self._of_run(table, each)]
+        found = list[CheckedFile]()
+        for run in self.archive.run_ids() if run_id is None else [run_id]:
+            if table in TABLES:
+                found += self.of_games(table, run, self.archive.ranges(run))
+            else:
+                found += self._positions(run) if table == "positions" else self.derived(table, run)[0]
         self.require_sound(found)
         return found
-
-    def _of_run(self, table: str, run_id: str) -> list[CheckedFile]:
-        if (table, run_id) not in self._of_runs:
-            if table in TABLES:
-                found = self.of_games(table, run_id, self.archive.ranges(run_id))
-            elif table == "positions":
-                found = self._positions(run_id)
-            else:
-                found, _ = self.derived(table, run_id)
-            self._of_runs[table, run_id] = found
-        return self._of_runs[table, run_id]
 
     def _positions(self, run_id: str) -> list[CheckedFile]:
         """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
 
         Raises ``NotIndexedError`` if there is none.
         """
-        extents = extents_found(self.archive, run_id, "positions")
+        least = extent_of(END_PLY)
+        extents = [extent for extent in extents_found(self.archive, run_id, "positions") if extent >= least]
         for extent in extents:
             found, lacking = self.derived("positions", run_id, extent.__eq__)
-            if extent >= extent_of(END_PLY) and not lacking:
+            if not lacking:
                 return found
-        if len(self.archive.ranges(run_id)):
-            raise self._not_indexed(run_id, extents)
-        return []
-
-    def _not_indexed(self, run_id: str, extents: Sequence[str]) -> NotIndexedError:
-        """The error for a run whose positions are of these extents, the greatest first, and none is of all games."""
-        least = extent_of(END_PLY)
-        _, none = self.derived("positions", run_id, extents.__contains__)
-        _, short = self.derived("positions", run_id, lambda extent: least <= extent in extents)
-        if none:
-            lacking, how = none, "not indexed"
-        elif short:
-            lacking, how = short, f"indexed to ply {int(extents[-1])} alone, and the view needs {END_PLY}"
-        else:
-            _, lacking = self.derived("positions", run_id, extents[0].__eq__)
-            how = f"not indexed to ply {int(extents[0])}, as the others are"
-        return NotIndexedError(
-            f"{len(lacking)} of {len(self.archive.ranges(run_id))} ranges of games of run {run_id} are {how}: run "
-            "'qarena archive index' first"
+        _, short = self.derived("positions", run_id, extents.__contains__)
+        if not short and not extents:  # there are no games
+            return []
+        needed = least if short else extents[0]
+        lacking = short or self.derived("positions", run_id, needed.__eq__)[1]
+        raise NotIndexedError(
+            f"{len(lacking)} of {len(self.archive.ranges(run_id))} ranges of games of run {run_id} are not indexed to "
+            f"ply {int(needed)}: run 'qarena archive index' first"
         )
 
     def of_games(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[CheckedFile]:
@@ -144,23 +124,23 @@ class ArchiveFiles:
         return self._checked(run_id, path, path.name.split(".")[-2])
 
     def _checked(self, run_id: str, path: PurePath, check: str) -> CheckedFile:
-        path = self.archive.backend.absolute(path)
-        return self._asked.setdefault(path, CheckedFile(run_id, path, check, self.archive.backend))
+        backend = self.archive.backend
+        return CheckedFile(run_id, backend.absolute(path), check, backend)
 
     def require_sound(self, files: Iterable[CheckedFile]) -> None:
         """Raise ``FailureError`` if one of the files is not as it was written; each is looked at once."""
-        new = [file for file in files if file.path not in self._sound] if self._check else []
-        damaged = first_damaged(self.archive.root, new)
+        new = {file.path: file for file in files if file.path not in self._read}
+        damaged = first_damaged(self.archive.root, [*new.values()]) if self._check else None
         if damaged is not None:
             raise _damage(damaged)
-        self._sound.update(file.path for file in new)
+        self._read |= new
 
     def failure(self, complaint: str, name_of: Callable[[PurePath], str]) -> FailureError | None:
         """The error for the damaged file behind a message that is about one; None if no file is damaged.
 
-        ``name_of`` gives the name of a file in messages. Files that were not asked for yet are not looked at.
+        ``name_of`` gives the name of a file in messages. Files that no question has read are not looked at.
         """
-        files = list(self._asked.values())
+        files = list(self._read.values())
         named = [file for file in files if name_of(file.path) in complaint] or files
         gone = (file for file in named if backend_of(file.path).status(file.path) is None)
         damaged = next(gone, None) or next((file for file in named if not file.is_sound), None)

@@ -55,9 +55,10 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
 def _refuse(text: str, reason: str) -> None:
     """Raise ``RequestError`` for what DuckDB's parser does not serialise, unless ``answers.ask`` refuses it anyway."""
     try:
-        kinds = [statement.type.name for statement in duckdb.extract_statements(text)]
+        statements = duckdb.extract_statements(text.encode(errors="replace").decode())
     except duckdb.Error:
         return  # it is no SQL
+    kinds = [statement.type.name for statement in statements]
     if kinds == ["SELECT"]:
         raise RequestError(f"SQL: this question is not allowed here ({reason})")
     if set(kinds) <= {"EXPLAIN", "MULTI"}:
