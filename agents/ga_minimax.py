@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.genetic.two_genes import VALUE_BITS, cell_by_lines, places_of_values
+from agents.genetic.two_genes import VALUE_BITS, cell_by_lines, ranks_of_values
 from agents.parameters import checked_flag, checked_probability, checked_whole
 from agents.search.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, after_placing, best_turn
 from quarto.bits import lowest_bit, popcount
@@ -29,14 +29,14 @@ def threatened_cells(occupied: int, rules: Any) -> int:
 
 
 @inlined
-def combinations_giving(piece: int, places: int, size: int) -> int:
+def combinations_giving(piece: int, ranks: int, size: int) -> int:
     """The number of ways in which four of the first ``size`` values sum up to ``piece``.
 
-    ``places`` gives the place of each value that has a bit; values worth 0 take the other places.
+    ``ranks`` gives the rank of each value that has a bit; values worth 0 take the other ranks.
     """
     wanted, blanks = ATTRIBUTES - int64(popcount(piece)), size
     for i in range(ATTRIBUTES):
-        inside = ((places >> (3 * i)) & 7) < size
+        inside = ((ranks >> (3 * i)) & 7) < size
         blanks -= int64(inside)
         if piece & VALUE_BITS[i] and not inside:
             return int64(0)
@@ -51,16 +51,16 @@ def gift_by_random_combination(position: Position, allowed: int, alpha: float, s
     """The first allowed piece when the study's combinations are tried in random order; NONE if none is allowed."""
     if allowed == 0:
         return int64(NONE)
-    places = places_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)
+    ranks = ranks_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)
     for size in range(ATTRIBUTES, VALUES + 1):
         total = int64(0)
         for piece in range(PIECES):
             if (allowed >> piece) & 1:
-                total += combinations_giving(piece, places, size)
+                total += combinations_giving(piece, ranks, size)
         rank = below(draw(seed, RANDOM_COMBINATION), total)
         for piece in range(PIECES):
             if total != 0 and (allowed >> piece) & 1:
-                rank -= combinations_giving(piece, places, size)
+                rank -= combinations_giving(piece, ranks, size)
                 if rank < 0:
                     return int64(piece)
     return int64(NONE)

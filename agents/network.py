@@ -27,14 +27,14 @@ COLUMNS: dict[str, type[Any]] = {"layer": np.int64, "row": np.int64, "column": n
 Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [inputs, units] and biases [units] of each
 
 
-def inputs(places: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
+def inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
     """The inputs of a network: [N, INPUTS] int8.
 
-    For each of 17 ``places`` [N, 17], the cells and the hand, and each attribute 1 if the piece there has it, -1 if
-    not, 0 if there is none; then 1 for each action that is ``legal`` [N, 289].
+    For each of ``pieces`` [N, 17], on the cells and in the hand, and each attribute 1 if the piece has it, -1 if not,
+    0 if there is none; then 1 for each action that is ``legal`` [N, 289].
     """
-    bits = (places[:, :, None] >> np.arange(ATTRIBUTES)) & 1
-    seen = np.where(places[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(places), PLANES)
+    bits = (pieces[:, :, None] >> np.arange(ATTRIBUTES)) & 1
+    seen = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
     return np.concatenate([seen, legal], axis=1, dtype=np.int8)
 
 
@@ -80,8 +80,8 @@ class Network:
         if self._layers is None:
             actions = rng.choice(0, legal)
         else:
-            places = np.concatenate([batch.board, batch.hand[:, None]], axis=1)
-            actions = np.where(legal, values_of(self._layers, inputs(places, legal)), -np.inf).argmax(axis=1)
+            pieces = np.concatenate([batch.board, batch.hand[:, None]], axis=1)
+            actions = np.where(legal, values_of(self._layers, inputs(pieces, legal)), -np.inf).argmax(axis=1)
         cells, gifts = np.divmod(actions, CHOICES)
         return np.where(cells == NO_CELL, NONE, cells), np.where(gifts == NO_GIFT, NONE, gifts)
 
@@ -91,9 +91,9 @@ def policy_of(layers: Layers) -> Policy:
     parts = []
     for number, (weights, biases) in enumerate(layers):
         rows = np.concatenate([weights, biases[None]])
-        place = np.indices(rows.shape).reshape(2, -1)
+        indices = np.indices(rows.shape).reshape(2, -1)
         rounded = np.clip(np.rint(rows.ravel() / UNIT) * UNIT, -MOST, MOST)
-        parts.append((np.full(rows.size, number), *place, rounded))
+        parts.append((np.full(rows.size, number), *indices, rounded))
     columns = (np.concatenate(each) for each in zip(*parts, strict=True))
     types = (np.int8, np.int16, np.int16, np.float64)
     return Policy(NETWORK, table={name: each.astype(t) for name, each, t in zip(COLUMNS, columns, types, strict=True)})

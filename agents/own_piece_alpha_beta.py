@@ -71,8 +71,8 @@ def value(position: Position, made: int, depth: int, alpha: int, beta: int, fait
 def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -> int:
     """The first best turn, cells column by column, pieces ascending, as ``encode_turn`` has it."""
     best, choice = int64(-UNBOUNDED), int64(0)
-    for place in range(CELLS):
-        cell = int64(place % SIDE * SIDE + place // SIDE)
+    for number in range(CELLS):
+        cell = int64(number % SIDE * SIDE + number // SIDE)
         for piece in range(PIECES):
             if (position.occupied >> cell) & 1 or (position.available >> piece) & 1 == 0 or best == LINE - 1:
                 continue

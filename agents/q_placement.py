@@ -238,15 +238,15 @@ class QPlacementLearner(RowLearner):
     def policy(self, knowledge: Knowledge) -> Policy:
         known = known_positions(knowledge)
         lanes, occupied, hand, first = (column[known[2] != NONE] for column in known)
-        position, cell, place = items_of(first, ~occupied & ALL_CELLS)
-        tried = ~np.isnan(knowledge.table[place])
-        position, cell, place = position[tried], cell[tried], place[tried]
+        position, cell, index = items_of(first, ~occupied & ALL_CELLS)
+        tried = ~np.isnan(knowledge.table[index])
+        position, cell, index = position[tried], cell[tried], index[tried]
         columns: dict[str, NDArray[Any]] = {
             "lanes": lanes[position],
             "occupied": occupied[position].astype(np.int32),
             "hand": hand[position].astype(np.int8),
             "cell": cell.astype(np.int8),
-            "value": knowledge.table[place],
+            "value": knowledge.table[index],
         }
         return Policy(Q_PLACEMENT, table=columns)
 

@@ -28,7 +28,7 @@ class Transform(NamedTuple):
 
     permutation: int  # index into ``Symmetries.cells``
     xor: int  # piece XORed into all pieces, before:
-    order: int  # two bits for each attribute, lowest first: the attribute that moves to its place
+    order: int  # two bits for each attribute, lowest first: the attribute that moves there
 
 
 @inlined
@@ -106,11 +106,11 @@ def _descending_order(lanes: int) -> int:
     order = int64(0)
     for a in range(ATTRIBUTES):
         lane = (lanes >> uint64(CELLS * a)) & LANE
-        place = 0
+        rank = 0
         for b in range(ATTRIBUTES):
             other = (lanes >> uint64(CELLS * b)) & LANE
-            place += int64(other > lane or (other == lane and b < a))
-        order |= int64(a) << (2 * place)
+            rank += int64(other > lane or (other == lane and b < a))
+        order |= int64(a) << (2 * rank)
     return order
 
 
@@ -146,7 +146,7 @@ def orbit_size(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
             image = least_lanes(image, minimal, top)
         keep += int64(sort_lanes(image) == least)
     run = 1
-    for shift in range(CELLS, ATTRIBUTES * CELLS, CELLS):  # equal lanes, which lie side by side, may change places
+    for shift in range(CELLS, ATTRIBUTES * CELLS, CELLS):  # equal lanes, which lie side by side, may be exchanged
         equal = ((least >> uint64(shift)) ^ (least >> uint64(shift - CELLS))) & LANE == uint64(0)
         run = run + 1 if equal else 1
         keep *= run

@@ -59,31 +59,31 @@ def imported_modules(
 
 def find(module: str) -> ModuleSpec | None:
     """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would."""
-    places: Sequence[str] | None = None
+    paths: Sequence[str] | None = None
     spec = None
     parts = module.split(".")
     for depth in range(len(parts)):
-        if not parts[depth] or (depth and places is None):
+        if not parts[depth] or (depth and paths is None):
             return None
-        spec = _find(".".join(parts[: depth + 1]), places)
+        spec = _find(".".join(parts[: depth + 1]), paths)
         if spec is None:
             return None
-        places = spec.submodule_search_locations
+        paths = spec.submodule_search_locations
     return spec
 
 
-def _find(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """The first answer of Python's finders; ``places`` are the folders of the package, None: the import path."""
+def _find(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
+    """The first answer of Python's finders; ``paths`` are the folders of the package, None: the import path."""
     found: ModuleSpec | None = None
     with suppress(KeyError):  # of a package without a file in one that is not imported
         finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
-        specs = (find_spec(name, places, None) for find_spec in finders if find_spec)
+        specs = (find_spec(name, paths, None) for find_spec in finders if find_spec)
         found = next((spec for spec in specs if spec is not None), None)
     if found is not None and (found.origin is not None or found.submodule_search_locations is None):
         return found
     # A package without a file. Python's own list of its folders can be read only if the one around it is imported.
     tail = name.rpartition(".")[2]
-    folders = [Path(place or ".") / tail for place in (sys.path if places is None else places)]
+    folders = [Path(path or ".") / tail for path in (sys.path if paths is None else paths)]
     package = ModuleSpec(name, None, is_package=True)
     package.submodule_search_locations = [str(folder) for folder in folders if _is_folder(folder)]
     return package if package.submodule_search_locations else found

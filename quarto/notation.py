@@ -2,7 +2,7 @@
 
 Piece: one hex digit ``0``-``F``. Cell: ``a1``-``d4``, letter = column, digit = row. Position: four rows of pieces or
 dots from row 1 down, the hand or ``-``, the rules if not classic: ``...F/.3../..../.... 7``. Game: ``F@b1 3@b2 7@c4``.
-A text that cannot be parsed raises ``RequestError``: one line with the value and its place.
+A text that cannot be parsed raises ``RequestError``: one line with the value and where it stands.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Positions as arrays of 0 and 1, the same for every environment and for agents that learned in one.
 
 An observation is int8 [17, 8]: a row for each of the cells 0 to 15 and one for the hand, a column for each attribute
-value. Columns 0 to 3 are 1 if the piece is square, solid, coloured, high, columns 4 to 7 if it is not; the row of an
-empty place is 0. The empty hand is thus how to see that a piece is to be chosen. An action mask is int8 [16], 1 where
-an action is legal: the empty cells if there is a piece in hand, else the pieces left.
+value. Columns 0 to 3 are 1 if the piece is square, solid, coloured, high, columns 4 to 7 if it is not. The row of an
+empty cell, or of an empty hand, is 0: an empty hand shows that a piece is to be chosen. An action mask is int8 [16], 1
+where an action is legal: the empty cells if there is a piece in hand, else the pieces left.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from quarto.position import ALL_CELLS, Position, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, PIECES
 from quarto.stepwise import ACTIONS, HAND
 
-PLACES = CELLS + 1
+ROWS_OF_PIECES = CELLS + 1
 VALUES = 2 * ATTRIBUTES
-SHAPE = (PLACES, VALUES)
+SHAPE = (ROWS_OF_PIECES, VALUES)
 
 _SET = (np.arange(PIECES)[:, None] >> np.arange(ATTRIBUTES)) & 1
 # [17, 8] int8: the values of each piece, and 0 for NONE, which Python counts as the last row.
@@ -33,9 +33,9 @@ FEATURE_WORDS = FEATURES.view(np.uint64)[:, 0]  # [17] a row each, to be written
 BIT_WORDS = BITS.view(np.uint64)[:, 0]  # [256]
 
 
-def observation(places: Sequence[int]) -> NDArray[np.int8]:
+def observation(pieces: Sequence[int]) -> NDArray[np.int8]:
     """The observation of the pieces on cells 0 to 15 and in the hand, ``NONE`` where there is none: [17, 8] int8."""
-    found: NDArray[np.int8] = FEATURES[places]
+    found: NDArray[np.int8] = FEATURES[pieces]
     return found
 
 
@@ -70,6 +70,6 @@ def _encode(lanes: Any, occupied: Any, available: Any, hand: Any, observations: 
 def encoded(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """Observations [B, 17, 8] int8 and action masks [B, 16] int8 of a batch of positions."""
     size = len(batch.lanes)
-    observations, masks = np.empty((size, PLACES), np.uint64), np.empty((size, 2), np.uint64)
+    observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
     _encode(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
     return observations.view(np.int8).reshape(size, *SHAPE), masks.view(np.int8)

@@ -113,7 +113,7 @@ class PositionObserver:
 
     def set_from(self, state: QuartoState, _player: int) -> None:
         """Write the position of ``state`` into the tensor."""
-        self.dict["observation"][:] = observation(state.quarto.places)
+        self.dict["observation"][:] = observation(state.quarto.pieces)
 
     def string_from(self, state: QuartoState, _player: int) -> str:
         return str(state)

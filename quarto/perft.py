@@ -130,12 +130,12 @@ def _add(table: tuple[NDArray[np.uint64], NDArray[np.uint64]], lanes: int, ways:
     """Add ``ways`` to the entry of ``lanes`` in an open-addressed table (no ways: free); 1 if it is a new entry."""
     last = uint64(table[0].shape[0] - 1)
     word = (lanes ^ (lanes >> uint64(32))) * SPREADER
-    place = (word ^ (word >> uint64(32))) & last
-    while table[1][place] != 0 and table[0][place] != lanes:
-        place = (place + uint64(1)) & last
-    new = int64(table[1][place] == 0)
-    table[0][place] = lanes
-    table[1][place] += ways
+    slot = (word ^ (word >> uint64(32))) & last
+    while table[1][slot] != 0 and table[0][slot] != lanes:
+        slot = (slot + uint64(1)) & last
+    new = int64(table[1][slot] == 0)
+    table[0][slot] = lanes
+    table[1][slot] += ways
     return new
 
 
@@ -148,7 +148,7 @@ def _roomy(
     if 2 * count <= size:
         return table
     larger = np.empty(2 * size, np.uint64), np.zeros(2 * size, np.uint64)
-    for place in range(size):
-        if table[1][place] != 0:
-            _add(larger, table[0][place], table[1][place])
+    for slot in range(size):
+        if table[1][slot] != 0:
+            _add(larger, table[0][slot], table[1][slot])
     return larger

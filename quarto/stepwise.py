@@ -13,7 +13,7 @@ from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rules import ATTRIBUTES, CELLS, CLASSIC, NONE, PIECES, Rules
 
 ACTIONS = 16  # in either phase
-HAND = CELLS  # the place after the cells
+HAND = CELLS  # index of the piece in hand, after those on the cells
 MAX_DECISIONS = PIECES + CELLS  # of a game
 
 
@@ -31,14 +31,14 @@ class StepwiseGame:
     takes a piece in hand and then places it.
     """
 
-    __slots__ = ("available", "lanes", "last_cell", "occupied", "over", "places", "plies", "rules", "seat", "winner")
+    __slots__ = ("available", "lanes", "last_cell", "occupied", "over", "pieces", "plies", "rules", "seat", "winner")
 
     def __init__(self, rules: Rules = CLASSIC) -> None:
         self.rules = rules
         self.lanes = self.occupied = 0  # as in Position
         self.available = ALL_PIECES
         self.last_cell = NONE
-        self.places = [NONE] * (CELLS + 1)  # the piece on each cell and, last, the piece in hand
+        self.pieces = [NONE] * (CELLS + 1)  # the piece on each cell and, last, the piece in hand
         self.plies: list[tuple[int, int]] = []  # (piece, cell)
         self.seat = int(rules.mover_chooses)  # which decides next, or decided last
         self.over = False
@@ -47,30 +47,30 @@ class StepwiseGame:
     @property
     def hand(self) -> int:
         """The piece in hand, or NONE."""
-        return self.places[HAND]
+        return self.pieces[HAND]
 
     @property
     def legal(self) -> int:
         """The legal actions as 16 bits: empty cells if there is a piece in hand, else pieces left; none at the end."""
         if self.over:
             return 0
-        return self.available if self.places[HAND] == NONE else ~self.occupied & ALL_CELLS
+        return self.available if self.pieces[HAND] == NONE else ~self.occupied & ALL_CELLS
 
     @property
     def position(self) -> Position:
-        return Position(self.lanes, self.occupied, self.available, self.places[HAND], self.last_cell)
+        return Position(self.lanes, self.occupied, self.available, self.pieces[HAND], self.last_cell)
 
     @property
     def turn(self) -> int:
         """The number of a turn that begins now, as in the engine: 0 gives the first piece, ``k + 1`` places ply k."""
-        return len(self.plies) + (self.places[HAND] != NONE or self.rules.mover_chooses)
+        return len(self.plies) + (self.pieces[HAND] != NONE or self.rules.mover_chooses)
 
     def copy(self) -> StepwiseGame:
         """The same game, to be continued apart from this one."""
         other = StepwiseGame.__new__(StepwiseGame)
         for name in StepwiseGame.__slots__:
             setattr(other, name, getattr(self, name))
-        other.places, other.plies = self.places[:], self.plies[:]
+        other.pieces, other.plies = self.pieces[:], self.plies[:]
         return other
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> StepwiseGame:
@@ -84,19 +84,19 @@ class StepwiseGame:
                 "the game is over" if self.over else "a piece is chosen" if self.hand == NONE else "a cell is chosen"
             )
             raise ValueError(f"action {action} is not legal: {phase}, legal: {legal}")
-        if self.places[HAND] == NONE:
-            self.places[HAND] = action
+        if self.pieces[HAND] == NONE:
+            self.pieces[HAND] = action
             self.available &= ~(1 << action)
             self.seat ^= not self.rules.mover_chooses
         else:
             self._place(action)
 
     def _place(self, cell: int) -> None:
-        piece = self.places[HAND]
+        piece = self.pieces[HAND]
         for attribute in range(ATTRIBUTES):
             self.lanes |= (piece >> attribute & 1) << (CELLS * attribute + cell)
         self.occupied |= 1 << cell
-        self.places[cell], self.places[HAND] = piece, NONE
+        self.pieces[cell], self.pieces[HAND] = piece, NONE
         self.last_cell = cell
         self.plies.append((piece, cell))
         if self._finishes_line(piece, cell):

@@ -111,8 +111,8 @@ def _tables(lines: tuple[Line, ...]) -> Symmetries:
     masks = masks[np.lexsort((masks, np.bitwise_count(masks)))].astype(np.uint16)
     number = np.zeros(MASKS, np.int16)
     number[masks] = np.arange(len(masks))
-    places = np.cumsum(bits, axis=1) - bits  # [256, 8] how many ones are below each bit
-    squeezed = ((bits[None] * bits[:, None]) << places[:, None]).sum(axis=2).astype(np.uint8)
+    ranks = np.cumsum(bits, axis=1) - bits  # [256, 8] how many ones are below each bit
+    squeezed = ((bits[None] * bits[:, None]) << ranks[:, None]).sum(axis=2).astype(np.uint8)
     return Symmetries(cells, images, minimal, first, attaining, number[minimal], masks, squeezed)
 
 
@@ -133,12 +133,12 @@ def _least_images(images: NDArray[np.uint16]) -> tuple[NDArray[np.uint16], NDArr
         first[mask + 1] = first[mask] + ties
     attaining = np.empty(first[MASKS], np.int16)
     for mask in range(MASKS):
-        place = first[mask]
+        index = first[mask]
         for permutation in range(order):
             image = int64(images[permutation, 0, mask & 255]) | int64(images[permutation, 1, mask >> 8])
             if image == int64(minimal[mask]):
-                attaining[place] = permutation
-                place += 1
+                attaining[index] = permutation
+                index += 1
     return minimal, first, attaining
 
 

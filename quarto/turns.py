@@ -41,7 +41,7 @@ def _with_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
 
 @inlined
 def first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> Turn:
-    """``canonical_turn`` on the empty board: which piece is 0 is free, and attributes may change places at will."""
+    """``canonical_turn`` on the empty board: which piece is 0 is free, and attributes may be exchanged at will."""
     cell, piece = choice
     least = cell
     for permutation in range(tables.cells.shape[0]):

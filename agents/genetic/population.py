@@ -88,7 +88,7 @@ def by_fitness(population: Population) -> Population:
     return population.part(np.lexsort([-column for column in population.fitness.T[::-1]]))
 
 
-def places(population: Population) -> NDArray[np.int64]:
+def ranks(population: Population) -> NDArray[np.int64]:
     """[N] the number of different fitnesses above each individual's, in a population sorted by fitness."""
     worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
     return np.concatenate([[0], np.cumsum(worse)])
@@ -100,6 +100,6 @@ def tournament(population: Population, size: int, words: Streams, first: int) ->
     Of equally good ones, the first that was picked. Reads the words from ``first`` to before ``first + size``.
     """
     picks = np.stack([words.below(first + i, population.size) for i in range(size)], axis=1)
-    best = places(population)[picks].argmin(axis=1)
+    best = ranks(population)[picks].argmin(axis=1)
     chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
     return chosen

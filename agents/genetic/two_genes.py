@@ -40,17 +40,17 @@ def _preferences(order: list[int]) -> int:
     preferences: list[int] = []
     for size in range(ATTRIBUTES, VALUES + 1):
         preferences += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
-    return sum(piece << 4 * place for place, piece in enumerate(dict.fromkeys(preferences)))
+    return sum(piece << 4 * rank for rank, piece in enumerate(dict.fromkeys(preferences)))
 
 
 def _preference_tables() -> NDArray[np.uint64]:
-    """[4096] by the places of high, coloured, solid and square among the eight values, three bits each."""
+    """[4096] by the ranks of high, coloured, solid and square among the eight values, three bits each."""
     lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
-    for places in permutations(range(VALUES), ATTRIBUTES):
+    for ranks in permutations(range(VALUES), ATTRIBUTES):
         order = [0] * VALUES
-        for bit, place in zip(VALUE_BITS, places, strict=False):
-            order[place] = bit
-        lists[sum(place << 3 * i for i, place in enumerate(places))] = _preferences(order)
+        for bit, rank in zip(VALUE_BITS, ranks, strict=False):
+            order[rank] = bit
+        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _preferences(order)
     return lists
 
 
@@ -58,7 +58,7 @@ PREFERENCES = _preference_tables()
 
 
 @inlined
-def places_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
+def ranks_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
     """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
 
     Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
@@ -70,12 +70,12 @@ def places_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
         rare, common = (count, total - count) if rarest_first else (CELLS - 1 - count, CELLS - 1 - total + count)
         keys |= uint64(rare * 8 + i) << uint64(8 * i)
         keys |= uint64(common * 8 + i + ATTRIBUTES) << uint64(8 * (i + ATTRIBUTES))
-    places = uint64(0)
+    ranks = uint64(0)
     for i in range(ATTRIBUTES):
         key = (keys >> uint64(8 * i)) & uint64(0xFF)
         not_above = (((key * BYTES) | TOPS) - keys) & TOPS
-        places |= (popcount(not_above) - uint64(1)) << uint64(3 * i)
-    return int64(places)
+        ranks |= (popcount(not_above) - uint64(1)) << uint64(3 * i)
+    return int64(ranks)
 
 
 @inlined
@@ -83,9 +83,9 @@ def gift_by_frequency(lanes: int, occupied: int, available: int, alpha: float, s
     """The first available piece of the study's order of preference; NONE if there is none available."""
     if available == 0:
         return int64(NONE)
-    preferences = PREFERENCES[places_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
-    for place in range(PIECES):
-        piece = int64((preferences >> uint64(4 * place)) & uint64(15))
+    preferences = PREFERENCES[ranks_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
+    for rank in range(PIECES):
+        piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
         if (available >> piece) & 1:
             return piece
     return int64(NONE)

@@ -93,11 +93,11 @@ def counted_gift(lanes: int, occupied: int, available: int, tables: Symmetries, 
 
 
 @inlined
-def count_action(form: Form, place: int, change: float, words: Any, values: Any) -> None:
-    """Add to the counter at this place in the form's row; a counter that is not there yet begins at 0."""
+def count_action(form: Form, offset: int, change: float, words: Any, values: Any) -> None:
+    """Add to the counter at this offset in the form's row; a counter that is not there yet begins at 0."""
     first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * width_of(form.occupied), words, values)
-    count = values[first + place]
-    values[first + place] = change if np.isnan(count) else count + change
+    count = values[first + offset]
+    values[first + offset] = change if np.isnan(count) else count + change
 
 
 def counters_policy(knowledge: Knowledge) -> Policy:
@@ -107,17 +107,17 @@ def counters_policy(knowledge: Knowledge) -> Policy:
     empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
     of_cell, cell, cell_at = items_of(first, empty)
     of_gift, gift, gift_at = items_of(first + np.bitwise_count(empty), unused)
-    board, places = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
+    board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
     cells = np.concatenate([cell, np.full(len(gift), NONE)])
     gifts = np.concatenate([np.full(len(cell), NONE), gift])
     order = np.lexsort((gifts, cells, board))
-    order = order[~np.isnan(knowledge.table[places[order]])]
+    order = order[~np.isnan(knowledge.table[indices[order]])]
     columns: dict[str, NDArray[Any]] = {
         "lanes": lanes[board[order]],
         "occupied": occupied[board[order]].astype(np.int32),
         "cell": cells[order].astype(np.int8),
         "gift": gifts[order].astype(np.int8),
-        "count": knowledge.table[places[order]].astype(np.int64),
+        "count": knowledge.table[indices[order]].astype(np.int64),
     }
     return Policy(COUNTERS, table=columns)
 
@@ -155,6 +155,8 @@ def knowledge_of(
     widths = np.bitwise_count(empty).astype(np.int64)
     no_hand = np.full(int(begins.sum()), NONE)
     knowledge, first = rows_of(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
-    place = np.where(cell != NONE, ranks_of(np.maximum(cell, 0), empty), widths + ranks_of(np.maximum(gift, 0), unused))
-    knowledge.table[first[np.cumsum(begins) - 1] + place] = count
+    offset = np.where(
+        cell != NONE, ranks_of(np.maximum(cell, 0), empty), widths + ranks_of(np.maximum(gift, 0), unused)
+    )
+    knowledge.table[first[np.cumsum(begins) - 1] + offset] = count
     return replace(knowledge, scratch_size=scratch_size, symmetric=True)

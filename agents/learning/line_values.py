@@ -104,12 +104,12 @@ def sum_up(work: Work, count: int, base: int, features: int, weights: Weights) -
 @inlined
 def keep_turn(head: int, cell: int, gift: int, work: Work) -> None:
     """Put the turn that was summed up among the best of a head, behind those of its value; the last one is left out."""
-    value, place = work.sums[head], work.top.shape[1] - 1
-    while place > 0 and work.top[head, place - 1] < value:
-        work.top[head, place] = work.top[head, place - 1]
-        work.cells[head, place], work.gifts[head, place] = work.cells[head, place - 1], work.gifts[head, place - 1]
-        place -= 1
-    work.top[head, place], work.cells[head, place], work.gifts[head, place] = value, cell, gift
+    value, rank = work.sums[head], work.top.shape[1] - 1
+    while rank > 0 and work.top[head, rank - 1] < value:
+        work.top[head, rank] = work.top[head, rank - 1]
+        work.cells[head, rank], work.gifts[head, rank] = work.cells[head, rank - 1], work.gifts[head, rank - 1]
+        rank -= 1
+    work.top[head, rank], work.cells[head, rank], work.gifts[head, rank] = value, cell, gift
 
 
 @kernel()
@@ -161,12 +161,12 @@ def columns_of(stages: Mapping[int, NDArray[np.float64]], features: int, units: 
     """
     width, parts = HEADS + units, []
     for pieces in sorted(stages):
-        places = np.flatnonzero(stages[pieces])
-        late = places >= features * width
-        output = places - features * width
-        own = np.where(late, features + output // max(units, 1), places // width)
-        part_of = np.where(late, output % max(units, 1), places % width)
-        parts.append((np.full(len(places), pieces), own, part_of, stages[pieces][places]))
+        indices = np.flatnonzero(stages[pieces])
+        late = indices >= features * width
+        output = indices - features * width
+        row = np.where(late, features + output // max(units, 1), indices // width)
+        part_of = np.where(late, output % max(units, 1), indices % width)
+        parts.append((np.full(len(indices), pieces), row, part_of, stages[pieces][indices]))
     columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = (np.int8, np.int32, np.int8, np.float64)
     return {name: column.astype(type_) for name, column, type_ in zip(COLUMNS, columns, types, strict=True)}
@@ -198,8 +198,8 @@ def reading_of(policy: Policy, rules: Rules, risk: float) -> Reading:
     head = np.where(late, feature - features, part)
     share = np.where(head == NOT_LOST, 1.0 - risk, np.where(head == WON, risk, 1.0))
     column = np.where(part < HEADS, 0, part - HEADS + 1)
-    place = pieces * size + np.where(late, features * width + part, feature * width + column)
-    np.add.at(values, place, np.asarray(policy.table["weight"], np.float64) * share)
+    index = pieces * size + np.where(late, features * width + part, feature * width + column)
+    np.add.at(values, index, np.asarray(policy.table["weight"], np.float64) * share)
     return Reading(words, np.rint(values / UNIT) * UNIT, int(units))
 
 

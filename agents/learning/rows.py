@@ -43,10 +43,10 @@ def slot_of(lanes: int, key: int, words: Any) -> int:
     last = uint64(words.shape[0] - HEADER) // uint64(2) - uint64(1)  # slots are a power of two
     slot = mix(lanes + key * GAMMA) & last
     while True:
-        place = uint64(HEADER + 1) + uint64(2) * slot
-        word = words[place]
-        if word == uint64(0) or ((word & KEY) == key and words[place - uint64(1)] == lanes):
-            return int64(place)
+        index = uint64(HEADER + 1) + uint64(2) * slot
+        word = words[index]
+        if word == uint64(0) or ((word & KEY) == key and words[index - uint64(1)] == lanes):
+            return int64(index)
         slot = (slot + uint64(1)) & last
 
 
@@ -63,15 +63,15 @@ def add_row(position: Any, width: int, words: Any, values: Any) -> int:
     The caller has checked ``has_room``.
     """
     lanes, key = position[0], key_of(position[1], position[2])
-    place = slot_of(lanes, key, words)
-    if words[place] == uint64(0):
+    index = slot_of(lanes, key, words)
+    if words[index] == uint64(0):
         first = words[1]
         words[0] += uint64(1)
         words[1] += uint64(width)
-        words[place - 1], words[place] = lanes, key | ((first + uint64(1)) << uint64(KEY_BITS))
+        words[index - 1], words[index] = lanes, key | ((first + uint64(1)) << uint64(KEY_BITS))
         for i in range(width):
             values[int64(first) + i] = np.nan
-    return int64(words[place] >> uint64(KEY_BITS)) - 1
+    return int64(words[index] >> uint64(KEY_BITS)) - 1
 
 
 @inlined
@@ -139,10 +139,10 @@ class RowLearner(Learner):
 def _move_slots(words: NDArray[np.uint64], larger: NDArray[np.uint64]) -> None:
     """Enter every position of one map into an empty map; the rows stay where they are."""
     larger[0], larger[1] = words[0], words[1]
-    for place in range(HEADER + 1, words.shape[0], 2):
-        if words[place] != uint64(0):
-            free = slot_of(words[place - 1], words[place] & KEY, larger)
-            larger[free - 1], larger[free] = words[place - 1], words[place]
+    for index in range(HEADER + 1, words.shape[0], 2):
+        if words[index] != uint64(0):
+            free = slot_of(words[index - 1], words[index] & KEY, larger)
+            larger[free - 1], larger[free] = words[index - 1], words[index]
 
 
 def known_positions(knowledge: Knowledge) -> tuple[NDArray[np.int64], ...]:

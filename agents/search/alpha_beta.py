@@ -75,8 +75,8 @@ def memory_key(position: Position, depth: int) -> int:
 
 
 @inlined
-def memory_place(lanes: int, key: int) -> int:
-    """The place of the state in the memory."""
+def memory_index(lanes: int, key: int) -> int:
+    """The index of the state in the memory."""
     return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
 
 
@@ -103,12 +103,12 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
         return int64(0)
     if depth == 1:
         return last_placement_value(position, evaluation, rules) if evaluation == SHARES else int64(0)
-    memory, key, place = scratch(own), uint64(0), int64(0)
+    memory, key, index = scratch(own), uint64(0), int64(0)
     if depth >= MEMORY_DEPTH:
         key = uint64(memory_key(position, depth))
-        place = memory_place(position.lanes, key)
-        entry = memory[place + 1]
-        if memory[place] == position.lanes and entry & uint64(0x1FFFFFF) == key:
+        index = memory_index(position.lanes, key)
+        entry = memory[index + 1]
+        if memory[index] == position.lanes and entry & uint64(0x1FFFFFF) == key:
             value, bound = int64(entry >> uint64(27)) - UNBOUNDED, int64(entry >> uint64(25)) & 3
             if bound == EXACT or (bound == AT_LEAST and value >= beta) or (bound == AT_MOST and value <= alpha):
                 return value
@@ -126,8 +126,8 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
         empty &= empty - 1
     if depth >= MEMORY_DEPTH:
         bound = AT_LEAST if best >= beta else AT_MOST if best <= alpha else EXACT
-        memory[place] = position.lanes
-        memory[place + 1] = key | (uint64(bound) << uint64(25)) | (uint64(best + UNBOUNDED) << uint64(27))
+        memory[index] = position.lanes
+        memory[index + 1] = key | (uint64(bound) << uint64(25)) | (uint64(best + UNBOUNDED) << uint64(27))
     return best
 
 

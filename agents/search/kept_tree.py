@@ -50,11 +50,11 @@ def keep_tree(own: Any, grown: Tree, chosen: int, after: Position) -> None:
         if count + made > kept.shape[0]:
             node.child, node.made, node.unmade = NOBODY, 0, NO_MOVE
         elif made > 0:
-            for place in range(count + made - 1, count - 1, -1):  # the last one first: so a list runs
+            for index in range(count + made - 1, count - 1, -1):  # the last one first: so a list runs
                 if node.unmade == NO_MOVE:
-                    kept[place] = nodes[child + place - count]
+                    kept[index] = nodes[child + index - count]
                 else:
-                    kept[place] = nodes[child]
+                    kept[index] = nodes[child]
                     child = int64(nodes[child].older)
             node.child = count
             count += made

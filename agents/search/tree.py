@@ -55,7 +55,7 @@ class Tree(NamedTuple):
 
 
 def words_of_tree(nodes: int) -> int:
-    """Words of scratch for a tree of this many nodes: each node has a place in a list, and later one in a row."""
+    """Words of scratch for a tree of this many nodes: each node is in a list at first, and later in a row."""
     return PATH_WORDS + (NODE_WORDS + 2) * 2 * nodes
 
 
@@ -105,9 +105,9 @@ def line_up(grown: Tree, parent: int, size: int) -> int:
     nodes, values, spreads = grown.nodes, grown.values, grown.spreads
     made = int64(nodes[parent].made)
     child = int64(nodes[parent].child)
-    for place in range(size + made - 1, size - 1, -1):
-        nodes[place] = nodes[child]
-        values[place], spreads[place] = values[child], spreads[child]
+    for index in range(size + made - 1, size - 1, -1):
+        nodes[index] = nodes[child]
+        values[index], spreads[index] = values[child], spreads[child]
         child = int64(nodes[child].older)
     nodes[parent].child = size
     return size + made

@@ -62,18 +62,18 @@ def read_table(path: Path) -> pl.DataFrame:
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise RequestError(f"{path} cannot be read: {reason}") from error
-    places = [name for name in (POSITION, PLIES) if name in frame.columns]
-    if len(places) != 1:
+    given = [name for name in (POSITION, PLIES) if name in frame.columns]
+    if len(given) != 1:
         raise RequestError(
             f"{path} needs a column '{POSITION}' (...F/.3../..../.... 7) or '{PLIES}' (F@b1 3@c2 7), and has "
-            f"{'both' if places else 'neither'}; its columns: {', '.join(frame.columns)}"
+            f"{'both' if given else 'neither'}; its columns: {', '.join(frame.columns)}"
         )
     for name in (CELL, GIFT, VALUE):
         if name not in frame.columns:
             raise RequestError(f"{path} has no column '{name}'{nearest(name, frame.columns)}")
     if not len(frame):
         raise RequestError(f"{path} has no rows")
-    return frame.select(*places, CELL, GIFT, VALUE)
+    return frame.select(*given, CELL, GIFT, VALUE)
 
 
 def imported(frame: pl.DataFrame, options: ImportOptions) -> Imported:
@@ -146,14 +146,14 @@ def _example(
         return ""
     group = int(np.argmax(groups.spread))
     start = groups.first[group]
-    own = slice(start, start + groups.counts[group])
-    places = sorted((int(np.argmax(groups.values[own])), int(np.argmin(groups.values[own]))))
+    rows = slice(start, start + groups.counts[group])
+    extremes = sorted((int(np.argmax(groups.values[rows])), int(np.argmin(groups.values[rows]))))
     texts = []
-    for place in places:
-        row = int(read[groups.order[own][place]])
+    for each in extremes:
+        row = int(read[groups.order[rows][each]])
         cell = "" if cells[row] == NONE else f" {format_cell(int(cells[row]))}"
         turn = f"{frame.item(row, 0)}:{cell} {format_piece(int(gifts[row]))}"
-        texts.append(f"row {row + 1} ({turn}) has {groups.values[own][place]:g}")
+        texts.append(f"row {row + 1} ({turn}) has {groups.values[rows][each]:g}")
     return f"the furthest apart: {texts[0]}, {texts[1]}"
 
 

@@ -19,8 +19,8 @@ from quarto.position import ALL_PIECES, Position, from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, SIDE
 
 LENGTH = CELLS + SIDE - 1 + 2  # of a text of classic rules: four rows, three slashes, a space, the hand
-HAND_PLACE = LENGTH - 1
-CELL_PLACES = np.array([cell + cell // SIDE for cell in range(CELLS)])
+HAND_OFFSET = LENGTH - 1
+CELL_OFFSETS = np.array([cell + cell // SIDE for cell in range(CELLS)])
 SEPARATORS = {4: "/", 9: "/", 14: "/", 19: " "}
 WRONG = -2
 
@@ -109,11 +109,11 @@ def _quick(texts: Sequence[str]) -> NDArray[np.bool_]:
 def _read(letters: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.bool_]]:
     """Positions of texts [N, 21], and whether each text is one; where it is not the position means nothing."""
     sound = np.ones(len(letters), np.bool_)
-    for place, separator in SEPARATORS.items():
-        sound &= letters[:, place] == ord(separator)
-    board = BY_CHARACTER[letters[:, CELL_PLACES]]  # [N, 16]
-    hand = np.where(letters[:, HAND_PLACE] == ord("-"), NONE, BY_CHARACTER[letters[:, HAND_PLACE]]).astype(np.int8)
-    sound &= (board != WRONG).all(axis=1) & (hand != WRONG) & (letters[:, HAND_PLACE] != ord("."))
+    for offset, separator in SEPARATORS.items():
+        sound &= letters[:, offset] == ord(separator)
+    board = BY_CHARACTER[letters[:, CELL_OFFSETS]]  # [N, 16]
+    hand = np.where(letters[:, HAND_OFFSET] == ord("-"), NONE, BY_CHARACTER[letters[:, HAND_OFFSET]]).astype(np.int8)
+    sound &= (board != WRONG).all(axis=1) & (hand != WRONG) & (letters[:, HAND_OFFSET] != ord("."))
     batch = Batch.empty(len(letters))
     filled = board >= 0
     batch.occupied[:] = _mask(filled)

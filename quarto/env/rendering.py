@@ -57,7 +57,7 @@ def _edged(picture: Image) -> Image:
 
 
 def image_of(position: Position) -> Image:
-    """The board, beside it the pieces left, each in a place of its own, and the piece in hand: [336, 528, 3] uint8."""
+    """The board, beside it the pieces left, each on a square, and the piece in hand: [336, 528, 3] uint8."""
     image = np.full((HEIGHT, WIDTH, 3), PAPER, np.uint8)
     empty = _edged(np.full((SQUARE_SIDE, SQUARE_SIDE, 3), CELL, np.uint8))
 
@@ -65,11 +65,11 @@ def image_of(position: Position) -> Image:
         image[top : top + SQUARE_SIDE, left : left + SQUARE_SIDE] = empty if piece == NONE else _picture(piece)
 
     first_left = SIDE * SQUARE_SIDE + GAP
-    for place, piece in enumerate(board(position)):
-        top, left = SQUARE_SIDE * (place // SIDE), SQUARE_SIDE * (place % SIDE)
+    for index, piece in enumerate(board(position)):
+        top, left = SQUARE_SIDE * (index // SIDE), SQUARE_SIDE * (index % SIDE)
         draw(piece, top, left)
-        if position.available >> place & 1:
-            draw(place, top, first_left + left)
+        if position.available >> index & 1:
+            draw(index, top, first_left + left)
     draw(position.hand, SIDE * SQUARE_SIDE + GAP, 0)
     return image
 

@@ -85,7 +85,7 @@ class raw_env(AECEnv, EzPickle):  # noqa: N801  (PettingZoo's name for it)
 
     def observe(self, agent: str) -> dict[str, NDArray[np.int8]]:
         legal = self.game.legal if agent == self.agent_selection else 0
-        return {"observation": observation(self.game.places), "action_mask": mask(legal)}
+        return {"observation": observation(self.game.pieces), "action_mask": mask(legal)}
 
     def step(self, action: int | None) -> None:
         """Take the decision of the selected seat; after the end of the game, with ``None``, take it out of the game."""

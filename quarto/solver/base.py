@@ -47,7 +47,7 @@ def _fill(
         shift -= uint64(1)
     for i in range(keys.shape[0]):
         key = keys[i] << uint64(PROOF_BITS)
-        place = BUCKET * int64((key * SPREADER) >> shift)
-        while table[place] != uint64(0):
-            place = (place + 1) & (table.shape[0] - 1)
-        table[place] = key | proofs[int64(values[i]) + 1]
+        slot = BUCKET * int64((key * SPREADER) >> shift)
+        while table[slot] != uint64(0):
+            slot = (slot + 1) & (table.shape[0] - 1)
+        table[slot] = key | proofs[int64(values[i]) + 1]

@@ -51,7 +51,7 @@ def remember_within(key: int, placements: int, answer: int, search: Any) -> None
     """
     bucket, step = bucket_of(key, search.distances, search.distances_shift), (placements + 1) >> 1
     at = uint64(8 * (placements & 1) + 4 * (1 - answer))
-    place = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET - 1))
+    slot = int64((key >> uint64(BOUND_BITS)) & uint64(BUCKET - 1))
     for i in range(BUCKET):
         word = bucket[i]
         if (word ^ key) < uint64(1 << BOUND_BITS):
@@ -60,8 +60,8 @@ def remember_within(key: int, placements: int, answer: int, search: Any) -> None
             bucket[i] = (word & ~(uint64(15) << at)) | uint64(better) << at
             return
         if word == uint64(0):
-            place = i
-    bucket[place] = key | uint64(step) << at
+            slot = i
+    bucket[slot] = key | uint64(step) << at
 
 
 @kernel(WITHIN)

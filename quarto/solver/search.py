@@ -132,7 +132,7 @@ def unknown(found: Any, count: int, occupied: int, available: int, question: int
 
 @inlined
 def next_child(found: Any, i: int, count: int) -> None:
-    """Bring the most promising of the children from ``i`` on to place ``i``."""
+    """Bring the most promising of the children from ``i`` on to index ``i``."""
     best = i
     for j in range(i + 1, count):
         if found[j, ORDER] < found[best, ORDER]:

@@ -153,18 +153,18 @@ def recall(key: int, pieces: int, question: int, search: Any) -> int:
 
 @inlined
 def remember(key: int, question: int, answer: int, search: Any) -> None:
-    """Store an answer, 0 or 1. If all places are taken, another board is forgotten."""
+    """Store an answer, 0 or 1. If all slots are taken, another board is forgotten."""
     bucket = bucket_of(key, search.table, search.shift)
     note = uint64((1 + 2 * answer) << (2 * question))
-    place = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET - 1))
+    slot = int64((key >> uint64(PROOF_BITS)) & uint64(BUCKET - 1))
     for i in range(BUCKET):
         word = bucket[i]
         if (word ^ key) < uint64(1 << PROOF_BITS):
             bucket[i] = word | note
             return
         if word == uint64(0):
-            place = i
-    bucket[place] = key | note
+            slot = i
+    bucket[slot] = key | note
 
 
 def words(megabytes: float) -> NDArray[np.uint64]:

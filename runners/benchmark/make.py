@@ -33,8 +33,8 @@ from runners.arena.code import version
 from runners.arena.config import Request
 from runners.arena.experiment import prepare
 from runners.arena.playing import carry_out
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
-from runners.arena.storage import Storage
 from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, DatasetPart, player
 from runners.benchmark.references import GAMES as REFERENCE_GAMES
 from runners.benchmark.references import OPPONENT, References, references
@@ -128,7 +128,7 @@ def _made(part: DatasetPart, request: MakeRequest, known: References, stop: thre
 
 def _played(part: DatasetPart, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
     """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
-    storage = Storage(making / "played", other_code="extend")
+    storage = ArchiveSettings(making / "played", other_code="extend")
     experiment = prepare(Request(spec, part.games_a_pairing, request.threads, storage, progress=False))
     if experiment.request.notes:
         raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
@@ -219,30 +219,30 @@ def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: Refe
 
 def _has_games(part: DatasetPart, folder: Path) -> bool:
     """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
-    place, spec = part.parquet(folder), part.spec()
-    if not place.exists():
+    path, spec = part.parquet(folder), part.spec()
+    if not path.exists():
         return False
-    record = Archive.open(place).run(spec.run_id)
+    record = Archive.open(path).run(spec.run_id)
     if record is None or record.games != part.games_a_pairing:
-        raise _other(place)
+        raise _other(path)
     return True
 
 
 def _has_episodes(part: DatasetPart, folder: Path) -> bool:
     """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
-    place = part.minari(folder)
-    if not place.exists():
+    path = part.minari(folder)
+    if not path.exists():
         return False
     try:
-        stored: Mapping[str, Any] = json.loads((place / to_minari.DATA / to_minari.METADATA).read_bytes())
+        stored: Mapping[str, Any] = json.loads((path / to_minari.DATA / to_minari.METADATA).read_bytes())
     except (OSError, ValueError) as error:
-        raise RequestError(f"{place} cannot be read ({error}): remove it, or name another folder") from error
+        raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
     if stored.get(SOURCE) != source_of(part, part.spec()):
-        raise _other(place)
+        raise _other(path)
     return True
 
 
-def _other(place: Path) -> RequestError:
+def _other(path: Path) -> RequestError:
     return RequestError(
-        f"{place} was made with another --games or --seed: name another folder, or remove it to make it anew"
+        f"{path} was made with another --games or --seed: name another folder, or remove it to make it anew"
     )

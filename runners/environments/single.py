@@ -21,7 +21,7 @@ from quarto.position import ALL_CELLS
 from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
-from runners.arena.storage import ARCHIVE
+from runners.arena.schemas import ARCHIVE
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
 from runners.hosting.lockstep import draw_openings
@@ -141,7 +141,7 @@ class QuartoEnv(gymnasium.Env):
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
             self._record(winner, ending)
         reward = 0.0 if truncated or not terminated or winner == NONE else 1.0 if winner == self.seat else -1.0
-        return observation(game.places), reward, terminated, truncated, info
+        return observation(game.pieces), reward, terminated, truncated, info
 
     def _mask(self, forfeit: int | None) -> NDArray[np.int8]:
         over = self.game.over or forfeit is not None

@@ -16,7 +16,7 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.views import BatchView
-from runners.arena.storage import ARCHIVE
+from runners.arena.schemas import ARCHIVE
 from runners.environments.single import QuartoEnv
 
 ILLEGAL = CELLS  # no action of either phase
@@ -73,7 +73,7 @@ class QuartoTurnsEnv(gymnasium.Env):
         return self._seen(), reward, terminated, truncated, self._told(info)
 
     def _seen(self) -> NDArray[np.int8]:
-        return np.array(self._env.game.places, np.int8)
+        return np.array(self._env.game.pieces, np.int8)
 
     def _legal(self) -> NDArray[np.bool_]:
         game = self._env.game

@@ -24,7 +24,7 @@ from agents.genetic.population import (
     by_fitness,
     gaussians,
     initial,
-    places,
+    ranks,
     streams_of,
     tournament,
     units,
@@ -133,7 +133,7 @@ def test_the_fitter_come_first_and_the_equal_keep_their_order(fitnesses: list[Fi
 def test_a_place_counts_the_fitnesses_that_are_better(fitnesses: list[Fitness]) -> None:
     in_order = sorted(fitnesses, reverse=True)
     expected = [len({other for other in fitnesses if other > fitness}) for fitness in in_order]
-    assert places(population_of(in_order)).tolist() == expected
+    assert ranks(population_of(in_order)).tolist() == expected
 
 
 @given(FITNESSES, WORDS, st.integers(1, 6), st.integers(0, 1 << 30))

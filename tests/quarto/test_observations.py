@@ -46,9 +46,9 @@ def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:
     observations, masks = encoded(Batch.of([state.position for state in states]))
     assert observations.dtype == masks.dtype == np.int8
     for state, seen, legal in zip(states, observations, masks, strict=True):
-        expected = twin(state.position, state.places)
+        expected = twin(state.position, state.pieces)
         assert np.array_equal(seen, expected)
-        assert np.array_equal(observation(state.places), expected)
+        assert np.array_equal(observation(state.pieces), expected)
         assert np.array_equal(observation_of(state.position), expected)
         assert legal.tolist() == [state.legal >> action & 1 for action in range(ACTIONS)]
         assert np.array_equal(mask(state.legal), legal)

@@ -47,7 +47,7 @@ def test_it_is_the_game_that_people_play(rules: Rules) -> None:
                 break
             assert stepwise.seat == game.seat
             if rules.mover_chooses:
-                assert stepwise.places[:16] == game.board
+                assert stepwise.pieces[:16] == game.board
             else:
                 assert stepwise.position == game.position
             if not game.halfway:
@@ -68,7 +68,7 @@ def test_a_copy_goes_on_by_itself() -> None:
     assert other.plies == [(15, 1), (3, 6)]
     assert game.plies == [(15, 1)]
     assert game.hand == 3
-    assert game.places != other.places
+    assert game.pieces != other.pieces
     assert other.rules is game.rules
 
 

@@ -113,7 +113,7 @@ def outcome_keys(
     The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
     returns how many.
     """
-    place = span[0]
+    index = span[0]
     for game in range(span[0], span[1]):
         if opening[game] <= level.pieces < games.plies[game]:
             key = key_of(
@@ -121,9 +121,9 @@ def outcome_keys(
             )
             winner = int64(games.winner[game])
             outcome = 1 if winner < 0 else 2 if winner == level.pieces & 1 else 0
-            words[place] = key << uint64(2) | uint64(outcome)
-            place += 1
-    return place - span[0]
+            words[index] = key << uint64(2) | uint64(outcome)
+            index += 1
+    return index - span[0]
 
 
 @kernel()
@@ -153,13 +153,13 @@ def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
         different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
     keys = np.empty(different, np.uint64)
     counts, totals = np.zeros(different, np.int64), np.zeros(different, np.int64)
-    place = int64(-1)
+    index = int64(-1)
     for i in range(words.shape[0]):
-        if place < 0 or words[i] >> uint64(2) != keys[place]:
-            place += 1
-            keys[place] = words[i] >> uint64(2)
-        counts[place] += 1
-        totals[place] += int64(words[i] & uint64(3)) - 1
+        if index < 0 or words[i] >> uint64(2) != keys[index]:
+            index += 1
+            keys[index] = words[i] >> uint64(2)
+        counts[index] += 1
+        totals[index] += int64(words[i] & uint64(3)) - 1
     return keys, counts, totals
 
 

@@ -97,7 +97,7 @@ def fit(
         different += int64(key != uint64(NO_KEY) and (i == 0 or key != keys[order[i - 1]]))
     found, counts, values = np.empty(different, np.uint64), np.empty(different, np.int64), np.empty(different)
     start = int64(0)
-    for place in range(different):
+    for row in range(different):
         key, end, best = keys[order[start]], start, -np.inf
         while end < size and keys[order[end]] == key:
             game = order[end]
@@ -109,7 +109,7 @@ def fit(
             else:
                 best = max(best, worth[game])
             end += 1
-        found[place], counts[place], values[place] = key, end - start, -discount * best
+        found[row], counts[row], values[row] = key, end - start, -discount * best
         for i in range(start, end):
             worth[order[i]] = -discount * best
         start = end

@@ -44,9 +44,9 @@ CHANCES = np.array(
 @inlined
 def chance_of(logit: float) -> float:
     """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5."""
-    place = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
-    index = int64(place)
-    part = place - float64(index)
+    steps = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
+    index = int64(steps)
+    part = steps - float64(index)
     return float64(CHANCES[index] * (1.0 - part) + CHANCES[index + 1] * part)
 
 
@@ -142,13 +142,13 @@ def learn_outputs(errors: Any, rate: Any, fit: StageFit, sums: Any, slopes: Any)
     for k in range(units):
         slope, active = np.float32(0.0), sums[HEADS + k] > np.float32(0.0)
         for head in range(HEADS):
-            place = head * units + k
+            index = head * units + k
             if active:
-                slope += errors[head] * fit.weights[output + place]
+                slope += errors[head] * fit.weights[output + index]
                 gradient = errors[head] * sums[HEADS + k]
-                fit.squares[squares + place] += gradient * gradient
-                step = np.sqrt(fit.squares[squares + place] + np.float32(FIRST_SQUARES))
-                fit.weights[output + place] += rate * gradient / step
+                fit.squares[squares + index] += gradient * gradient
+                step = np.sqrt(fit.squares[squares + index] + np.float32(FIRST_SQUARES))
+                fit.weights[output + index] += rate * gradient / step
         slopes[k] = slope
         mean += slope * slope
     return mean / np.float32(max(units, 1))
@@ -172,9 +172,9 @@ def learn_rows(
     for head in range(HEADS):
         square = errors[head] * errors[head]
         for i in range(count):
-            place = int64(found[i]) * (HEADS + 1) + head
-            fit.squares[place] += square
-            steps[head, i] = fit.squares[place]
+            index = int64(found[i]) * (HEADS + 1) + head
+            fit.squares[index] += square
+            steps[head, i] = fit.squares[index]
         change = rate * errors[head]
         for i in range(count):
             steps[head, i] = change / np.sqrt(steps[head, i] + np.float32(FIRST_SQUARES))
@@ -185,9 +185,9 @@ def learn_rows(
             fit.weights[row + head] += steps[head, i]
     if fit.units > 0:
         for i in range(count):
-            place = int64(found[i]) * (HEADS + 1) + HEADS
-            fit.squares[place] += mean
-            steps[HEADS, i] = fit.squares[place]
+            index = int64(found[i]) * (HEADS + 1) + HEADS
+            fit.squares[index] += mean
+            steps[HEADS, i] = fit.squares[index]
         for i in range(count):
             factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
             row = int64(found[i]) * width + HEADS
