@@ -69,10 +69,10 @@ def import_games(
     ]
 
 
-Part = tuple[Heading, Games]
+HeadingGames = tuple[Heading, Games]
 
 
-def _runs(text: ParsedText) -> Iterator[list[Part]]:
+def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
     """The games of each run by heading, in the order in which they are exported."""
     headings = [_heading(tags) for tags in text.known]
     of_heading: dict[Heading, list[int]] = {}
@@ -86,7 +86,7 @@ def _heading(tags: Tags) -> Heading:
     return Heading(tags.rules, tags.event, tags.date, tags.opening, tags.agent_0, tags.agent_1)
 
 
-def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
+def _spec(parts: list[HeadingGames], rules: Rules) -> dict[str, Any]:
     """The spec of a run, which holds a hash of its games."""
     heading = parts[0][0]
     labels = sorted({label for each, _ in parts for label in (each.agent_0, each.agent_1)})
@@ -104,7 +104,7 @@ def _spec(parts: list[Part], rules: Rules) -> dict[str, Any]:
     }
 
 
-class _Known(NamedTuple):
+class _StoredPairing(NamedTuple):
     """The pairing of an imported run that has the games of a part, or the first of them."""
 
     record: RunRecord
@@ -113,7 +113,7 @@ class _Known(NamedTuple):
 
 
 def _add_new_or_more(
-    archive: Archive, parts: list[Part], rules: Rules, code: Mapping[str, Any], command: str
+    archive: Archive, parts: list[HeadingGames], rules: Rules, code: Mapping[str, Any], command: str
 ) -> Iterator[ImportedRun]:
     """Add the games of parts that have one event, date and opening, each to the run that has its first games."""
     spec = _spec(parts, rules)
@@ -131,7 +131,7 @@ def _add_new_or_more(
         yield _add(archive, new, _spec(new, rules), code, command)
 
 
-def _known(archive: Archive, part: Part, rules: Rules) -> _Known | None:
+def _known(archive: Archive, part: HeadingGames, rules: Rules) -> _StoredPairing | None:
     """The pairing with the most games of which the games of a part are a continuation or a beginning."""
     heading, games = part
     text = text_of(heading, games)
@@ -146,7 +146,7 @@ def _known(archive: Archive, part: Part, rules: Rules) -> _Known | None:
             if labels == (heading.agent_0, heading.agent_1):
                 stored, count = _stored_text(archive, record.run_id, pairing, heading)
                 if count and (text.startswith(stored) or stored.startswith(text)):
-                    found.append(_Known(record, pairing, count))
+                    found.append(_StoredPairing(record, pairing, count))
     return max(found, key=lambda each: each.games, default=None)
 
 
@@ -158,7 +158,7 @@ def _stored_text(archive: Archive, run_id: str, pairing: int, heading: Heading) 
     return b"".join(texts), sum(len(games.game_id) for games in found)
 
 
-def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules) -> ImportedRun:
+def _extend(archive: Archive, record: RunRecord, parts: list[HeadingGames], rules: Rules) -> ImportedRun:
     """Add to a run the games of parts that it lacks."""
     with archive.only_writer(record.run_id, PATIENCE):
         lacking = []
@@ -178,7 +178,7 @@ def _extend(archive: Archive, record: RunRecord, parts: list[Part], rules: Rules
 
 
 def _add(
-    archive: Archive, parts: list[Part], spec: dict[str, Any], code: Mapping[str, Any], command: str
+    archive: Archive, parts: list[HeadingGames], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     heading = parts[0][0]
     run_id = run_id_of(spec)

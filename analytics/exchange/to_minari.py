@@ -69,7 +69,7 @@ def write_minari(
     observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(ACTIONS)
     data = folder.resolve() / DATA  # Minari cannot tell the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
-    known = list[_Known]()
+    known = list[_EpisodeGames]()
     storage.update_episodes(_with_room(_buffers(parts, imposed, masks, known), data))
     told = ({"run_id": run, "game_id": game} for run, games in known for game in games)
     storage.update_episode_metadata(_with_room(told, data))
@@ -88,7 +88,7 @@ def _with_room(items: Iterable[Item], data: Path) -> Iterator[Item]:
         yield item
 
 
-class _Known(NamedTuple):
+class _EpisodeGames(NamedTuple):
     """The games of some episodes."""
 
     run_id: np.bytes_
@@ -96,13 +96,13 @@ class _Known(NamedTuple):
 
 
 def _buffers(
-    parts: Iterable[tuple[GameChunk, Episodes]], imposed: bool, masks: bool, known: list[_Known]
+    parts: Iterable[tuple[GameChunk, Episodes]], imposed: bool, masks: bool, known: list[_EpisodeGames]
 ) -> Iterator[Any]:
     """Minari's buffer of each episode; ``known`` grows by their games."""
     from minari.data_collector import EpisodeBuffer
 
     for chunk, episodes in parts:
-        known.append(_Known(np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
+        known.append(_EpisodeGames(np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
         for number, last in enumerate(episodes.last.tolist()):
             yield EpisodeBuffer(**_arrays(episodes, number, last, imposed, masks))
 

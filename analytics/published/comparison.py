@@ -22,7 +22,7 @@ LEGEND = (
 
 
 @dataclass(frozen=True)
-class Played:
+class MeasuredFigure:
     """The result of a published pairing, played by two of our agents."""
 
     player: str  # labels
@@ -38,19 +38,19 @@ class Comparison:
     """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
     figure: PublishedFigure
-    text: Played | None
-    code: Played | None
+    text: MeasuredFigure | None
+    code: MeasuredFigure | None
 
     @property
     def notes(self) -> Sequence[Note]:
         return notes_on(self.figure.figure)
 
 
-def played(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> Played:
+def measured_figure(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> MeasuredFigure:
     """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
     rate = measured_rate(results, figure.draws_for)
     games = sum(results)
-    return Played(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
+    return MeasuredFigure(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
 
 
 class Row(NamedTuple):
@@ -143,7 +143,7 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def _ours(one: Played | None) -> tuple[str, str]:
+def _ours(one: MeasuredFigure | None) -> tuple[str, str]:
     if one is None:
         return NONE, NONE
     return f"{100 * one.rate.mean:.1f} ({interval(one.rate)})", "yes" if one.agrees else "no"

@@ -23,7 +23,7 @@ MOST_PARTS = 4096  # that are
 File = TypeVar("File", bound=Hashable)
 
 
-class Part(NamedTuple):
+class PairingPart(NamedTuple):
     """Consecutive pairs of a pairing, in one file. Parts of one run ascend by pairing and pair."""
 
     pairing: int
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 def parts_of(
     archive: Archive, record: RunRecord, stored: StoredRange, chosen: NDArray[np.int64] | None
-) -> Iterator[Part]:
+) -> Iterator[PairingPart]:
     """The parts of a file with games whose ids are in ``chosen``, which ascends; None: all games.
 
     Raises ``FailureError`` for a damaged file of imported games, which alone knows their pairings.
@@ -50,17 +50,19 @@ def parts_of(
             yield part._replace(games=games)
 
 
-def _parts(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[Part]:
+def _parts(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[PairingPart]:
     if record.line.pairings < len(record.pairings):
         counts = read_rows(archive, record.run_id, stored, "games")["pairing"].value_counts().sort("pairing")
-        yield from (Part(pairing, stored.first, stored.end, games) for pairing, games in counts.iter_rows())
+        yield from (PairingPart(pairing, stored.first, stored.end, games) for pairing, games in counts.iter_rows())
         return
     for pairing in range(len(record.pairings)):
         first, end = record.line.pairs(pairing, stored.first, stored.end)
-        yield Part(pairing, first, end, (end - first) * record.line.games_a_pair)
+        yield PairingPart(pairing, first, end, (end - first) * record.line.games_a_pair)
 
 
-def read_in_order(wanted: Sequence[tuple[File, Part]], read: Callable[[File], RangeGames]) -> Iterator[RangeGames]:
+def read_in_order(
+    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+) -> Iterator[RangeGames]:
     """The games of each part of a file, in the order of ``wanted`` and in arrays of their own.
 
     ``read`` gives the wanted games of a file. Raises what it raises.
@@ -73,7 +75,9 @@ def read_in_order(wanted: Sequence[tuple[File, Part]], read: Callable[[File], Ra
         first = end
 
 
-def _read_together(wanted: Sequence[tuple[File, Part]], read: Callable[[File], RangeGames]) -> Iterator[RangeGames]:
+def _read_together(
+    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+) -> Iterator[RangeGames]:
     of_file: dict[File, list[int]] = {}
     for index, (file, _) in enumerate(wanted):
         of_file.setdefault(file, []).append(index)

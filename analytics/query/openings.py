@@ -46,7 +46,7 @@ _SAME = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "c
 
 
 @dataclass(frozen=True)
-class Asked:
+class OpeningsQuery:
     """A question about decisions: where, of which kind, and in which games."""
 
     position: str = EMPTY_BOARD
@@ -92,15 +92,15 @@ def openings(
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return explore(opened, Asked(position, by, games, least, imposed), samples).rows
+    return explore(opened, OpeningsQuery(position, by, games, least, imposed), samples).rows
 
 
-def explore(opened: OpenArchive, asked: Asked, samples: bool = True) -> Explored:
+def explore(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> Explored:
     """The answer of ``openings`` together with the position; raises the same errors."""
     return opened.again(lambda: _explored(opened, asked, samples))
 
 
-def _explored(opened: OpenArchive, asked: Asked, samples: bool) -> Explored:
+def _explored(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> Explored:
     parsed, by, records = checked(opened.archive, asked)
     rules = records[0].rules
     turns = turns_in(parsed, rules)
@@ -120,7 +120,7 @@ def _explored(opened: OpenArchive, asked: Asked, samples: bool) -> Explored:
     return Explored(parsed, rules, by, games, rows)
 
 
-def checked(archive: Archive, asked: Asked) -> tuple[Position, str, list[RunRecord]]:
+def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
     """The checked question: position, kind of decision, and the runs that count. Reads no games.
 
     Raises ``RequestError`` for a question that no games could answer.

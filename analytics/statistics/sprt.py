@@ -129,7 +129,7 @@ def pair_outcomes(winner: NDArray[np.int8]) -> NDArray[np.int8]:
     return points
 
 
-class Trial:
+class SequentialTest:
     """A running test. It takes pairs in the order of their numbers and ignores all that come after its end."""
 
     def __init__(self, hypotheses: Hypotheses, most: int) -> None:

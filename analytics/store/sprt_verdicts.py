@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import Hypotheses, Trial, pair_outcomes
+from analytics.statistics.sprt import Hypotheses, SequentialTest, pair_outcomes
 from analytics.store.archive import Archive
 from analytics.store.json_records import Count, Positive, StoredRecord, matching, one_of
 from analytics.store.range_files import read_rows
@@ -65,7 +65,7 @@ class Verdict(StoredRecord, frozen=True):
             raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 
     @staticmethod
-    def from_trial(run_id: str, ended: Trial, command: str) -> Verdict:
+    def from_trial(run_id: str, ended: SequentialTest, command: str) -> Verdict:
         """The verdict of a trial that has ended."""
         test = ended.hypotheses, ended.most
         return Verdict(
@@ -142,8 +142,8 @@ def known(found: NDArray[np.int8], first: int) -> NDArray[np.int8]:
     return found[first : first + unknown[0]] if len(unknown) else found[first:]
 
 
-def trial(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> Trial:
+def trial(archive: Archive, run_id: str, hypotheses: Hypotheses, most: int) -> SequentialTest:
     """The test over the games that the archive holds."""
-    begun = Trial(hypotheses, most)
+    begun = SequentialTest(hypotheses, most)
     begun.take(known(outcomes(archive, run_id, most), 0))
     return begun

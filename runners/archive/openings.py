@@ -8,7 +8,7 @@ from pathlib import PurePath
 import polars as pl
 
 from analytics import open_archive
-from analytics.query.openings import Asked, Explored, checked, explore
+from analytics.query.openings import Explored, OpeningsQuery, checked, explore
 from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -34,7 +34,7 @@ def text_of(position: str, rules: str | None) -> str:
     return " ".join([*fields[:2], rules])
 
 
-def show_openings(root: PurePath, asked: Asked, output: TableOutput) -> None:
+def show_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> None:
     """Print the decisions in a position with their results, or write them to a file."""
     checked(Archive.open(root), asked)  # before anything is written
     bring_all_up_to_date(root)

@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.derived_tables.position_index import counts_turns_of
 from analytics.derived_tables.positions import turns_in
-from analytics.query.openings import Asked, Explored, checked, explore
+from analytics.query.openings import Explored, OpeningsQuery, checked, explore
 from analytics.report.content import Cell, Table
 from analytics.report.sections import interval, percent
 from analytics.sql.database import OpenArchive
@@ -54,7 +54,7 @@ class Explorer(NamedTuple):
     missing: str = ""  # why there is nothing to show
 
 
-def explorer(opened: OpenArchive, asked: Asked) -> Explorer:
+def explorer(opened: OpenArchive, asked: OpeningsQuery) -> Explorer:
     """The explorer in a position. Raises ``RequestError`` for a text that is no live position, and unknown filters."""
     position, by, records = checked(opened.archive, asked)
     rules = records[0].rules
@@ -79,7 +79,9 @@ def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Po
         )
 
 
-def _page(position: Position, rules: Rules, by: str, asked: Asked, found: Explored | None, missing: str) -> Explorer:
+def _page(
+    position: Position, rules: Rules, by: str, asked: OpeningsQuery, found: Explored | None, missing: str
+) -> Explorer:
     kept = _query(asked)
     results = _results(found, position, rules)
     gives = position.hand == NONE and not rules.mover_chooses
@@ -98,7 +100,7 @@ def _page(position: Position, rules: Rules, by: str, asked: Asked, found: Explor
     return Explorer(text, position, rules, by, DECIDERS[by], games, cells, gifts, table, more, missing)
 
 
-def _query(asked: Asked) -> dict[str, object]:
+def _query(asked: OpeningsQuery) -> dict[str, object]:
     """The filters as parameters of an address."""
     games = asked.games
     return {

@@ -85,12 +85,12 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 ) -> None:
     """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
     from analytics.query.game_filter import GameFilter
-    from analytics.query.openings import Asked
+    from analytics.query.openings import OpeningsQuery
     from runners.archive.openings import show_openings, text_of
     from runners.terminal.tables import output_of
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
-    asked = Asked(text_of(position, rules), by, games, least, imposed)
+    asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed)
     show_openings(archive, asked, output_of(format, output, force, wide))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from agents.base import Agent
 from analytics.files.location import location_of
 from quarto.rules import Rules
-from runners.arena.agent_labels import agent_named
-from runners.arena.storage import ARCHIVE
+from runners.arena.config import agent_named
+from runners.arena.schemas import ARCHIVE
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hydra_app.config_dir import user_config_dir
 

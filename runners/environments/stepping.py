@@ -66,7 +66,7 @@ def games_of(envs: Envs) -> Games:
     return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
 
 
-class Asked(NamedTuple):
+class OpponentPositions(NamedTuple):
     """Room for the positions in which the opponent takes its turn, compacted to the front."""
 
     batch: Batch  # [N]
@@ -75,13 +75,15 @@ class Asked(NamedTuple):
     turns: NDArray[np.int8]  # [N] the number of the turn
 
     @staticmethod
-    def empty(size: int) -> Asked:
+    def empty(size: int) -> OpponentPositions:
         """Room for ``size`` positions."""
-        return Asked(Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8))
+        return OpponentPositions(
+            Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
+        )
 
 
 ENVS_TYPE = types.Array(numba.from_dtype(ENV), 1, "C")
-ASKED_TYPE, TURNS_TYPE = numba.typeof(Asked.empty(1)), numba.typeof(Turns.empty(1))
+OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.empty(1))
 
 
 @inlined
@@ -145,8 +147,8 @@ def _decide(env: Any, action: int, rules: Any) -> bool:
     return mover_chooses and not env.over
 
 
-@kernel(types.int64(ENVS_TYPE, ASKED_TYPE, types.int64[::1], types.int64, RULES_TYPE))
-def decide_all(envs: Envs, asked: Asked, actions: Any, fixed_seat: int, rules: Any) -> int:
+@kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], types.int64, RULES_TYPE))
+def decide_all(envs: Envs, asked: OpponentPositions, actions: Any, fixed_seat: int, rules: Any) -> int:
     """Take the decision of each learner, or begin a new game where one was over.
 
     ``actions`` [N] int64; ``fixed_seat`` is -1 for random seats. Returns how many opponents take their turns now: their

@@ -21,11 +21,11 @@ from quarto.observations import SHAPE, encoded
 from quarto.rng import Streams
 from quarto.rules import Rules
 from quarto.stepwise import ACTIONS
-from runners.arena.storage import ARCHIVE
+from runners.arena.schemas import ARCHIVE
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
 from runners.environments.single import SEEDS
-from runners.environments.stepping import Asked, answer_all, decide_all, games_of, new_envs, positions_of
+from runners.environments.stepping import OpponentPositions, answer_all, decide_all, games_of, new_envs, positions_of
 
 STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
 Observations = NDArray[np.int8]  # [N, 17, 8]
@@ -73,7 +73,7 @@ class QuartoVectorEnv(VectorEnv):
         self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
         self._player = self._opponent.player()
         self._log = None if record is None else GameLog(record, name, self._opponent.label, self.rules.name)
-        self._envs, self._asked = new_envs(num_envs), Asked.empty(num_envs)
+        self._envs, self._asked = new_envs(num_envs), OpponentPositions.empty(num_envs)
         self._has_seeds = False
 
     def reset(

@@ -9,15 +9,14 @@ from typing import NamedTuple
 
 from analytics.published import Implementation, PublishedFigure, implementation
 from analytics.published.agreement import results_in
-from analytics.published.comparison import Comparison, Played, played
+from analytics.published.comparison import Comparison, MeasuredFigure, measured_figure
 from analytics.statistics.tally import Tally
-from runners.arena.agent_labels import agent_named
-from runners.arena.config import Request
+from runners.arena.config import Request, agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.experiment import Experiment, prepare
 from runners.arena.playing import Progress, carry_out
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.arena.storage import Storage
 from runners.reproduce.trainings import TrainingResult
 from runners.training.evolution import Tracker
 
@@ -31,7 +30,7 @@ class PlaySettings:
     games: int  # of each pairing
     seed: int
     threads: int
-    storage: Storage
+    storage: ArchiveSettings
     command: str  # as it was typed, without the program's name
 
 
@@ -116,7 +115,7 @@ class Pairings:
         """A figure beside the results of the games played for it."""
         return Comparison(figure, self._played(figure, TEXT), self._played(figure, CODE))
 
-    def _played(self, figure: PublishedFigure, variant: str) -> Played | None:
+    def _played(self, figure: PublishedFigure, variant: str) -> MeasuredFigure | None:
         if figure.training:
             return self._played_in_training(figure, variant)
         agents = self._agents(figure, variant)
@@ -128,12 +127,12 @@ class Pairings:
         if tally is None or not tally.games:
             return None
         ours = tally if key.first == player else tally.swapped
-        return played(figure, player, opponent, results_in(ours, figure.seat))
+        return measured_figure(figure, player, opponent, results_in(ours, figure.seat))
 
-    def _played_in_training(self, figure: PublishedFigure, variant: str) -> Played | None:
+    def _played_in_training(self, figure: PublishedFigure, variant: str) -> MeasuredFigure | None:
         both = sides(figure, variant)
         result = self.trained.get(both[0].trainer) if both else None
-        return played(figure, result.learner, result.opponent, result.results) if result else None
+        return measured_figure(figure, result.learner, result.opponent, result.results) if result else None
 
     def _agents(self, figure: PublishedFigure, variant: str) -> tuple[AgentSpec, AgentSpec] | None:
         """The agents of the player and the opponent; None if there are none, or one has not been trained yet."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from threading import Event
 from typing import Any, NamedTuple
 
-from analytics.query.openings import Asked, explore
+from analytics.query.openings import OpeningsQuery, explore
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from quarto.errors import RequestError
@@ -59,7 +59,7 @@ class Statistics:
             stopped = Event()
             job.when_stopped(stopped.set)
             with OpenArchive(self._site.settings.archive, Limits(stopped=stopped)) as opened:
-                explored = explore(opened, Asked(position), samples=False)
+                explored = explore(opened, OpeningsQuery(position), samples=False)
         except RequestError as error:
             return Found(0, (), str(error))
         rows = (_played(explored.by, row) for row in explored.rows.iter_rows(named=True))

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.game_filter import GameFilter
-from analytics.query.openings import BY, EMPTY_BOARD, Asked
+from analytics.query.openings import BY, EMPTY_BOARD, OpeningsQuery
 from analytics.sql.database import OpenArchive
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
@@ -172,7 +172,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
         until=until.strip() or None,
     )
     text = _position(position.strip(), rules, known.rules[0])
-    asked = Asked(text, by if by in BY else None, wanted, max(1, whole(least, 1)), imposed == "yes")
+    asked = OpeningsQuery(text, by if by in BY else None, wanted, max(1, whole(least, 1)), imposed == "yes")
     shown = reader.ask(explorer, asked)
     return reader.page(
         "browse_openings.html",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from analytics.published import PublishedFigure, Span
 from analytics.published.agreement import results_in
-from analytics.published.comparison import Comparison, Played, played
+from analytics.published.comparison import Comparison, MeasuredFigure, measured_figure
 from analytics.statistics.tally import Tally
 
 FIGURE = PublishedFigure(
@@ -36,8 +36,8 @@ def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: 
     return replace(FIGURE, win=span, games=games, seat=seat, draws_for=draws_for)
 
 
-def ours(of: PublishedFigure, tally: Tally = TALLY) -> Played:
-    return played(of, of.player, of.opponent, results_in(tally, of.seat))
+def ours(of: PublishedFigure, tally: Tally = TALLY) -> MeasuredFigure:
+    return measured_figure(of, of.player, of.opponent, results_in(tally, of.seat))
 
 
 def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> Comparison:

@@ -11,7 +11,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.game_filter import GameFilter
-from analytics.query.openings import EMPTY_BOARD, Asked, explore, openings
+from analytics.query.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
@@ -218,10 +218,10 @@ def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> Non
     with open_archive(indexed(archive).root) as opened:
         against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
         wanted = GameFilter(agent="random", opponent="rule_based")
-        assert explore(opened, Asked(EMPTY_BOARD, "placement", wanted)).games == against
+        assert explore(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
 
         def games(by: str | None = None, **filters: Any) -> int:
-            return explore(opened, Asked(EMPTY_BOARD, by, GameFilter(**filters))).games
+            return explore(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
 
         started = sum(bool(game["plies"]) for _, game in kept)
         assert games(runs=(run.run_id,)) == games() == started
@@ -248,10 +248,10 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     with open_archive(indexed(archive).root) as opened:
         with pytest.raises(RequestError, match=f"no decision was free, but {started} were imposed: --imposed"):
             openings(opened)
-        assert explore(opened, Asked(EMPTY_BOARD, "turn", imposed=True)).games == started
+        assert explore(opened, OpeningsQuery(EMPTY_BOARD, "turn", imposed=True)).games == started
         _, game = kept[0]
         after = format_position(from_plies(game["plies"][:2]))
-        assert explore(opened, Asked(after)).games >= 1
+        assert explore(opened, OpeningsQuery(after)).games >= 1
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from analytics.query.openings import openings
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
@@ -55,7 +55,7 @@ def whole(archive: Archive) -> Archive:
     """The archive with one job of a sweep, a verdict, a policy, decisions and an index: no view is empty."""
     policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
-    trial = Trial(Hypotheses(), 8)
+    trial = SequentialTest(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
     decide(archive, RUN_ID)

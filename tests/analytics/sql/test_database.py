@@ -12,7 +12,7 @@ import analytics
 from analytics.query.named_queries import names, query
 from analytics.results.pairings import results
 from analytics.sql.database import OpenArchive
-from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
@@ -95,7 +95,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         store(archive, RUN_ID, [random_block(1, 0, 50)])
         archive.save_run(OTHER)
         archive.save_sweep_job(SweepJob("s", 0))
-        trial = Trial(Hypotheses(), 8)
+        trial = SequentialTest(Hypotheses(), 8)
         trial.take(np.full(8, 4, np.int8))
         sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
         for _ in range(2):

@@ -12,7 +12,7 @@ from analytics.derived_tables.position_index import NotIndexedError
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
@@ -31,7 +31,7 @@ def whole(archive: Archive) -> Archive:
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
     archive.save_run(record(run_id=RUN_ID))
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
-    trial = Trial(Hypotheses(), 8)
+    trial = SequentialTest(Hypotheses(), 8)
     trial.take([4] * 8)  # type: ignore[arg-type]
     sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, COUNTS, origin())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analytics.statistics.sprt import (
     PAIR_SCORES,
     Hypotheses,
-    Trial,
+    SequentialTest,
     checked_counts,
     decision,
     log_likelihood_ratio,
@@ -161,7 +161,7 @@ def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int
     outcomes = drawn(seed, (0.1, 0.2, 0.35, 0.2, 0.15), 4000)
     expected = naive_trial(outcomes.tolist(), hypotheses, most)
     for longest in (1, 7, 100, 4000):
-        trial, start = Trial(hypotheses, most), 0
+        trial, start = SequentialTest(hypotheses, most), 0
         while start < len(outcomes):
             end = start + dice.randint(1, longest)
             trial.take(outcomes[start:end])
@@ -173,14 +173,14 @@ def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int
 
 
 def test_a_trial_without_enough_pairs_goes_on() -> None:
-    trial = Trial(Hypotheses(0, 40), 1000)
+    trial = SequentialTest(Hypotheses(0, 40), 1000)
     trial.take(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
     assert (trial.pairs, trial.horizon, trial.accepted, trial.ended) == (40, 64, None, False)
 
 
 @pytest.mark.parametrize(("outcome", "accepted"), [(0, "elo0"), (1, "elo0"), (2, "elo0"), (3, "elo1"), (4, "elo1")])
 def test_a_trial_of_equal_pairs_ends(outcome: int, accepted: str) -> None:
-    trial = Trial(Hypotheses(), 10**6)
+    trial = SequentialTest(Hypotheses(), 10**6)
     trial.take(np.full(10**5, outcome, np.int8))
     assert trial.accepted == accepted
 
@@ -189,7 +189,7 @@ def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
     """The share of trials that accept a wrong hypothesis; elo0 = 0, elo1 = 60, both errors at most 0.1."""
     errors = 0
     for seed in range(tests):
-        trial = Trial(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
+        trial = SequentialTest(Hypotheses(0, 60, alpha=0.1, beta=0.1), 10**5)
         while not trial.ended:
             trial.take(drawn(1000 * seed + trial.pairs, chances, 256))
         errors += trial.accepted == wrong

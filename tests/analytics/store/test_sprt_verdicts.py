@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analytics import open_archive
-from analytics.statistics.sprt import Hypotheses, Trial
+from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
@@ -193,7 +193,7 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "fixed", create=True)
     fixed: RunRecord = record(spec_of(pairings=MEETING, seats="fixed"))
     archive.save_run(fixed)
-    trial = Trial(TESTED, 32)
+    trial = SequentialTest(TESTED, 32)
     trial.take(np.full(32, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify(archive).problems

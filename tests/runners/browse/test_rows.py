@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from analytics.query.game_filter import GameFilter
-from analytics.query.openings import Asked
+from analytics.query.openings import OpeningsQuery
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.database import OpenArchive
 from analytics.store.snapshot import Snapshot
@@ -143,36 +143,36 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
 
 
 def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive) -> None:
-    start = explorer(opened, Asked())
+    start = explorer(opened, OpeningsQuery())
     assert (start.by, start.games, len(start.gifts)) == ("gift", 13_000, 16)
     assert len({(tile.games, tile.score) for tile in start.gifts}) == 1
     text = "0.../..../..../.... F"
-    found = explorer(opened, Asked(text))
+    found = explorer(opened, OpeningsQuery(text))
     by_name = {tile.name: tile for tile in found.cells}
     assert by_name["b1"].score == by_name["a2"].score is not None
     assert by_name["a1"].piece == 0
     assert by_name["d4"].link == "/browse/openings?position=0.../..../..../...F+-"
     assert found.table is not None
     assert sum(int(row[2].replace(",", "")) for row in texts(found.table)) == found.games
-    fewer = explorer(opened, Asked(text, games=GameFilter(agent="dumb")))
+    fewer = explorer(opened, OpeningsQuery(text, games=GameFilter(agent="dumb")))
     assert 0 < fewer.games < found.games
     assert "agent=dumb" in fewer.cells[15].link
-    assert explorer(opened, Asked("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
+    assert explorer(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
-        explorer(opened, Asked("x"))
+        explorer(opened, OpeningsQuery("x"))
 
 
 def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
     played = qarena("run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive={tmp_path}/own")
     assert played.code == 0, played.err
     with OpenArchive(tmp_path / "own") as own:
-        found = explorer(own, Asked("0.../..../..../.... - own_piece"))
+        found = explorer(own, OpeningsQuery("0.../..../..../.... - own_piece"))
         assert found.by == "turn"
         assert found.gifts == []
         assert found.table is not None
         piece, cell = found.table.cells[0][:2]
         assert piece.piece is not None
-        reached = explorer(own, Asked(parse_qs(urlsplit(cell.link).query)["position"][0]))
+        reached = explorer(own, OpeningsQuery(parse_qs(urlsplit(cell.link).query)["position"][0]))
         assert {tile.piece for tile in reached.cells} == {-1, 0, piece.piece}
 
 
