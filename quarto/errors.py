@@ -20,6 +20,10 @@ class RequestError(ArenaError):
     exit_code = 2
 
 
+class NotFoundError(RequestError):
+    """The run, game, policy or sweep that a request names is not there."""
+
+
 class FailureError(ArenaError):
     """The request was right, but something failed (exit 1). Everything committed before is kept."""
 

@@ -33,7 +33,7 @@ from analytics.store.policy_cards import (
     readable_cards,
 )
 from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
-from quarto.errors import FailureError, RequestError, nearest
+from quarto.errors import FailureError, NotFoundError, RequestError, nearest
 from quarto.rules import Rules
 
 TABLE = "table.parquet"
@@ -154,13 +154,13 @@ def named(archive: Archive, name: str) -> PolicyCard | None:
 
 
 def find(archive: Archive, wanted: str) -> PolicyCard:
-    """The card of a policy by its id or name. Raises ``RequestError`` if there is none."""
+    """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
     if wanted in policy_ids(archive):
         return read_card(archive, wanted)
     card = named(archive, wanted)
     if card is None:
         known = {card.name for card in cards(archive)}
-        raise RequestError(f"policy {wanted!r} is not in archive {archive.root}{nearest(wanted, known)}")
+        raise NotFoundError(f"policy {wanted!r} is not in archive {archive.root}{nearest(wanted, known)}")
     return card
 
 

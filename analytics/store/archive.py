@@ -25,7 +25,7 @@ from analytics.store.range_names import Ranges, StoredRange, counting, fitting, 
 from analytics.store.records import RUN_ID, RunRecord, SweepJob
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.units import Range
-from quarto.errors import FailureError, RequestError, did_you_mean
+from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
 
 WRITER_POLL_SECONDS = 0.05
 GAMES = "games"  # the table by whose files ranges count
@@ -272,10 +272,10 @@ class Archive:
         ]
 
 
-def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> RequestError:
+def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:
     """The error for a run that is not in an archive; ``known`` are those that could be meant."""
     meant = did_you_mean(run_id, known)
-    return RequestError(f"run {run_id!r} is not in archive {archive.root}: {meant}'qarena archive ls' lists its runs")
+    return NotFoundError(f"run {run_id!r} is not in archive {archive.root}: {meant}'qarena archive ls' lists its runs")
 
 
 def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
