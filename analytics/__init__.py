@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analytics.sql.database import OpenArchive
 
-__all__ = ["open_archive"]
+__all__ = ["DEFAULT_ARCHIVE", "open_archive"]
+
+DEFAULT_ARCHIVE: PurePath = Path("data/archive")  # where no other is named
 
 
 def open_archive(
-    archive: str | PurePath = "data/archive",
+    archive: str | PurePath = DEFAULT_ARCHIVE,
     memory: str = "70%",
     spill: str | None = None,
     seconds: float | None = None,

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
 from runners.terminal.files import TABLE_FORMATS
 
-ARCHIVE: PurePath = Path("data/archive")
+ARCHIVE = DEFAULT_ARCHIVE
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.

@@ -7,16 +7,16 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from agents.base import Agent
+from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
 from quarto.rules import Rules
 from runners.arena.config import agent_named
-from runners.arena.schemas import ARCHIVE
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hydra_app.config_dir import user_config_dir
 
 
 def opponent_of(
-    opponent: str | Agent, rules: Rules, archive: str | PurePath = ARCHIVE, config_dir: str | Path | None = None
+    opponent: str | Agent, rules: Rules, archive: str | PurePath = DEFAULT_ARCHIVE, config_dir: str | Path | None = None
 ) -> GuardedAgent:
     """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
+from analytics import DEFAULT_ARCHIVE
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.jit import uint64
@@ -21,7 +22,6 @@ from quarto.position import ALL_CELLS
 from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
-from runners.arena.schemas import ARCHIVE
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
 from runners.hosting.lockstep import draw_openings
@@ -57,7 +57,7 @@ class QuartoEnv(gymnasium.Env):
         render_mode: str | None = None,
         record: str | Path | None = None,
         name: str = "learner",
-        archive: str | PurePath = ARCHIVE,
+        archive: str | PurePath = DEFAULT_ARCHIVE,
         config_dir: str | Path | None = None,
     ) -> None:
         self.rules = rules_named(rules)

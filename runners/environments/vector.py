@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from agents.base import Agent
 from agents.lift import KernelPlayer
+from analytics import DEFAULT_ARCHIVE
 from quarto.env.rendering import RENDER_MODES, image_of, text_of
 from quarto.errors import RequestError, nearest
 from quarto.named_rules import rules_named
@@ -21,7 +22,6 @@ from quarto.observations import SHAPE, encoded
 from quarto.rng import Streams
 from quarto.rules import Rules
 from quarto.stepwise import ACTIONS
-from runners.arena.schemas import ARCHIVE
 from runners.environments.game_log import GameLog
 from runners.environments.opponents import checked_seat, opponent_of
 from runners.environments.single import SEEDS
@@ -55,7 +55,7 @@ class QuartoVectorEnv(VectorEnv):
         render_mode: str | None = None,
         record: str | Path | None = None,
         name: str = "learner",
-        archive: str | PurePath = ARCHIVE,
+        archive: str | PurePath = DEFAULT_ARCHIVE,
         config_dir: str | Path | None = None,
     ) -> None:
         if num_envs < 1:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from agents.base import Agent
 from agents.network import ACTIONS, CHOICES, NO_CELL, NO_GIFT, legal_actions
+from analytics import DEFAULT_ARCHIVE
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.views import BatchView
-from runners.arena.schemas import ARCHIVE
 from runners.environments.single import QuartoEnv
 
 ILLEGAL = CELLS  # no action of either phase
@@ -43,7 +43,7 @@ class QuartoTurnsEnv(gymnasium.Env):
         seat: int | None = None,
         render_mode: str | None = None,
         opening_plies: int = 0,
-        archive: str | PurePath = ARCHIVE,
+        archive: str | PurePath = DEFAULT_ARCHIVE,
         config_dir: str | Path | None = None,
     ) -> None:
         self._env = QuartoEnv(opponent, rules, seat, render_mode, archive=archive, config_dir=config_dir)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.learning.afterstates import VALUE_COLUMNS
 from agents.parameters import checked_number
+from analytics import DEFAULT_ARCHIVE
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
 from analytics.policies.policy_store import PolicyOrigin
@@ -126,7 +127,7 @@ def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PureP
         console.print_note(
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
-    where = "" if root == console.DEFAULT_ROOT else f" archive.root={root}"
+    where = "" if root == DEFAULT_ARCHIVE else f" archive.root={root}"
     folder = policy_cards.folder_of(Archive(root), card.policy_id)
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",

@@ -17,12 +17,12 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from analytics import DEFAULT_ARCHIVE
+
 if TYPE_CHECKING:
     from analytics.results.pairings import Crosstable, PairingResult, Standing
     from analytics.statistics.intervals import Estimate
     from runners.arena.playing import Outcome
-
-DEFAULT_ROOT = Path("data/archive")
 
 _OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -266,7 +266,7 @@ def sql_command(question: str, root: PurePath) -> str:
 
 def archive_option(root: PurePath) -> str:
     """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
-    return "" if root == DEFAULT_ROOT else f" --archive {shlex.quote(str(root))}"
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 
 def percent(share: float) -> str:
