@@ -20,7 +20,7 @@ from analytics.exchange.turns import Episodes, StepOptions, episodes_of
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.marker import archive_around
+from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest
 
 TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")
@@ -104,7 +104,7 @@ def export(
     Raises ``RequestError`` for a wrong path or condition and for more games than there are, before anything is written;
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
     """
-    check_output(request, output, force)
+    _check_target(request, output, force)
     chunks = _chosen(opened, request, on_written)
     with _temporary(output, force) as (path, room):
         if request.form in TABLES:
@@ -120,11 +120,9 @@ def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exp
     return Exported(_write_table(_chosen(opened, request, None), request, out))
 
 
-def check_output(request: ExportRequest, output: Path, force: bool) -> None:
+def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
     """Raise ``RequestError`` for a path that must not be written to."""
-    archive = archive_around(output)
-    if archive is not None:
-        raise RequestError(f"--output {output} is inside archive {archive}, where only runs write: name another")
+    require_outside(output)
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.marker import archive_around
+from analytics.store.marker import require_outside
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
@@ -65,8 +65,7 @@ def to_delta(
 
 
 def _require_ours(folder: Path) -> None:
-    if archive_around(folder):
-        raise RequestError(f"{folder} is in an archive: name a folder elsewhere")
+    require_outside(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
     others = sorted(path.name for path in folder.iterdir() if path.name not in TABLES) if folder.exists() else []

@@ -67,10 +67,12 @@ def check_place(root: PurePath) -> None:
         raise RequestError(f"{_absence(root)} but has other files in it: name an empty folder or an archive")
 
 
-def archive_around(path: Path) -> Path | None:
-    """The archive of this machine that ``path`` is in (or is), whichever it may be; None if it is in none."""
-    place = path.resolve()
-    return next((folder for folder in (place, *place.parents) if _is_marked(folder)), None)
+def require_outside(path: Path) -> None:
+    """Raise ``RequestError`` if a path is inside an archive of this machine, whichever it may be."""
+    absolute = path.resolve()
+    for folder in (absolute, *absolute.parents):
+        if _is_marked(folder):
+            raise RequestError(f"{path} is inside archive {folder}, where only runs write: name another path")
 
 
 def _is_marked(folder: Path) -> bool:

@@ -24,7 +24,7 @@ from analytics.exchange.sequence import FIRST
 from analytics.files.atomic import explained, make_folder
 from analytics.query.selection import select
 from analytics.store.archive import Archive, readable
-from analytics.store.marker import archive_around
+from analytics.store.marker import require_outside
 from analytics.store.range_files import RangeGames, games_at, store_games
 from analytics.store.schema import first_game_id
 from quarto.batch import Block, Games
@@ -68,9 +68,7 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
     same request goes on.
     """
     folder = request.folder
-    archive = archive_around(folder)
-    if archive is not None:
-        raise RequestError(f"{folder} is inside archive {archive}, where only runs write: name another folder")
+    require_outside(folder)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file: name a folder")
     left = [part for part in request.parts if not (_has_games(part, folder) and _has_episodes(part, folder))]

@@ -251,10 +251,10 @@ def speed(games: int, seconds: float) -> str:
 
 def shell_line(words: Iterable[str]) -> str:
     """Words as a line for a shell, with double quotes around a word that has single ones in it."""
-    return " ".join(map(_quoted, words))
+    return " ".join(map(_shell_word, words))
 
 
-def _quoted(word: str) -> str:
+def _shell_word(word: str) -> str:
     plain = "'" in word and not set('"$`\\!\n') & set(word)  # what means something between double quotes
     return f'"{word}"' if plain else shlex.quote(word)
 

@@ -32,11 +32,9 @@ def check_output(path: Path, force: bool) -> None:
 
     No command writes a file of its own inside an archive, and an existing file is replaced with ``force`` only.
     """
-    from analytics.store.marker import archive_around
+    from analytics.store.marker import require_outside
 
-    archive = archive_around(path)
-    if archive is not None:
-        raise RequestError(f"{path} is inside archive {archive}, where only runs write: name a file elsewhere")
+    require_outside(path)
     if path.is_dir():
         raise RequestError(f"{path} is a folder: name a file")
     if _is_stream(path):
