@@ -15,7 +15,7 @@ from runners.arena.agent_policies import with_policy
 from runners.arena.config_groups import NOT_PARAMETERS, declared_files, parameters_of, settings_of
 from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, label_of, target_of
 from runners.arena.storage import ARCHIVE
-from runners.hosting.limits import limits_of
+from runners.hosting.agent_limits import limits_of
 
 
 class ParsedLabel(NamedTuple):

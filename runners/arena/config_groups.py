@@ -19,7 +19,7 @@ from hydra.core.object_type import ObjectType
 from omegaconf import Container, OmegaConf
 
 from quarto.errors import RequestError, nearest
-from runners.hosting.limits import LIMITS
+from runners.hosting.agent_limits import LIMITS
 
 if TYPE_CHECKING:
     from hydra.plugins.config_source import ConfigResult, ConfigSource

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +19,7 @@ from analytics.store.records import run_id_of
 from analytics.store.units import Line
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
-from runners.hosting.limits import Limits
+from runners.hosting.agent_limits import AgentLimits
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -40,7 +41,7 @@ class AgentSpec:
     policy_id: str | None = None  # of the policy it plays by, if any
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
-    limits: Limits = field(default_factory=Limits)
+    limits: AgentLimits = field(default_factory=AgentLimits)
     has_process: bool = field(default=False, compare=False, repr=False)  # it is given the limits
     files: Mapping[str, Path] = field(default_factory=dict, compare=False)  # that it reads, as its yaml names them
 
@@ -65,11 +66,14 @@ class AgentSpec:
         return agent
 
     def _limited(self) -> Agent:
-        from runners.hosting.limited_agent import LimitedAgent  # it starts processes, which most runs need not load
+        if self.limits.isolation == "process":
+            from runners.hosting.isolated import IsolatedAgent  # it starts processes: most runs need not load that
 
-        free = replace(self, limits=Limits())
-        playing = self.player or self
-        return LimitedAgent(free.build, playing.target, playing.params, playing.policy, self.limits)
+            playing = self.player or self
+            return IsolatedAgent(self.label, playing.target, playing.params, playing.policy, self.limits)
+        from runners.hosting.watched import TimedAgent  # few runs have limits
+
+        return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
     def takes_policy(self) -> bool:
         """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
@@ -107,7 +111,7 @@ class AgentSpec:
         fields = {
             "policy": policy_of(policy_id) if plain["policy"] and policy_id else None,
             "player": AgentSpec.from_plain(player, policy_of, policy_id) if player else None,
-            "limits": Limits(**plain["limits"]),
+            "limits": AgentLimits(**plain["limits"]),
             "files": {name: Path(path) for name, path in plain["files"].items()},
         }
         return AgentSpec(**{**plain, **fields})

@@ -8,11 +8,6 @@ another one. What a question may read, ``analytics.sql.vocabulary`` decides.
 
 from __future__ import annotations
 
-import io
-import json
-import subprocess
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from queue import Empty, LifoQueue
@@ -22,10 +17,9 @@ import polars as pl
 from agents.base import LateError
 from quarto.errors import FailureError, RequestError
 from runners.browse.busy import BusyError
-from runners.hosting.child_process import ChildProcess, ProcessDiedError
-from runners.hosting.framing import ANSWERED, ASKED, FAILED, MOST_BYTES, READY, SETUP
+from runners.hosting.child import MOST_BYTES, Child, ChildDiedError, RemoteError
 
-PROGRAM = "runners.browse.sql_process"
+SERVED = "runners.browse.sql_process:serve"
 GRACE_SECONDS = 1.0  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
 MOST_TEXT = 20_000  # characters of a question
@@ -40,7 +34,7 @@ class AskLimits:
     seconds: float = 10.0
     memory: str = "512MiB"  # of DuckDB
     spill: str = "1GiB"
-    megabytes: int = 2_048  # of address space that the process may take in addition to what it has at the beginning
+    megabytes: int = 2_048  # of address space that the process may take beyond what its imports take
     processes: int = 2  # questions that are answered at once
     waiting_seconds: float = 30.0  # for a process: then the question is refused
 
@@ -63,7 +57,7 @@ class Asking:
         self._archive = archive
         self.limits = limits or AskLimits()
         self._slots: LifoQueue[_Slot] = LifoQueue()  # the one used last has its archive open
-        self._all = [_Slot(self._start) for _ in range(self.limits.processes)]
+        self._all = [_Slot() for _ in range(self.limits.processes)]
         for slot in self._all:
             self._slots.put(slot)
 
@@ -93,41 +87,36 @@ class Asking:
         for slot in self._all:
             slot.end()
 
-    def _start(self) -> ChildProcess:
-        # One arena of memory: each thread's own would take 64 MB of the address space.
-        process = ChildProcess([], PROGRAM, stderr=subprocess.DEVNULL, variables={"MALLOC_ARENA_MAX": "1"})
-        limits = self.limits
-        setup = {
-            "archive": str(self._archive),
-            **{name: getattr(limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill", "megabytes")},
-        }
-        process.write(SETUP, json.dumps(setup).encode())
-        return process
+    def _start(self) -> Child:
+        limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
+        return Child(
+            SERVED,
+            {"archive": str(self._archive), **limits},
+            megabytes=self.limits.megabytes,
+            variables={"MALLOC_ARENA_MAX": "1"},  # each thread's own arena would take 64 MB of the address space
+            is_quiet=True,
+        )
 
     def _answer(self, slot: _Slot, question: str) -> pl.DataFrame:
-        process = slot.process()
         opened = False
         try:
-            process.write(ASKED, question.encode(errors="replace"))
-            kind, content = process.read(OPEN_SECONDS)
-            if kind == READY:
-                opened = True
-                kind, content = process.read(self.limits.seconds + GRACE_SECONDS)
-            if kind == ANSWERED:
-                return pl.read_ipc(io.BytesIO(content))
-            if kind != FAILED:
-                raise ProcessDiedError(f"message {kind}")  # noqa: TRY301  (handled as any other end)
-        except LateError:
+            if slot.child is None:
+                slot.child = self._start()
+                slot.child.receive(type(None), OPEN_SECONDS)
+            slot.child.ask(None, b"", type(None), OPEN_SECONDS)
+            opened = True
+            text = question.encode(errors="replace").decode()
+            return pl.read_ipc(slot.child.ask(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
+        except BaseException as error:
+            if isinstance(error, RemoteError) and error.failed.exit_code is not None:
+                raise error.for_user("SQL") from None
             slot.end()
-            raise self._late(opened) from None
-        except ProcessDiedError as error:
-            slot.end()
-            raise self._died(opened, error) from None
-        except BaseException:
-            slot.end()
+            match error:
+                case LateError():
+                    raise self._late(opened) from None
+                case ChildDiedError() | RemoteError():
+                    raise self._died(opened, error) from None
             raise
-        found = json.loads(content)
-        raise (RequestError if found["wrong"] else FailureError)(found["line"])
 
     def _late(self, opened: bool) -> RequestError | FailureError:
         if not opened:
@@ -136,26 +125,18 @@ class Asking:
             f"SQL: the question took longer than {self.limits.seconds:g} seconds: ask about fewer games"
         )
 
-    def _died(self, opened: bool, error: ProcessDiedError) -> RequestError | FailureError:
+    def _died(self, opened: bool, error: Exception) -> RequestError | FailureError:
         if not opened:
             return FailureError(f"the archive could not be opened for the question ({error})")
         return RequestError(f"SQL: the question needs more memory than it may use ({error}): ask about fewer games")
 
 
 class _Slot:
-    """The place of a process, started when it is needed."""
+    """The child that answers one question at a time, started when it is needed."""
 
-    def __init__(self, start: Callable[[], ChildProcess]) -> None:
-        self._start = start
-        self._process: ChildProcess | None = None
-
-    def process(self) -> ChildProcess:
-        if self._process is None:
-            self._process = self._start()
-        return self._process
+    child: Child | None = None
 
     def end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            with suppress(OSError):
-                process.end()
+        child, self.child = self.child, None
+        if child is not None:
+            child.end()

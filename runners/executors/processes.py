@@ -22,7 +22,7 @@ from typing import Any
 from quarto.hooks import ignore
 from runners.executors.base import GIVE_UP_SECONDS, Answer, Executor, Part, Stop
 from runners.executors.worker import Returned, Setup, answer_of, carry_out, lost_too_often, setup_of
-from runners.hosting.framing import belong_to_run
+from runners.hosting.child_program import belong_to_run
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0

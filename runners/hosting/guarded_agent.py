@@ -20,7 +20,7 @@ from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from runners.hosting.raised_at import raised_at
+from runners.hosting.child_program import raised_at
 
 logger = logging.getLogger(__name__)
 

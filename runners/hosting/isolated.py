@@ -1,15 +1,15 @@
-"""A player in Python that plays in processes of its own, which may die, hang or take too much memory."""
+"""A player in Python that plays in child processes, which may die, hang or take too much memory."""
 
 from __future__ import annotations
 
-import sys
 import weakref
+from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from agents.base import LateError
 from agents.learning.policy import Policy
@@ -18,126 +18,127 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.child_process import NO_ANSWER, ChildProcess, ProcessDiedError, decoded, has_descriptor
-from runners.hosting.framing import ANSWERED, ASKED, COLUMN, FAILED, SETUP
-from runners.hosting.messages import ROW_BYTES, Column, Failed, Ready, RemoteError, Setup, batch_bytes
+from runners.hosting.agent_limits import AgentLimits, jitted_with_limits
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, RemoteError
 
-PROGRAM = "runners.arena.agent_process"
+SERVED = "runners.arena.agent_process:serve"
+DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)  # of a batch's fields, then of the seeds
+ROW_BYTES = sum(np.dtype(each).itemsize for each in DTYPES)
+
+
+class AgentFacts(msgspec.Struct):
+    """What the child says of the agent that it has made."""
+
+    batches: bool  # it takes whole batches
+    choosers: list[str]
+    jitted: bool
+    data_files: list[str]
+
+
+class IsolatedAgent:
+    """An agent that is made in child processes: the class at ``target`` with ``params`` and perhaps a policy."""
+
+    def __init__(
+        self, label: str, target: str, params: Mapping[str, Any], policy: Policy | None, limits: AgentLimits
+    ) -> None:
+        table = {} if policy is None else {name: np.ascontiguousarray(each) for name, each in policy.table.items()}
+        self.label, self.limits = label, limits
+        self._content = b"".join(column.tobytes() for column in table.values())
+        self._setup = {
+            "label": label,
+            "target": target,
+            "params": dict(params),
+            "policy": policy
+            and {
+                "kind": policy.kind,
+                "parameters": dict(policy.parameters),
+                "columns": [(name, column.dtype.str, len(column)) for name, column in table.items()],
+            },
+        }
+
+    @cached_property
+    def data_files(self) -> list[str]:
+        """The files that it names as its data. Raises ``RequestError`` if it cannot be made."""
+        child, facts = self.start(None)
+        child.end()
+        return facts.data_files
+
+    def lifted(self, rules: Rules, label: str) -> IsolatedPlayer:
+        """Its player. Raises ``RequestError`` if it cannot be made, is jitted or does not play the rules."""
+        return IsolatedPlayer(self, rules, label)
+
+    def start(self, rules: Rules | None) -> tuple[Child, AgentFacts]:
+        """A child with the agent, ready to play by the rules if there are any.
+
+        Raises ``RequestError`` if the agent cannot be made there.
+        """
+        setup = {**self._setup, "rules": None if rules is None else asdict(rules)}
+        try:
+            child = Child(SERVED, setup, self._content, self.limits.megabytes)
+            return child, child.receive(AgentFacts)[0]
+        except ChildDiedError as error:
+            raise RequestError(f"agent '{self.label}' cannot be made in a process of its own: {error}") from error
+        except RemoteError as error:
+            child.end()
+            raise error.for_user(f"agent '{self.label}'") from error
 
 
 class IsolatedPlayer(PythonPlayer):
-    """An agent in processes of its own: one for each thread that asks at the same time.
+    """An agent in child processes: one for each thread that asks at the same time.
 
-    One that dies costs the game that it was asked about. One that is late, or writes nonsense, is ended. In either
+    A child that dies costs the game that it was asked about. One that is late, or writes nonsense, is ended. In either
     case another one takes its place, which makes the agent anew.
     """
 
-    def __init__(self, setup: Setup, columns: list[bytes], seconds: float | None, rules: Rules) -> None:
-        """Raises ``RequestError`` for an agent that cannot be made, is jitted or does not play the rules."""
+    def __init__(self, agent: IsolatedAgent, rules: Rules, label: str) -> None:
+        """Raises ``RequestError`` as ``IsolatedAgent.lifted`` does."""
         super().__init__(None)
-        self._setup, self._columns, self._seconds = setup, columns, seconds
-        self._idle: list[_Process] = []  # the last one is asked next
+        self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
+        first, facts = agent.start(rules)
+        self._idle = [first]  # the last one is asked next
         weakref.finalize(self, _end_all, self._idle)
-        first = self._start()
-        self._idle.append(first)
-        if first.ready.jitted:
-            raise RequestError(refused(setup.label))
-        check_choosers(first.ready.choosers, rules, setup.label)
-        self.alone = seconds is not None and not first.ready.batches
+        if facts.jitted:
+            raise jitted_with_limits(label)
+        check_choosers(facts.choosers, rules, label)
+        self.alone = self._seconds is not None and not facts.batches
 
     def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        """Cells and gifts. Raises ``RemoteError``, ``ProcessDiedError`` and ``LateError``."""
+        """Cells and gifts. Raises ``RemoteError``, ``ChildDiedError`` and ``LateError``."""
         try:
-            process = self._idle.pop()
+            child = self._idle.pop()
         except IndexError:
-            process = self._start()
+            child, _ = self._isolated.start(self._rules)
         size = len(rng.seeds)
         try:
-            answer = process.answer(batch_bytes(batch, rng), None if self._seconds is None else self._seconds * size)
+            content = child.ask(None, batch_bytes(batch, rng), type(None), self._seconds and self._seconds * size)[1]
         except LateError:
-            process.end()
             raise LateError(f"its turn took longer than turn_seconds={self._seconds:g}") from None
-        except BaseException:
-            process.end()
+        except RemoteError:
+            self._idle.append(child)
             raise
-        self._idle.append(process)
-        if isinstance(answer, Failed):
-            raise RemoteError(answer)
+        if len(content) != 2 * 8 * size:
+            child.end()
+            raise ChildDiedError(NO_ANSWER)
+        self._idle.append(child)
+        answer = np.frombuffer(content, np.int64)
         return answer[:size], answer[size:]
 
-    def _start(self) -> _Process:
-        return _Process(self._setup, self._columns)
+
+def batch_bytes(batch: Batch, rng: Streams) -> bytes:
+    """Positions and the seeds of their turns as bytes."""
+    return b"".join(np.ascontiguousarray(each).tobytes() for each in (*batch, rng.seeds))
 
 
-def refused(label: str) -> str:
-    """The message for an agent that has limits and is jitted."""
-    return (
-        f"agent '{label}' is jitted: turn_seconds and isolation are for agents in Python, whose turns can be ended; "
-        "leave them out"
-    )
+def batch_of(content: bytes) -> tuple[Batch, Streams]:
+    """The positions and seeds in ``batch_bytes``."""
+    size, start = len(content) // ROW_BYTES, 0
+    fields: list[Any] = []
+    for dtype in DTYPES:
+        fields.append(np.frombuffer(content, dtype, size, start).copy())
+        start += fields[-1].nbytes
+    return Batch(*fields[:-1]), Streams(fields[-1])
 
 
-def setup_of(
-    label: str, target: str, params: dict[str, Any], policy: Policy | None, rules: Rules | None, megabytes: int | None
-) -> tuple[Setup, list[bytes]]:
-    """The message that has an agent made, and the columns of its policy."""
-    table = {} if policy is None else {name: np.ascontiguousarray(column) for name, column in policy.table.items()}
-    setup = Setup(
-        label,
-        target,
-        params,
-        None if rules is None else asdict(rules),
-        megabytes,
-        None if policy is None else policy.kind,
-        {} if policy is None else dict(policy.parameters),
-        [Column(name, column.dtype.str) for name, column in table.items()],
-    )
-    return setup, [column.tobytes() for column in table.values()]
-
-
-def data_files(setup: Setup, columns: list[bytes]) -> list[str]:
-    """The files that an agent names as its data: only its own process makes it. Raises ``RequestError``."""
-    process = _Process(setup, columns)
-    process.end()
-    return process.ready.data_files
-
-
-class _Process(ChildProcess):
-    """A process with an agent."""
-
-    def __init__(self, setup: Setup, columns: list[bytes]) -> None:
-        """Raises ``RequestError`` if the agent cannot be made there."""
-        # Standard output is for results.
-        super().__init__([], PROGRAM, stdout=sys.stderr if has_descriptor(sys.stderr) else None)
-        with self.ended_if_it_fails():
-            self.ready = self._set_up(setup, columns)
-
-    def _set_up(self, setup: Setup, columns: list[bytes]) -> Ready:
-        try:
-            for kind, content in ((SETUP, msgspec.json.encode(setup)), *((COLUMN, column) for column in columns)):
-                self.write(kind, content)
-            kind, content = self.read()
-        except ProcessDiedError as error:
-            raise RequestError(f"agent '{setup.label}' cannot be made in a process of its own: {error}") from error
-        if kind == FAILED:
-            failed = decoded(content, Failed)
-            text = failed.text if failed.ours else f"agent '{setup.label}' cannot be made: {failed.kind}: {failed.text}"
-            raise RequestError(text)
-        ready: Ready = decoded(content, Ready)
-        return ready
-
-    def answer(self, question: bytes, seconds: float | None) -> NDArray[np.int64] | Failed:
-        """The answers to a batch, cells then gifts. Raises ``ProcessDiedError`` and ``LateError``."""
-        self.write(ASKED, question)
-        kind, content = self.read(seconds)
-        if kind == FAILED:
-            failed: Failed = decoded(content, Failed)
-            return failed
-        if kind != ANSWERED or len(content) != 2 * np.dtype(np.int64).itemsize * (len(question) // ROW_BYTES):
-            raise ProcessDiedError(NO_ANSWER)
-        return np.frombuffer(content, np.int64)
-
-
-def _end_all(processes: list[_Process]) -> None:
-    for process in processes:
-        process.end()
+def _end_all(children: list[Child]) -> None:
+    for child in children:
+        child.end()

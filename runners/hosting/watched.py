@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from agents.base import LateError
-from agents.lift import PythonAgent, PythonPlayer
+from agents.base import Agent, KernelAgent, LateError
+from agents.lift import PythonAgent, PythonPlayer, check_choosers, choosers_of, ready
 from quarto.batch import Batch
 from quarto.rng import Streams
+from quarto.rules import Rules
+from runners.hosting.agent_limits import jitted_with_limits
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import WORKING
 
 MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter
+
+
+class TimedAgent:
+    """An agent that ``make`` makes, whose turns may take ``seconds`` each."""
+
+    def __init__(self, make: Callable[[], Agent], seconds: float) -> None:
+        self._make, self._seconds = make, seconds
+
+    @cached_property
+    def data_files(self) -> Sequence[Any]:
+        """The files that the agent names as its data. Raises ``RequestError`` if it cannot be made."""
+        found: Sequence[Any] = getattr(self._make(), "data_files", ())
+        return found
+
+    def lifted(self, rules: Rules, label: str) -> WatchedPlayer:
+        """Its player. Raises ``RequestError`` for an agent that is jitted or does not play the rules."""
+
+        def made() -> PythonAgent:
+            agent = self._make()
+            if isinstance(agent, KernelAgent):
+                raise jitted_with_limits(label)
+            check_choosers(choosers_of(agent), rules, label)
+            return ready(agent, rules, label)
+
+        return WatchedPlayer(made, self._seconds, label)
 
 
 class WatchedPlayer(PythonPlayer):

@@ -31,7 +31,7 @@ from quarto.errors import ArenaError
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, flat, names, plain, settings_of
 from runners.arena.storage import where_typed
 from runners.hosting.interruption import INTERRUPTED
-from runners.hosting.limits import LIMITS
+from runners.hosting.agent_limits import LIMITS
 from runners.hydra_app import sweep_folders, sweep_start
 from runners.hydra_app.config_dir import find_own_modules, folders_of, own_modules, places_in, searched
 from runners.hydra_app.error_messages import explained, own_settings

@@ -8,13 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from agents.lift import check_choosers
 from quarto.errors import RequestError, nearest
 from quarto.rules import CLASSIC, Rules
-from runners.hosting.limits import Limits
-from runners.polito.player import PolitoPlayer, Reserve, Setup
+from runners.hosting.agent_limits import AgentLimits
+from runners.polito.player import PolitoPlayer, Reserve
 
 HERE = Path(__file__).parent
 SAMPLE, SAMPLE_PLAYER = HERE / "sample", "players.RandomPlayer"
@@ -22,7 +20,7 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages")  # folders below a p
 
 
 class Polito:
-    """A player of that package, unmodified, in processes of its own: ``player``, a class in a module of ``folder``.
+    """A player of that package, unmodified, in child processes: ``player``, a class in a module of ``folder``.
 
     Its games are as by that package's ``run()``: it is made with a ``Quarto`` of each game, ``kwargs`` besides, and
     ``choose_piece`` and ``place_piece`` are called in the same order. It uses the package that its folder has, else
@@ -38,33 +36,32 @@ class Polito:
         kwargs: Mapping[str, Any] | None = None,
         reuse: bool = False,
         most_asks: int = 1000,
-        limits: Limits | None = None,
+        limits: AgentLimits | None = None,
     ) -> None:
         """Raises ``RequestError`` for a folder, a player or a number that is not possible."""
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
         player = None if player is None else str(player)
-        place = _folder(folder, player)
+        path = _folder(folder, player)
         if player is None or "." not in player or not all(part.isidentifier() for part in player.split(".")):
             said = "player is missing" if player is None else f"player={player} is not module.Class"
-            raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(place))}")
+            raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(path))}")
         if not isinstance(kwargs or {}, Mapping):
             raise RequestError(f"kwargs={kwargs} is not a mapping such as '{{depth: 2}}'")
         if not isinstance(most_asks, int) or isinstance(most_asks, bool) or most_asks < 1:
             raise RequestError(f"most_asks={most_asks} is not a number of 1 or more")
         if not isinstance(reuse, bool):
             raise RequestError(f"reuse={reuse} is neither true nor false")
-        limits = limits or Limits()
-        self._setup = Setup(
-            folder=str(place),
-            player=player,
-            kwargs=dict(kwargs or {}),
-            lines=CLASSIC.lines,
-            reuse=reuse,
-            most_asks=most_asks,
-            turn_seconds=limits.turn_seconds,
-            megabytes=limits.megabytes,
-        )
+        limits = limits or AgentLimits()
+        self._setup = {
+            "folder": str(path),
+            "player": player,
+            "kwargs": dict(kwargs or {}),
+            "reuse": reuse,
+            "most_asks": most_asks,
+            "turn_seconds": limits.turn_seconds,
+            "megabytes": limits.megabytes,
+        }
         self._reserve: Reserve | None = None  # for the rules whose lines it has
 
     @property
@@ -73,12 +70,12 @@ class Polito:
 
         Of other folders, those modules that were imported to make it. Raises ``RequestError`` if it cannot be made.
         """
-        folder = Path(self._setup.folder)
+        folder = Path(self._setup["folder"])
         below = [path for path in sorted(folder.rglob("*")) if path.is_file() and _is_own(path.relative_to(folder))]
         sources = [path for path in below if path.suffix == ".py"]
         texts = b"\n".join(path.read_bytes() for path in sources)
         named = [path for path in below if path.suffix != ".py" and path.name.encode() in texts]
-        imported = [Path(file) for file in self._reserved(CLASSIC).seated.files]
+        imported = [Path(file) for file in self._reserved(CLASSIC).facts.files]
         return sorted({*sources, *named, *imported, *HERE.glob("*.py")})
 
     def lifted(self, rules: Rules, label: str) -> PolitoPlayer:
@@ -89,7 +86,7 @@ class Polito:
         return PolitoPlayer(reserve)
 
     def _reserved(self, rules: Rules) -> Reserve:
-        setup = structs.replace(self._setup, lines=rules.lines)
+        setup = {**self._setup, "lines": rules.lines}
         if self._reserve is None or self._reserve.setup != setup:
             self._reserve = Reserve(setup)
         return self._reserve
@@ -98,10 +95,10 @@ class Polito:
 def _folder(folder: Any, player: Any) -> Path:
     if folder is None:
         raise RequestError(f"folder is missing: player={player} is a class of a module in a folder, folder=DIR")
-    place = Path(str(folder)).expanduser().resolve()
-    if not place.is_dir():
+    path = Path(str(folder)).expanduser().resolve()
+    if not path.is_dir():
         raise RequestError(f"folder={folder} is not a folder; it is the one from which the player's own program runs")
-    return place
+    return path
 
 
 def _is_own(path: Path) -> bool:

@@ -13,15 +13,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from quarto.errors import nearest
-from runners.hosting.raised_at import raised_at
+from quarto.errors import RequestError, nearest
+from runners.hosting.child_program import raised_at
 
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
 CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
-
-
-class LoadError(Exception):
-    """The player cannot be made: one line that says why."""
 
 
 class Loaded:
@@ -69,18 +65,18 @@ class _Main(types.ModuleType):
 
 
 def load(folder: str, player: str, kwargs: Mapping[str, Any]) -> Loaded:
-    """The class ``module.Class`` of a folder that was entered. Raises ``LoadError``."""
+    """The class ``module.Class`` of a folder that was entered. Raises ``RequestError``."""
     module_name, _, class_name = player.rpartition(".")
     module = _module(folder, player, module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         classes = [name for name, each in vars(module).items() if hasattr(each, "choose_piece")]
-        raise LoadError(
+        raise RequestError(
             f"player={player}: module '{module_name}' has no class {class_name!r}{nearest(class_name, classes)}"
         )
     for call in ("choose_piece", "place_piece"):
         if not callable(getattr(found, call, None)):
-            raise LoadError(f"player={player}: the class has no method {call}()")
+            raise RequestError(f"player={player}: the class has no method {call}()")
     _check_kwargs(found, player, kwargs)
     return Loaded(found, _objects(found), kwargs)
 
@@ -92,9 +88,9 @@ def _module(folder: str, player: str, name: str) -> types.ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (name == missing or name.startswith(f"{missing}.")):
             hint = nearest(name, _modules_in(folder))
-            raise LoadError(f"player={player}: {folder} has no module {name!r}{hint}") from error
+            raise RequestError(f"player={player}: {folder} has no module {name!r}{hint}") from error
         remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
-        raise LoadError(f"player={player}: module {name!r} cannot be imported: {told(error)}{remedy}") from error
+        raise RequestError(f"player={player}: module {name!r} cannot be imported: {one_line(error)}{remedy}") from error
 
 
 def _modules_in(folder: str) -> list[str]:
@@ -121,11 +117,13 @@ def _check_kwargs(player: type[Any], name: str, kwargs: Mapping[str, Any]) -> No
     try:
         signature.bind("quarto", **kwargs)
     except TypeError as error:
-        raise LoadError(f"kwargs={dict(kwargs)}: {name}{signature} is called with a game and these: {error}") from error
+        raise RequestError(
+            f"kwargs={dict(kwargs)}: {name}{signature} is called with a game and these: {error}"
+        ) from error
 
 
-def told(error: BaseException) -> str:
-    """An exception in one line, with its place."""
+def one_line(error: BaseException) -> str:
+    """An exception in one line, with file and line of its source."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return f"{text:.500} ({raised_at(error)})"
 
@@ -134,7 +132,7 @@ def own_modules() -> Iterator[types.ModuleType]:
     """The imported modules that are neither the standard library's nor installed nor this program's."""
     paths = sysconfig.get_paths()
     theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    ours = str(Path(__file__).parents[3])
+    ours = str(Path(__file__).parents[2])
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")
         if isinstance(file, str) and not file.startswith((*theirs, *(f"{ours}/{name}/" for name in OURS))):

@@ -1,15 +1,16 @@
-"""Players of the ``quarto`` package over batches: each thread of a run has a process with its live games."""
+"""Players of the ``quarto`` package over batches: each thread of a run has a child process with its live games."""
 
 from __future__ import annotations
 
 import logging
 import mmap
 import signal
-import subprocess
 import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,42 +21,28 @@ from agents.base import LateError, SomeFailedError
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
 from quarto.rng import Streams
-from runners.hosting.child_process import NO_ANSWER, ChildProcess, ProcessDiedError, decoded
-from runners.hosting.framing import ANSWERED, ASKED, FAILED, SETUP, START
-from runners.hosting.messages import Failed, RemoteError
-from runners.polito.contents import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, RemoteError
+from runners.hosting.child_program import Failed
+from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
 
 logger = logging.getLogger(__name__)
 
-PROGRAM = "runners.polito.program"
+SERVED = "runners.polito.program:serve"
 LEAST_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
 ALONE = 1 << 40  # words: so many that no other game is played at the same time
 GRACE = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
 AGAIN = 0.1  # seconds between interruptions: a player may have caught one
 
 
-class Setup(msgspec.Struct, frozen=True):
-    """The player to make, see ``agent.Polito``."""
-
-    folder: str
-    player: str
-    kwargs: dict[str, Any]
-    lines: tuple[tuple[int, ...], ...]  # of the rules, as cells
-    reuse: bool
-    most_asks: int
-    turn_seconds: float | None
-    megabytes: int | None
-    kept_bytes: int = 100_000  # of its output in a process
-
-
-class Seated(msgspec.Struct):
-    """The player can be made."""
+class PlayerFacts(msgspec.Struct):
+    """What the child says of the player that it has made."""
 
     game_bytes: int  # of memory that a live game takes
     files: list[str]  # of the modules that are its own
     printed: str
 
 
+@dataclass
 class GameFailed(Failed):
     """An event in a game in place of a turn."""
 
@@ -72,39 +59,31 @@ class Remarks(msgspec.Struct):
     printed: str
 
 
-class PolitoProcess(ChildProcess):
-    """A process with live games."""
+class PolitoChild(Child):
+    """A child with live games of the player that ``setup`` describes, see ``agent.Polito``."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if the player cannot be made."""
-        with tempfile.TemporaryFile() as file:
-            file.truncate(8 * SHARED_WORDS)
-            self._shared = memoryview(mmap.mmap(file.fileno(), 8 * SHARED_WORDS)).cast("q")
-            super().__init__(
-                ["-P", "-B"],  # its folder alone comes before what is installed, and nothing is written there
-                PROGRAM,
-                shared=[file.fileno()],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                variables={"PYTHONHASHSEED": "0"},  # the order of sets is part of how a player plays
-            )
-        self._seconds = setup.turn_seconds
-        with self.ended_if_it_fails():
-            self.seated = self._set_up(setup)
-
-    def _set_up(self, setup: Setup) -> Seated:
         try:
-            self.write(SETUP, msgspec.json.encode(setup))
-            kind, content = self.read()
-            if kind == FAILED:
-                failed: Failed = decoded(content, Failed)
-                raise RequestError(
-                    failed.text if failed.ours else f"player={setup.player}: {failed.kind}: {failed.text}"
+            with tempfile.TemporaryFile() as file:
+                file.truncate(8 * SHARED_WORDS)
+                self._shared = memoryview(mmap.mmap(file.fileno(), 8 * SHARED_WORDS)).cast("q")
+                super().__init__(
+                    SERVED,
+                    {**setup, "shared_file": file.fileno()},
+                    megabytes=setup["megabytes"],
+                    options=["-P", "-B"],  # its folder alone comes before what is installed, and stays as it is
+                    variables={"PYTHONHASHSEED": "0"},  # the order of sets is part of how a player plays
+                    shared=[file.fileno()],
+                    is_quiet=True,
                 )
-            seated: Seated = decoded(content, Seated)
-        except ProcessDiedError as error:
-            raise RequestError(f"player={setup.player} of {setup.folder} cannot be made: {error}") from error
-        return seated
+            self.facts, _ = self.receive(PlayerFacts)
+        except ChildDiedError as error:
+            raise RequestError(f"player={setup['player']} of {setup['folder']} cannot be made: {error}") from error
+        except RemoteError as error:
+            self.end()
+            raise error.for_user(f"player={setup['player']}") from error
+        self._seconds: float | None = setup["turn_seconds"]
 
     @property
     def asked_about(self) -> int:
@@ -112,21 +91,20 @@ class PolitoProcess(ChildProcess):
         return self._shared[ASKED_ABOUT]
 
     def answer(self, questions: NDArray[np.void]) -> tuple[NDArray[np.int8], Remarks]:
-        """The answers, cells then gifts. Raises ``ProcessDiedError``, and ``LateError`` if it has to be ended."""
+        """The answers, cells then gifts. Raises ``ChildDiedError``, and ``LateError`` if it had to be ended."""
         self._shared[ASKED_ABOUT] = self._shared[BEGUN] = 0
-        self.write(ASKED, questions.tobytes())
+        self.send(None, questions.tobytes())
         if self._seconds is not None:
             self._wait(self._seconds)
-        kind, content = self.read()
-        size = 2 * len(questions) * ANSWER.itemsize
-        if kind != ANSWERED or len(content) < size:
-            raise ProcessDiedError(NO_ANSWER)
-        return np.frombuffer(content, ANSWER, 2 * len(questions)), decoded(content[size:], Remarks)
+        remarks, answers = self.receive(Remarks)
+        if len(answers) != 2 * len(questions) * ANSWER.itemsize:
+            raise ChildDiedError(NO_ANSWER)
+        return np.frombuffer(answers, ANSWER), remarks
 
     def _wait(self, seconds: float) -> None:
         """Wait for an answer, and interrupt each turn that takes longer than ``seconds``."""
         wait = seconds
-        while not self.has_message(wait):
+        while not self.has_answer(wait):
             begun = self._shared[BEGUN]
             late = (time.monotonic_ns() - begun) / 1e9 - seconds
             if not begun:
@@ -141,27 +119,27 @@ class PolitoProcess(ChildProcess):
 
 
 class Reserve:
-    """The common part of the players of one agent: how to start a process, one that is ready, and counts."""
+    """The common part of the players of one agent: how to start a child, one that is ready, and counts."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if the player cannot be made."""
         self.setup = setup
         self.asked_again = 0
         self.given_up = ""
-        self.label = setup.player
-        first = PolitoProcess(setup)
-        self.seated = first.seated
+        self.label: str = setup["player"]
+        first = PolitoChild(setup)
+        self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
         weakref.finalize(self, _end_all, self._ready)
-        self._printed = first.seated.printed  # not logged yet
+        self._printed = first.facts.printed  # not logged yet
 
-    def process(self) -> PolitoProcess:
-        """A process in which no game is live. Raises ``RequestError``."""
+    def child(self) -> PolitoChild:
+        """A child in which no game is live. Raises ``RequestError``."""
         with self._lock:
             if self._ready:
                 return self._ready.pop()
-        return PolitoProcess(self.setup)
+        return PolitoChild(self.setup)
 
     def note(self, remarks: Remarks) -> None:
         """Count illegal answers, and log what was printed."""
@@ -184,20 +162,20 @@ class PolitoPlayer:
 
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
-        self._process: PolitoProcess | None = None
+        self._child: PolitoChild | None = None
         # As many games at once as the engine has memory for, one if the player goes from game to game.
-        game_bytes = max(LEAST_GAME_BYTES, reserve.seated.game_bytes)
-        self.game_words = ALONE if reserve.setup.reuse else game_bytes // 8
+        game_bytes = max(LEAST_GAME_BYTES, reserve.facts.game_bytes)
+        self.game_words = ALONE if reserve.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
-        """The same for another thread, with another process."""
+        """The same for another thread, with another child."""
         return PolitoPlayer(self._reserve)
 
     def remarks(self) -> list[str]:
         """Lines on illegal answers, of all threads."""
         count, given_up = self._reserve.asked_again, self._reserve.given_up
         asked = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
-        most = self._reserve.setup.most_asks
+        most = self._reserve.setup["most_asks"]
         return asked + ([f"was not asked again after {most:,} such answers, such as {given_up}"] if given_up else [])
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
@@ -210,21 +188,21 @@ class PolitoPlayer:
             self._begin(slots.astype(np.uint32).tobytes())
 
     def _begin(self, slots: bytes) -> None:
-        self._process = self._process or self._new_process()
+        self._child = self._child or self._new_child()
         try:
-            self._process.write(START, slots)
-        except ProcessDiedError:  # of what a player left behind, such as a thread: another one begins the games
+            self._child.send("begin", slots)
+        except ChildDiedError:  # of what a player left behind, such as a thread: another one begins the games
             self._replace()
 
-    def _new_process(self) -> PolitoProcess:
-        process = self._reserve.process()
-        self._finalizer = weakref.finalize(self, process.end)
-        return process
+    def _new_child(self) -> PolitoChild:
+        child = self._reserve.child()
+        self._finalizer = weakref.finalize(self, child.end)
+        return child
 
     def _replace(self) -> None:
         self._finalizer()
-        self._process = None
-        self._process = self._new_process()
+        self._child = None
+        self._child = self._new_child()
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
@@ -250,11 +228,11 @@ class PolitoPlayer:
         self, questions: NDArray[np.void], left: NDArray[np.intp], turns: Turns, failures: dict[int, BaseException]
     ) -> NDArray[np.intp]:
         """Fill in answers or failures; the questions that are to be asked again, since the process is another."""
-        process = self._process = self._process or self._new_process()
+        child = self._child = self._child or self._new_child()
         try:
-            answers, remarks = process.answer(questions[left])
-        except (ProcessDiedError, LateError) as error:
-            lost = process.asked_about if 0 <= process.asked_about < len(left) else 0
+            answers, remarks = child.answer(questions[left])
+        except (ChildDiedError, LateError) as error:
+            lost = child.asked_about if 0 <= child.asked_about < len(left) else 0
             failures[int(left[lost])] = self._late() if isinstance(error, LateError) else error
             self._replace()
             return np.delete(left, lost)
@@ -265,9 +243,9 @@ class PolitoPlayer:
         return left[:0]
 
     def _late(self) -> LateError:
-        return LateError(f"its turn took longer than turn_seconds={self._reserve.setup.turn_seconds:g}")
+        return LateError(f"its turn took longer than turn_seconds={self._reserve.setup['turn_seconds']:g}")
 
 
-def _end_all(processes: list[PolitoProcess]) -> None:
-    for process in processes:
-        process.end()
+def _end_all(children: list[PolitoChild]) -> None:
+    for child in children:
+        child.end()

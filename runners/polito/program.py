@@ -1,54 +1,53 @@
-"""The program of the process: ``python -m runners.polito.program QUESTIONS ANSWERS LIFELINE SHARED``.
+"""The child's side: live games of a player, see ``runners.polito.player``.
 
-The arguments are numbers of open pipes and of a file in shared memory (``contents``). The first message on QUESTIONS
-says which player of which folder to make. Then each START begins new games, in all slots or in those that it lists as
-uint32, and each ASKED is an array of ``contents.QUESTION``, answered by one message on ANSWERS. Nothing that is read or
-written is pickled; what a player unpickles by itself, it unpickles here and nowhere else.
+What the player unpickles by itself, it unpickles here and nowhere else.
 """
 
 from __future__ import annotations
 
 import gc
-import json
+import io
 import mmap
 import signal
 import sys
 import time
-import traceback
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from runners.hosting.framing import (
-    ANSWERED,
-    FAILED,
-    READY,
-    START,
-    belong_to_run,
-    limit_memory,
-    read_message,
-    write_message,
-)
-from runners.hosting.raised_at import raised_at
-from runners.polito.contents import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
+from quarto.errors import RequestError
+from runners.hosting.child_program import Message, Serve, failed_by
 from runners.polito.live_game import NONE, Answers, LiveGame
-from runners.polito.loading import Loaded, LoadError, enter, load, own_modules, told
-from runners.polito.prints import swallow
+from runners.polito.loading import Loaded, enter, load, one_line, own_modules
 from runners.polito.randomness import StreamPool, install
 
+# A position that a player is asked about, and whose it is.
+QUESTION = np.dtype(
+    [
+        ("slot", np.uint32),  # of its game
+        ("seed", np.uint64),  # of this turn: that of a game's first turn seeds the game
+        ("lanes", np.uint64),  # the pieces on the board: bit 16 a + c is set if the piece on cell c has attribute a
+        ("occupied", np.uint16),
+        ("hand", np.int8),  # -1: the first piece is asked for
+    ]
+)
+ANSWER = np.dtype(np.int8)  # cells, then gifts, [B] each
+
+# What child and run share in memory, int64 each.
+ASKED_ABOUT, BEGUN, SHARED_WORDS = 0, 1, 2  # the question's index; since when (time.monotonic_ns()), 0: it is not timed
 QUICK_SECONDS = 0.2  # a player that is made faster is made twice, to see what it takes without its imports
-
-
 LIVE_OBJECTS = 10_000  # new ones after which garbage is looked for: hundreds of live games are none
+KEPT_BYTES = 100_000  # of a player's output
 
 
 class OutOfTimeError(BaseException):
     """Raised within a turn that takes too long: not an ``Exception``, which a player might catch."""
 
 
-class Table:
+class LiveGames:
     """The live games of this process."""
 
     def __init__(self, loaded: Loaded, answers: Answers, setup: dict[str, Any], shared: memoryview) -> None:
@@ -79,8 +78,8 @@ class Table:
             self._streams.end(live.streams)
         self._games.clear()
 
-    def answer(self, questions: list[tuple[int, ...]]) -> tuple[bytes, dict[str, Any]]:
-        """The answers to questions, see ``contents.ANSWER``, and remarks on them."""
+    def answer(self, questions: list[tuple[int, ...]]) -> tuple[dict[str, Any], bytes]:
+        """Remarks on the answers to questions, see ``player.Remarks``, and these themselves, see ``ANSWER``."""
         cells, gifts = [], []
         self._failed = []
         for i, question in enumerate(questions):
@@ -88,7 +87,7 @@ class Table:
             cell, gift = self._turn(i, *question)
             cells.append(cell)
             gifts.append(gift)
-        return np.array([*cells, *gifts], ANSWER).tobytes(), {"failed": self._failed} | self._answers.taken()
+        return {"failed": self._failed} | self._answers.taken(), np.array([*cells, *gifts], ANSWER).tobytes()
 
     def _turn(self, i: int, slot: int, seed: int, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         begun = 0
@@ -145,66 +144,77 @@ class Table:
     def _failure(self, i: int, error: BaseException, begun: int) -> dict[str, Any]:
         """The event in place of an answer; a turn that took too long did so, whatever it made of the signal."""
         late = begun and self._limit is not None and time.monotonic_ns() - begun > self._limit
-        return {"index": i, "late": bool(late) or isinstance(error, OutOfTimeError)} | failure(error)
+        return {"index": i, "late": bool(late) or isinstance(error, OutOfTimeError), **asdict(failed_by(error))}
 
 
-def failure(error: BaseException) -> dict[str, Any]:
-    """The fields of ``messages.Failed``."""
-    return {
-        "kind": type(error).__name__,
-        "text": printable(str(error)),
-        "place": raised_at(error),
-        "traceback": printable("".join(traceback.format_exception(error))),
-        "ours": isinstance(error, LoadError),
-    }
+class KeptOutput(io.RawIOBase):
+    """Keeps the first bytes that are written and drops the rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left = KEPT_BYTES
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: memoryview | bytes) -> int:  # type: ignore[override]
+        """Take all of ``data``, and keep what there is room for."""
+        if self._left > 0:
+            part = bytes(data[: self._left])
+            self._left -= len(part)
+            self._parts.append(part if self._left else part + b"\n(no more is kept)")
+        return len(data)
+
+    def take(self) -> str:
+        """The text kept since the last call."""
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # a player may have closed it or replaced it by anything
+                stream.flush()
+        text = b"".join(self._parts).decode(errors="backslashreplace")
+        self._parts.clear()
+        return text
 
 
-def printable(text: str) -> str:
-    """A text as UTF-8 can have it."""
-    return text.encode(errors="backslashreplace").decode()
+def serve(setup: dict[str, Any], _: bytes) -> tuple[Message, Serve]:
+    """Make a player, and return the fields of ``player.PlayerFacts`` and what answers for it.
+
+    A request is an array of ``QUESTION``. One of the value ``begin`` has no answer: it begins new games, in all slots
+    or in those that it lists as uint32.
+    """
+    kept: io.RawIOBase = (output := KeptOutput())
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(io.BufferedWriter(kept), encoding="utf-8", errors="backslashreplace") for _ in range(2)
+    )
+    games, facts = _set_up(setup)
+
+    def answer(value: str | None, content: bytes) -> Message | None:
+        if value == "begin":
+            games.restart(np.frombuffer(content, np.uint32).tolist()) if content else games.start()
+            return None
+        remarks, answers = games.answer(np.frombuffer(content, QUESTION).tolist())
+        return remarks | {"printed": output.take()}, answers
+
+    return (facts | {"printed": output.take()}, b""), answer
 
 
-def main(questions: int, replies: int, lifeline: int, shared_file: int) -> None:
-    """Answer until the questions end."""
-    belong_to_run(lifeline)
-    setup = json.loads(read_message(questions)[1])
-    shared = memoryview(mmap.mmap(shared_file, 8 * SHARED_WORDS)).cast("q")
-    kept = swallow(setup["kept_bytes"])
-    try:
-        table, ready = _set_up(setup, shared)
-    except BaseException as error:  # noqa: BLE001  (the run tells of it)
-        write_message(replies, FAILED, json.dumps(failure(error)).encode())
-        return
-    write_message(replies, READY, json.dumps(ready | {"printed": kept.take()}).encode())
-    with suppress(EOFError):
-        while True:
-            kind, content = read_message(questions)
-            if kind == START:
-                table.restart(np.frombuffer(content, np.uint32).tolist()) if content else table.start()
-            else:
-                answers, remarks = table.answer(np.frombuffer(content, QUESTION).tolist())
-                write_message(replies, ANSWERED, answers + json.dumps(remarks | {"printed": kept.take()}).encode())
-
-
-def _set_up(setup: dict[str, Any], shared: memoryview) -> tuple[Table, dict[str, Any]]:
-    """The table, and the fields of ``player.Seated``."""
-    if setup["megabytes"] is not None:
-        limit_memory(setup["megabytes"])
+def _set_up(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
+    shared = memoryview(mmap.mmap(setup["shared_file"], 8 * SHARED_WORDS)).cast("q")
     install()
     enter(setup["folder"])
     loaded = load(setup["folder"], setup["player"], setup["kwargs"])
-    table = Table(loaded, Answers(setup["lines"], setup["most_asks"], loaded.current), setup, shared)
+    games = LiveGames(loaded, Answers(setup["lines"], setup["most_asks"], loaded.current), setup, shared)
     try:
-        game_bytes = table.probe()
+        game_bytes = games.probe()
     except BaseException as error:  # a constructor may raise anything
-        raise LoadError(f"player={setup['player']}: it cannot be made: {told(error)}") from error
+        raise RequestError(f"player={setup['player']}: it cannot be made: {one_line(error)}") from error
     if setup["turn_seconds"] is not None:
-        signal.signal(signal.SIGUSR1, lambda *_: table.interrupt())
+        signal.signal(signal.SIGUSR1, lambda *_: games.interrupt())
     gc.collect()
     gc.freeze()  # what is imported stays: it need not be looked at again and again
     gc.set_threshold(LIVE_OBJECTS, 10, 10)
     files = [Path(str(module.__file__)).resolve() for module in own_modules()]
-    return table, {"game_bytes": game_bytes, "files": [str(file) for file in files if file.is_file()]}
+    return games, {"game_bytes": game_bytes, "files": [str(file) for file in files if file.is_file()]}
 
 
 def _resident() -> int:
@@ -214,7 +224,3 @@ def _resident() -> int:
     except OSError:
         return 0
     return pages * mmap.PAGESIZE
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

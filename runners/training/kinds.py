@@ -10,7 +10,7 @@ from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import Selection
 from quarto.errors import ArenaError, FailureError
 from runners.arena.spec import made_of
-from runners.hosting.raised_at import raised_at
+from runners.hosting.child_program import raised_at
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.hosting.limits import Limits
+from runners.hosting.agent_limits import AgentLimits
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})
@@ -52,7 +52,7 @@ OTHERS = {
     "one more pairing": replace(SPEC, pairings=((0, 1), (0, 0))),
     "seed": replace(SPEC, seed=8),
     "opening": replace(SPEC, opening_plies=3),
-    "limits": replace(SPEC, agents=(replace(RULE_BASED, limits=Limits(turn_seconds=0.5)), RANDOM)),
+    "limits": replace(SPEC, agents=(replace(RULE_BASED, limits=AgentLimits(turn_seconds=0.5)), RANDOM)),
     "salt": replace(SPEC, salt="0123456789abcdef"),
 }
 

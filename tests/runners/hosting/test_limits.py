@@ -7,7 +7,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,10 @@ from quarto.views import BatchView, PositionView
 from runners.arena.engine import Engine, Order
 from runners.arena.spec import AgentSpec
 from runners.hosting import watched
+from runners.hosting.agent_limits import AgentLimits, limits_of
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import still_working
-from runners.hosting.limited_agent import LimitedAgent
-from runners.hosting.limits import Limits, limits_of
+from runners.hosting.watched import TimedAgent
 from tests.runners.experiments import OneByOne, play, request, rows
 
 WILD = "tests.runners.wild.Wild"
@@ -66,10 +66,6 @@ def released() -> Iterator[None]:
         time.sleep(0.005)
 
 
-def limited(make: Callable[[], Any], **limits: Any) -> LimitedAgent:
-    return LimitedAgent(make, "", {}, None, Limits(**limits))
-
-
 def endings(agent: Any, pairs: int = 2) -> tuple[Engine, list[str]]:
     """How games of an agent against ``dumb`` ended."""
     engine = Engine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
@@ -78,7 +74,7 @@ def endings(agent: Any, pairs: int = 2) -> tuple[Engine, list[str]]:
 
 @pytest.mark.parametrize("kind", [Sluggish, SluggishBatches])
 def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> None:
-    engine, found = endings(limited(kind, turn_seconds=0.02), pairs=1)
+    engine, found = endings(TimedAgent(kind, seconds=0.02), pairs=1)
     assert found == ["forfeit_time"] * 2
     assert engine.misbehaviour() == ["agent 'it' took too long for a turn: 2 times"]
 
@@ -86,7 +82,7 @@ def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> N
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
     alone, watched_games = (
         endings(agent)[0].play_block(Order(0, 0, 4)).block.games
-        for agent in (OneByOne(), limited(OneByOne, turn_seconds=20.0))
+        for agent in (OneByOne(), TimedAgent(OneByOne, seconds=20.0))
     )
     for one, other in zip(alone, watched_games, strict=True):
         assert (one == other).all()
@@ -95,7 +91,7 @@ def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
 def test_turns_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watched, "MOST_STUCK", 3)
     with pytest.raises(StuckError, match=r"agent 'it' has 3 turns .* isolation=process"):
-        endings(limited(Sluggish, turn_seconds=0.01), pairs=3)
+        endings(TimedAgent(Sluggish, seconds=0.01), pairs=3)
 
 
 def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
@@ -112,14 +108,14 @@ def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
 
 def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
     free, timed, apart = (
-        AgentSpec("it", WILD, {}, limits=Limits(**limits)).as_mapping()
+        AgentSpec("it", WILD, {}, limits=AgentLimits(**limits)).as_mapping()
         for limits in ({}, {"turn_seconds": 0.5}, {"isolation": "process"})
     )
     assert timed == free | {"limits": {"turn_seconds": 0.5}}
     assert apart == free
     asked = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
     assert [agent.label for agent in asked.spec.agents] == ["dumb", "random"]
-    assert asked.spec.agents[1].limits == Limits(0.5, "process")
+    assert asked.spec.agents[1].limits == AgentLimits(0.5, "process")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +136,7 @@ def test_a_limit_that_is_not_possible_is_refused(limits: dict[str, Any], expecte
 
 def test_a_jitted_agent_has_no_limits() -> None:
     with pytest.raises(RequestError, match="agent 'it' is jitted"):
-        endings(limited(Random, turn_seconds=1.0))
+        endings(TimedAgent(Random, seconds=1.0))
 
 
 # A process of its own.
@@ -148,7 +144,7 @@ def test_a_jitted_agent_has_no_limits() -> None:
 
 def isolated(**params: Any) -> LiftedPlayer:
     """A player of the wild agent in a process of its own, which may take half a second for a turn."""
-    limits = Limits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
+    limits = AgentLimits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
     agent: Any = AgentSpec("wild", WILD, params, limits=limits).build()
     found: LiftedPlayer = agent.lifted(CLASSIC, "wild")
     return found
@@ -163,7 +159,7 @@ def test_a_process_answers_and_what_it_raises_has_a_place() -> None:
     player = isolated(what="raise")
     with pytest.raises(Exception, match="ValueError: for once") as raised:
         answer(player, seed=0)
-    assert re.search(r"tests/runners/wild.py:\d+$", raised.value.place)  # type: ignore[attr-defined]
+    assert re.search(r"tests/runners/wild.py:\d+$", raised.value.raised_at)  # type: ignore[attr-defined]
     assert answer(player) == (0, 0)  # and the same process goes on
 
 

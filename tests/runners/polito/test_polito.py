@@ -21,9 +21,9 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.arena.agent_labels import agent_from_settings, agent_settings
+from runners.arena.config import agent_from_settings, agent_settings
+from runners.arena.config_groups import check_named
 from runners.arena.engine import Engine, Order
-from runners.arena.named_classes import check_named
 from runners.polito import player as player_module
 from runners.polito.agent import Polito
 from runners.polito.live_game import Answers, LiveGame
@@ -135,7 +135,7 @@ def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: py
     with caplog.at_level(logging.INFO), pytest.raises(SomeFailedError) as some:
         moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
     cells, gifts = (dict(zip(hands, each.tolist(), strict=True)) for each in some.value.turns)
-    told = {hands[i]: f"{error} at {getattr(error, 'place', '')}" for i, error in some.value.failures.items()}
+    told = {hands[i]: f"{error} at {getattr(error, 'raised_at', '')}" for i, error in some.value.failures.items()}
     assert sorted(told) == [1, 3, 4, 9]
     assert re.fullmatch(r"ValueError: for once at .*moody.py:23", told[1])
     assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", told[3])

@@ -1,0 +1,179 @@
+"""A child process that serves requests within limits. It lives no longer than the run and can be ended at any time."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any, NoReturn, TypeVar
+
+import msgspec
+
+from agents.base import LateError
+from quarto.errors import ArenaError, FailureError, RequestError
+from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, Failed, write_message
+
+PROGRAM = "runners.hosting.child_program"
+MOST_BYTES = 1 << 26  # of an answer
+NO_ANSWER = "its process wrote what is no answer"
+T = TypeVar("T")
+
+
+class ChildDiedError(Exception):
+    """A child ended, or wrote what is no answer, instead of answering."""
+
+    raised_at = "its process"
+
+
+class RemoteError(Exception):
+    """An exception in a child."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(f"{failed.kind}: {failed.text}")
+        self.failed = failed
+        self.raised_at = failed.raised_at
+        self.add_note(failed.traceback)
+
+    def for_user(self, what: str) -> ArenaError:
+        """The error of the child if it is one for the user, else one that says that ``what`` cannot be made."""
+        if self.failed.exit_code is None:
+            return RequestError(f"{what} cannot be made: {self}")
+        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
+        return kind(self.failed.text)
+
+
+class Child:
+    """A process that serves requests by a function, as ``child_program`` says.
+
+    A child that dies, is late or writes nonsense is ended: it must not be asked again.
+    """
+
+    def __init__(
+        self,
+        served: str,
+        setup: Any,
+        content: bytes = b"",
+        megabytes: int | None = None,
+        options: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
+        shared: Sequence[int] = (),
+        is_quiet: bool = False,
+    ) -> None:
+        """Start a process and send its first request: ``setup`` and ``content``.
+
+        ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``options``:
+        of Python; ``variables``: environment; ``shared``: open files that it has too, under the same numbers;
+        ``is_quiet``: what it prints is dropped instead of going to standard error. Raises ``ChildDiedError``.
+        """
+        requests, self._to = os.pipe()
+        self._from, answers = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        pipes = requests, answers, lifeline
+        self._process = subprocess.Popen(  # noqa: S603  (this program)
+            [sys.executable, *options, "-m", PROGRAM, served, str(megabytes or ""), *map(str, pipes)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if is_quiet else sys.stderr if _has_descriptor(sys.stderr) else None,
+            stderr=subprocess.DEVNULL if is_quiet else None,
+            pass_fds=(*pipes, *shared),
+            process_group=0,  # Ctrl-C is for the run
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(variables or {})},
+        )
+        for descriptor in pipes:
+            os.close(descriptor)
+        self.send(setup, content)
+
+    def ask(self, value: Any, content: bytes, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+        """The answer to a request, as ``receive`` gives it."""
+        self.send(value, content)
+        return self.receive(kind, seconds)
+
+    def send(self, value: Any, content: bytes = b"") -> None:
+        """Send a request. Raises ``ChildDiedError``."""
+        with self._ended_if_it_fails():
+            try:
+                write_message(self._to, REQUEST, value, content)
+            except OSError:
+                self._died()
+
+    def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
+        """Its next answer: a value of ``kind``, and bytes.
+
+        Raises ``RemoteError`` for what its function raised, ``ChildDiedError``, and ``LateError`` after ``seconds``.
+        """
+        with self._ended_if_it_fails():
+            deadline = None if seconds is None else time.monotonic() + seconds
+            message, text, further = HEADER.unpack(self._read(HEADER.size, deadline))
+            if message not in (ANSWER, FAILURE) or text + further > MOST_BYTES:
+                raise ChildDiedError(NO_ANSWER)
+            value, content = self._read(text, deadline), self._read(further, deadline)
+            try:
+                if message == ANSWER:
+                    return msgspec.json.decode(value, type=kind), content
+                failed = msgspec.json.decode(value, type=Failed)
+            except msgspec.MsgspecError:
+                raise ChildDiedError(NO_ANSWER) from None
+        raise RemoteError(failed)
+
+    def has_answer(self, seconds: float | None) -> bool:
+        """Whether it begins an answer, or ends, within ``seconds``; None: wait until it does."""
+        return bool(select.select([self._from], [], [], seconds)[0])
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def end(self) -> None:
+        """End it and the processes that it started. May be called again."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        pipes, self._to, self._from, self._lifeline = (self._to, self._from, self._lifeline), -1, -1, -1
+        for descriptor in pipes:
+            with suppress(OSError):  # it is closed
+                os.close(descriptor)
+
+    @contextmanager
+    def _ended_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
+
+    def _read(self, length: int, deadline: float | None) -> bytes:
+        parts = []
+        while length:
+            if not self.has_answer(None if deadline is None else max(0.0, deadline - time.monotonic())):
+                raise LateError
+            part = os.read(self._from, length)
+            if not part:
+                self._died()
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def _died(self) -> NoReturn:
+        """Raise ``ChildDiedError`` with the way in which the process ended."""
+        try:
+            code = self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            raise ChildDiedError("its process closed its pipes") from None
+        if code >= 0:
+            raise ChildDiedError(f"its process ended with exit code {code}")
+        name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+        raise ChildDiedError(f"its process was ended by signal {-code} ({name})")
+
+
+def _has_descriptor(stream: IO[Any]) -> bool:
+    """Whether a stream is a file: under some test runners and notebooks standard error is not."""
+    try:
+        stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
