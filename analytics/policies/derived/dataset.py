@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
 from analytics.derived_tables.exact_values import UNKNOWN
+from analytics.policies.derived.provenance import ranges_of
 from analytics.query.selection import Selection
 from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.range_files import RangeGames, games_at
 from analytics.store.range_names import MODULUS
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
-from quarto.errors import RequestError
+from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 
 T = TypeVar("T")
@@ -63,21 +64,19 @@ class Dataset:
         """Each run with the indices of its first game and of the one after its last."""
         yield from zip(self.runs, self.begins[:-1], self.begins[1:], strict=True)
 
-    def ids(self) -> dict[str, NDArray[np.int64]]:
-        """The ids of the games of each run, ascending."""
-        return {record.run_id: self.game_id[start:end] for record, start, end in self.spans()}
+    def ranges(self) -> pl.DataFrame:
+        """The ids of all games as ranges."""
+        return ranges_of({record.run_id: self.game_id[start:end] for record, start, end in self.spans()})
 
     def checksums(self, threads: int) -> dict[str, str]:
         """For each run id the fingerprint of its chosen games, 16 hex digits."""
-        return checksums_of(self.sums(threads))
-
-    def sums(self, threads: int) -> dict[str, int]:
-        """For each run id numbers that add up to the fingerprint of its chosen games, modulo 2^64."""
 
         def add(first: int, last: int) -> int:
             return int(fingerprint_of_games(self.game_id, self.opening, self.games, (first, last)))
 
-        return {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+        return checksums_of(
+            {record.run_id: sum(over_spans(add, start, end, threads)) for record, start, end in self.spans()}
+        )
 
 
 def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
@@ -87,6 +86,9 @@ def checksums_of(sums: Mapping[str, int]) -> dict[str, str]:
 
 class GameSource(Protocol):
     """Games in the order in which they are learned from: in memory, or read file by file."""
+
+    @property
+    def runs(self) -> tuple[RunRecord, ...]: ...
 
     @property
     def rules(self) -> Rules: ...
@@ -149,12 +151,21 @@ class Counting(Protocol):
         ...
 
 
-def seats_of(agent: str, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
-    """The seats that an agent held in games of a run: [G], bit s for seat s."""
+def seats_of(agent: str | None, record: RunRecord, game_id: NDArray[np.int64]) -> NDArray[np.int8]:
+    """The seats that an agent held in games of a run: [G], bit s for seat s; None: both seats of every game."""
+    if agent is None:
+        return np.full(len(game_id), BOTH, np.int8)
     first, second = (np.array([labels[i] == agent for labels in record.pairings]) for i in (0, 1))
     pairing, game = game_id >> GAME_BITS, game_id & 1
     held: NDArray[np.int8] = (first[pairing] * (1 << game) | second[pairing] * (2 >> game)).astype(np.int8)
     return held
+
+
+def check_played(agent: str | None, played: bool, runs: Sequence[RunRecord]) -> None:
+    """Raises ``RequestError`` unless an agent ``played`` some of the games."""
+    if not played:
+        labels = {label for record in runs for label in record.labels}
+        raise RequestError(f"agent={agent} played none of the games{nearest(str(agent), labels)}")
 
 
 def over_spans(do: Callable[[int, int], T], start: int, end: int, threads: int) -> list[T]:
@@ -172,15 +183,12 @@ def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     Raises ``RequestError``, before any is read, for runs with different rules or rules under which the mover chooses
     the piece; ``FailureError`` for a damaged file.
     """
-    check_rules(selection.runs)
-    by_begin = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
-    order = order or by_begin
-    places = sorted(range(len(selection.runs)), key=lambda place: order.index(selection.runs[place].run_id))
-    runs, counts = [selection.runs[place] for place in places], [selection.counts[place] for place in places]
-    begins = (0, *np.cumsum(counts).tolist())
+    runs = learning_order(selection.runs, order)
+    counts = dict(zip((record.run_id for record in selection.runs), selection.counts, strict=True))
+    begins = (0, *np.cumsum([counts[record.run_id] for record in runs]).tolist())
     free = dict(zip((record.run_id for record in runs), begins[:-1], strict=True))  # the next column of each run
     size = begins[-1]
-    dataset = Dataset(tuple(runs), begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
+    dataset = Dataset(runs, begins, np.zeros(size, np.int64), np.zeros(size, np.int8), Games.zeros(size))
     for record, chosen in selection.parts():
         first = free[record.run_id]
         free[record.run_id] = end = first + len(chosen.game_id)
@@ -190,6 +198,16 @@ def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
     for _, start, end in dataset.spans():
         _sort(dataset, start, end)
     return dataset
+
+
+def learning_order(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
+    """Runs in the order in which they are learned from: that of their ids in ``order``, or that in which they began.
+
+    Raises ``RequestError`` as ``check_rules`` does.
+    """
+    check_rules(runs)
+    by_begin = sorted(runs, key=lambda record: record.place)
+    return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
 
 
 def check_rules(runs: Sequence[RunRecord]) -> None:

@@ -11,7 +11,6 @@ Only choices that its player leaves to the weights are learned: positions withou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,24 +30,21 @@ from agents.learning.line_features import (
     survey_cells,
 )
 from agents.learning.line_values import HEADS
-from analytics.policies.derived.dataset import BOTH, GameSource, seats_of
+from analytics.policies.derived.dataset import GameSource, check_played, seats_of
 from analytics.policies.derived.line_boards import ONE_IN, board_of, words_of_games
 from analytics.policies.derived.line_fit import (
     StageFit,
     chance_of,
     forward,
-    fresh,
     learn_outputs,
     learn_rows,
-    rounded,
     step_memory,
 )
-from analytics.policies.derived.line_outcomes import BLOCK
-from analytics.policies.derived.line_sweep import CURVE, LearningPlan, Stages
+from analytics.policies.derived.line_outcomes import BLOCK, StageLearner, learn_in_passes
+from analytics.policies.derived.line_sweep import LearningPlan, Stages
 from analytics.store.range_files import RangeGames
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
-from quarto.errors import RequestError, nearest
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
 from quarto.rng import draw, run_word
@@ -228,7 +224,7 @@ class LoggedTurns(NamedTuple):
     words: NDArray[np.uint64]  # [G] of randomness
 
 
-def part_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> LoggedTurns:
+def turns_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64], held_out: bool) -> LoggedTurns:
     """One game of ``ONE_IN``, or the others."""
     rows = np.flatnonzero((words % np.uint64(ONE_IN) == 0) == held_out)
     taken = found.taken(rows)
@@ -236,73 +232,38 @@ def part_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint64
     return LoggedTurns(games, np.stack([taken.opening, seats[rows]]), words[rows])
 
 
-class Cloning:
-    """A cloning in progress, each stage by one thread at a time, over the games in their order."""
-
-    def __init__(
-        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None
-    ) -> None:
-        self._dataset, self._words, self._plan, self._agent = dataset, words, plan, agent
-        self._fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
-
-    def run(self, threads: int) -> tuple[Stages, pl.DataFrame]:
-        """The weights of each stage that has turns, and its errors in each pass, before a turn was learned from.
-
-        Raises ``RequestError`` for an agent without games.
-        """
-        rows = list[tuple[float | None, ...]]()
-        counts = dict.fromkeys(self._fits, 0)
-        with ThreadPoolExecutor(threads) as pool:
-            for number in range(self._plan.passes):
-                found = self._passed(number, pool)
-                counts = {stage: learned for stage, (learned, _) in found.items()}
-                rows += [(stage, number + 1, counts[stage], *errors) for stage, (_, errors) in found.items()]
-        known = {stage: rounded(fit) for stage, fit in self._fits.items() if counts[stage]}
-        return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE, orient="row")
-
-    def _passed(self, number: int, pool: ThreadPoolExecutor) -> dict[int, tuple[int, list[float | None]]]:
-        """One pass: by stage the number of turns, and the mean squared errors of both heads, held out in the end."""
-        totals = {stage: np.zeros((2, 1 + HEADS)) for stage in self._fits}
-        for learning, measuring in self._parts(number):
-
-            def learn(stage: int, parts: tuple[LoggedTurns, LoggedTurns] = (learning, measuring)) -> None:
-                for row, (part, rate) in enumerate(zip(parts, (self._plan.rate_of(number), 0.0), strict=True)):
-                    sums = totals[stage][row]
-                    fit = self._fits[stage]
-                    sums[0] += learn_turns(*part, stage, self._words, rate, fit, sums[1:])
-
-            list(pool.map(learn, self._fits))
-        return {stage: (int(sums[0, 0]), _means(sums)) for stage, sums in reversed(totals.items())}
-
-    def _parts(self, number: int) -> Iterator[tuple[LoggedTurns, LoggedTurns]]:
-        """The games in their order, at most ``BLOCK`` at a time: those to learn from, those that measure the error."""
-        met = False
-        for record, found in self._dataset.parts():
-            seats = np.full(len(found.game_id), BOTH, np.int8)
-            if self._agent is not None:
-                seats = seats_of(self._agent, record, found.game_id)
-            met |= bool(seats.any())
-            words = words_of_games(run_word(record.run_id), found.game_id, self._plan.seed)
-            for first in range(0, len(seats), BLOCK):
-                span = slice(first, first + BLOCK)
-                block = found.part(span), seats[span], words[span]
-                # Other turns are compared in each pass.
-                learning, measuring = (part_of(*block, held_out) for held_out in (False, True))
-                yield learning._replace(words=learning.words + np.uint64(number)), measuring
-        if not met:
-            raise RequestError(f"agent={self._agent} played none of the games{nearest(str(self._agent), self._labels)}")
-
-    @property
-    def _labels(self) -> set[str]:
-        return {label for record, _ in self._dataset.parts() for label in record.labels}
-
-
-def _means(sums: NDArray[np.float64]) -> list[float | None]:
-    return [float(total / row[0]) if row[0] else None for row in sums for total in row[1:]]
-
-
 def clone(
     dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights by which an agent, or all, preferred the turns that they made, and the errors after each pass."""
-    return Cloning(dataset, words, units, plan, agent).run(threads)
+    """The weights by which an agent, or all, preferred the turns that they made, and the errors of each pass.
+
+    Raises ``RequestError`` for an agent without games.
+    """
+
+    def blocks(number: int) -> Iterator[StageLearner]:
+        met = False
+        for record, found in dataset.parts():
+            seats = seats_of(agent, record, found.game_id)
+            met |= bool(seats.any())
+            drawn = words_of_games(run_word(record.run_id), found.game_id, plan.seed)
+            for first in range(0, len(seats), BLOCK):
+                span = slice(first, first + BLOCK)
+                block = found.part(span), seats[span], drawn[span]
+                learned, held_out = turns_of(*block, held_out=False), turns_of(*block, held_out=True)
+                # Other turns are compared in each pass.
+                learned = learned._replace(words=learned.words + np.uint64(number))
+
+                def learn(
+                    stage: int,
+                    rate: float,
+                    fit: StageFit,
+                    sums: NDArray[np.float64],
+                    parts: tuple[LoggedTurns, LoggedTurns] = (learned, held_out),
+                ) -> None:
+                    for row, part, step in zip(sums, parts, (rate, 0.0), strict=True):
+                        row[0] += learn_turns(*part, stage, words, step, fit, row[1:])
+
+                yield learn
+        check_played(agent, met, dataset.runs)
+
+    return learn_in_passes(words, units, plan, blocks, threads)

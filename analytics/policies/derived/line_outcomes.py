@@ -1,10 +1,11 @@
-"""Learning how logged games ended: one pass over the games in their order, each stage by one thread."""
+"""Learning from games in their order, pass by pass, each stage by one thread; and learning how the games ended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from itertools import repeat
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -89,41 +90,54 @@ def learn_games(
     return boards
 
 
-Sums = dict[int, NDArray[np.float64]]  # of squared errors by stage
+class StageLearner(Protocol):
+    """Learns one stage from a block of games."""
+
+    def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
+        """``sums`` [2, 1 + HEADS] grows by the number of boards and their squared errors, learned and held out."""
+        ...
 
 
-def blocks_of(dataset: GameSource) -> Iterator[RangeGames]:
-    """The games in their order, at most ``BLOCK`` at a time."""
-    for _, part in dataset.parts():
-        for first in range(0, len(part.game_id), BLOCK):
-            yield part.part(slice(first, first + BLOCK))
+def learn_in_passes(
+    words: NDArray[np.uint64],
+    units: int,
+    plan: LearningPlan,
+    blocks: Callable[[int], Iterator[StageLearner]],
+    threads: int,
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
+
+    ``blocks`` gives the blocks of games of a pass, by its number from 0.
+    """
+    fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
+    rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(plan.passes):
+            sums = {stage: np.zeros((2, 1 + HEADS)) for stage in fits}
+            for learn in blocks(number):
+                list(pool.map(learn, fits, repeat(plan.rate_of(number)), fits.values(), sums.values()))
+            for stage in reversed(fits):
+                means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
+                rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
+    known = {stage: rounded(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE, orient="row")
 
 
 def learn_from_outcomes(
     dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights of each stage that has boards, and its errors in each pass, before a board was learned from."""
-    fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
-    rows, counts = list[tuple[float | None, ...]](), dict[int, int]()
-    with ThreadPoolExecutor(threads) as pool:
-        for number in range(plan.passes):
-            sums, counts, rate = (
-                {stage: np.zeros(HEADS) for stage in fits},
-                dict.fromkeys(fits, 0),
-                plan.rate_of(number),
-            )
-            for block in blocks_of(dataset):
+    """The weights by how the games ended, and the errors of each pass: see ``learn_in_passes``."""
 
-                def learned(stage: int, block: RangeGames = block, sums: Sums = sums, rate: float = rate) -> int:
-                    boards: int = learn_games(block.games, block.opening, stage, words, rate, fits[stage], sums[stage])
-                    return boards
+    def blocks(_number: int) -> Iterator[StageLearner]:
+        for _, part in dataset.parts():
+            for first in range(0, len(part.game_id), BLOCK):
+                block = part.part(slice(first, first + BLOCK))
 
-                for stage, count in zip(fits, pool.map(learned, fits), strict=True):
-                    counts[stage] += count
-            rows += [
-                (stage, number + 1, counts[stage], *(sums[stage] / counts[stage]), None, None)
-                for stage in reversed(fits)
-                if counts[stage]
-            ]
-    known = {stage: rounded(fit) for stage, fit in fits.items() if counts.get(stage)}
-    return known, pl.DataFrame(rows, schema=CURVE, orient="row")
+                def learn(
+                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], block: RangeGames = block
+                ) -> None:
+                    sums[0, 0] += learn_games(block.games, block.opening, stage, words, rate, fit, sums[0, 1:])
+
+                yield learn
+
+    return learn_in_passes(words, units, plan, blocks, threads)

@@ -16,10 +16,9 @@ from agents.learning.learner import UPDATE_TYPE, FinishedGame, Learner, UpdateKe
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
-from analytics.policies.derived.dataset import BOTH, Dataset, seats_of
+from analytics.policies.derived.dataset import Dataset, check_played, seats_of
 from analytics.policies.relearn import LearnerState
 from quarto.batch import GAME_BITS, Games
-from quarto.errors import RequestError, nearest
 from quarto.jit import int64, kernel
 from quarto.rng import run_word, stream
 from quarto.rules import CELLS
@@ -106,11 +105,8 @@ class EncodedQ:
         self.agent = agent
 
     def derive(self, dataset: Dataset, threads: int) -> Policy:  # noqa: ARG002  (one game after the other)
-        seats = np.full(len(dataset.game_id), BOTH, np.int8)
-        if self.agent is not None:
-            for record, first, end in dataset.spans():
-                seats[first:end] = seats_of(self.agent, record, dataset.game_id[first:end])
-            if not seats.any():
-                labels = {label for record in dataset.runs for label in record.labels}
-                raise RequestError(f"agent={self.agent} played none of the games{nearest(str(self.agent), labels)}")
+        seats = np.concatenate(
+            [seats_of(self.agent, record, dataset.game_id[first:end]) for record, first, end in dataset.spans()]
+        )
+        check_played(self.agent, bool(seats.any()), dataset.runs)
         return replay(self.learner, dataset, seats)

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.derived_tables.exact_values import UNKNOWN
-from analytics.policies.derived.dataset import check_rules, checksums_of
+from analytics.policies.derived.dataset import checksums_of, learning_order
 from analytics.policies.derived.provenance import RANGES, ranges_of
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
@@ -30,11 +30,8 @@ class GameStream:
     """
 
     def __init__(self, selection: Selection, order: Sequence[str] = ()) -> None:
-        check_rules(selection.runs)
+        self.runs = learning_order(selection.runs, order)
         self._selection = selection
-        by_begin = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
-        places = {run_id: place for place, run_id in enumerate(order or by_begin)}
-        self.runs = tuple(sorted(selection.runs, key=lambda record: places[record.run_id]))
         self.size = selection.games
         self._sums: dict[str, int] = {}
         self._ranges: list[pl.DataFrame] = []
@@ -72,9 +69,9 @@ class GameStream:
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
         known = self._selection.opened.sql(GIFTS, span)
         ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value_after"))
-        places = np.searchsorted(games.game_id, ids)
-        chosen = games.game_id[np.minimum(places, len(games.game_id) - 1)] == ids
-        values[plies[chosen], places[chosen]] = worth[chosen]
+        columns = np.searchsorted(games.game_id, ids)
+        chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
+        values[plies[chosen], columns[chosen]] = worth[chosen]
         return values
 
     def _read_once(self) -> None:

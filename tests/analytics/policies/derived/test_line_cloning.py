@@ -19,7 +19,7 @@ from agents.random import Random
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
 from analytics.policies.derived.line_boards import ONE_IN, words_of_games
-from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, part_of
+from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
 from analytics.policies.derived.line_fit import fresh
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
@@ -53,7 +53,7 @@ def parts(dataset: Dataset) -> tuple[LoggedTurns, LoggedTurns]:
     ((run, found),) = dataset.parts()
     words = words_of_games(run_word(run.run_id), found.game_id, 0)
     seats = np.full(len(words), BOTH, np.int8)
-    learning, measuring = (part_of(found, seats, words, held_out) for held_out in (False, True))
+    learning, measuring = (turns_of(found, seats, words, held_out) for held_out in (False, True))
     return learning, measuring
 
 

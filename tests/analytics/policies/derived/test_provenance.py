@@ -15,7 +15,7 @@ from analytics.policies import policy_store
 from analytics.policies.derived.dataset import dataset_of
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.line_values import LineValues
-from analytics.policies.derived.provenance import ids_of, ranges_of, sources_of
+from analytics.policies.derived.provenance import ids_of, sources_of
 from analytics.policies.derived.streamed import GameStream
 from analytics.policies.policy_store import PolicyOrigin, knowledge_of
 from analytics.query.selection import select
@@ -44,7 +44,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
         chosen = opened.sql(f"SELECT run_id, game_id FROM games WHERE {where} ORDER BY ALL").rows()
         runs = [records_of(rules)[name] for name in in_order(rules)]
         expected = sorted(chosen, key=lambda row: (runs.index(row[0]), row[1]))
-        ranges = ranges_of(dataset.ids())
+        ranges = dataset.ranges()
         assert [(run_id, game) for run_id, ids in ids_of(ranges).items() for game in ids.tolist()] == expected
         assert rows is None or len(ranges) == rows
         run_ids = [record.run_id for record in dataset.runs]
@@ -73,7 +73,7 @@ def test_a_stream_has_the_games_of_a_dataset_in_its_order(logged: tuple[Archive,
                 assert np.array_equal(np.concatenate(field, axis=-1), whole)
         assert stream.checksums(1) == GameStream(select(opened, where)).checksums(1) == dataset.checksums(1)
         ids = {run_id: numbers.tolist() for run_id, numbers in ids_of(stream.ranges()).items()}
-        assert ids == {run_id: numbers.tolist() for run_id, numbers in ids_of(ranges_of(dataset.ids())).items()}
+        assert ids == {run_id: numbers.tolist() for run_id, numbers in ids_of(dataset.ranges()).items()}
         assert stream.size == dataset.size
 
 
