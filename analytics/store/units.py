@@ -48,6 +48,10 @@ class Line(NamedTuple):
         """The number of units in which each pairing has ``games`` games."""
         return games // self.games_a_pair * self.pairings
 
+    def games_in(self, ranges: Iterable[Range]) -> int:
+        """The number of games in disjoint ranges of units."""
+        return self.games_a_pair * sum(end - first for first, end in ranges)
+
 
 def aligned(first: int, end: int) -> Iterator[Range]:
     """The fewest aligned ranges that make up a range, in order."""

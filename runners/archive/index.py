@@ -24,9 +24,8 @@ from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import add_up
-from runners.executors.base import Executor, Stop, Task
+from runners.executors.base import THREADS, Executor, Stop, Task
 from runners.executors.machine import available_cores
-from runners.executors.threads import THREADS
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 from runners.terminal.progress import progress_bar

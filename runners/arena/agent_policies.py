@@ -66,14 +66,12 @@ def readers_of(kind: str) -> list[str]:
 
 
 def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
-    """The agent with the policy that its parameter ``policy`` names, if it has one; ``own`` is what its yaml says.
+    """The agent with the policy that its parameter ``policy`` names; ``own`` is what its yaml says.
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
     genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
     that is damaged, of a kind that the agent does not read, and for a genome that does not fit.
     """
-    if "policy" not in agent.params:
-        return agent
     wanted = _text(agent.label, agent.params["policy"])
     takes = agent.takes_policy()
     params = {key: value for key, value in agent.params.items() if takes or key != "policy"}

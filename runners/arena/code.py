@@ -15,6 +15,7 @@ from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.imports import imported_modules
 from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, is_ours, source_fingerprint
+from runners.arena.config_groups import texts_in
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
 DIGITS = 16  # of a fingerprint
@@ -139,18 +140,6 @@ def _files_below(shown: str, path: Path) -> Iterator[DataFile]:
         yield from (DataFile(name, f"{shown}/{name}", _sum_of(path / name)) for name in names)
     else:
         yield DataFile("", shown, _sum_of(path))
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """All texts in nested mappings and lists, keys excepted."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from texts_in(each)
-    elif isinstance(value, Sequence):
-        for each in value:
-            yield from texts_in(each)
 
 
 def _sum_of(path: Path) -> str:

@@ -1,12 +1,15 @@
 """Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values, and rules made of them.
 
 numba is imported when rules are made and not before: a wrong name is refused without it.
+
+An archive comes from anybody, so everything in it is data. A yaml of the project, or of a folder that the user names
+with ``--config-dir``, says which classes may be made: ``check_named``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from omegaconf import Container, OmegaConf
 
@@ -152,6 +156,64 @@ def named_rules(rules: Rules, preset: str) -> Rules:
 
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in nested mappings and lists, keys excepted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from texts_in(each)
+    elif isinstance(value, Sequence):
+        for each in value:
+            yield from texts_in(each)
+
+
+def check_named(what: str, settings: Any, groups: Sequence[str], yaml: str) -> None:
+    """Raises ``RequestError`` unless each class that ``settings`` name, at any depth, is named by a yaml of ``groups``.
+
+    ``what`` names the policy in messages, ``yaml`` the file that should name its class, such as ``kind/mine.yaml``.
+    Nothing is imported. An agent that has a process runs whatever a folder holds, so a card may not name one at all.
+    """
+    named = {target for group in groups for target in targets_in(as_written(group)) if isinstance(target, str)}
+    for target in targets_in(settings):
+        if not isinstance(target, str) or target not in named:
+            where = " or ".join(f"conf/{group}" for group in groups)
+            raise RequestError(
+                f"{what}: its card names the class {target}, which no yaml of {where} names, so it is not imported: if "
+                f"it is your own, name the folder that has {yaml}, --config-dir DIR"
+            )
+    runs_folders = [name for name, own in as_written("agent").items() if own.get("has_process")]
+    for text in texts_in(settings):
+        if text.partition("(")[0].strip() in runs_folders:
+            raise RequestError(
+                f"{what}: its card names the agent {text}, which runs the code of a folder: no card may have code run"
+            )
+
+
+def targets_in(settings: Any) -> Iterator[Any]:
+    """All values under ``_target_`` in nested mappings and lists."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            if key == "_target_":
+                yield value
+            else:
+                yield from targets_in(value)
+    elif isinstance(settings, Sequence) and not isinstance(settings, str):
+        for value in settings:
+            yield from targets_in(value)
+
+
+@contextmanager
+def where_typed() -> Iterator[None]:
+    """Be in the folder in which the command was typed, inside the context: paths in a configuration are relative to it.
+
+    With ``hydra.job.chdir=true`` Hydra carries out a task in the task's output folder.
+    """
+    typed = Path(HydraConfig.get().runtime.cwd) if HydraConfig.initialized() else Path.cwd()
+    with chdir(typed) if typed != Path.cwd() else nullcontext():
+        yield
 
 
 @contextmanager

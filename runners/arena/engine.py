@@ -18,8 +18,7 @@ from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, Rules
-from runners.executors.base import Stop
-from runners.executors.threads import THREADS
+from runners.executors.base import THREADS, Late, Stop
 from runners.hosting.guarded_agent import GuardedAgent, Misbehaviour
 from runners.hosting.lockstep import (
     LEGAL,
@@ -55,19 +54,6 @@ class TimedBlock(NamedTuple):
 
     block: Block
     seconds: float
-
-
-class Cut:
-    """Whether work in progress is cut short: ``GRACE`` seconds after it was seen that it is to stop."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-        self._at: float | None = None
-
-    def __call__(self) -> bool:
-        if self._at is None and self._stop.is_set():
-            self._at = time.monotonic() + GRACE
-        return self._at is not None and time.monotonic() > self._at
 
 
 class Engine:
@@ -115,7 +101,7 @@ class Engine:
         abandoned = threading.Event()
 
         def play(order: Order, stopping: Stop) -> TimedBlock | None:
-            cut = Cut(stopping)
+            cut = Late(stopping, GRACE)
             return self.play_block(order, lambda: abandoned.is_set() or cut())
 
         try:

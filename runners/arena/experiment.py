@@ -1,29 +1,35 @@
-"""A request that is ready to be carried out, what it lacks, and the record of its run."""
+"""A request that is ready to be carried out: what it lacks, the record of its run, and the writer of its games."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+import numpy as np
 from msgspec import structs
 
 from agents.base import Agent
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_place
+from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
-from analytics.store.units import Line, Range
+from analytics.store.units import Line, Range, parts
+from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
+from runners.arena.config_groups import where_typed
 from runners.arena.engine import Engine
-from runners.arena.range_writer import RangeWriter
 from runners.arena.spec import RunSpec
-from runners.arena.storage import where_typed
+from runners.hosting.guarded_agent import StuckError
+
+SMALL = 8  # a range that is so much smaller than all that is held waits for more
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,6 @@ class Experiment:
     def games_left(self, games: int) -> int:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
         return games_left(self.archive, self.request.spec, games)
-
-    def writer(self, first: int, total: int | None = None) -> RangeWriter:
-        """A writer that stores games of this run as the request says, from unit ``first`` on."""
-        return RangeWriter(self.archive, self.request.spec, self.request.storage, first, total)
 
 
 def prepare(request: Request) -> Experiment:
@@ -139,8 +141,7 @@ def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
 
 def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
     """The number of games of a run that the archive lacks, if each pairing is to have ``games``."""
-    ranges = archive.ranges(spec.run_id).missing(spec.line.end_of(games))
-    return spec.games_a_pair * sum(end - first for first, end in ranges)
+    return spec.line.games_in(archive.ranges(spec.run_id).missing(spec.line.end_of(games)))
 
 
 def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
@@ -176,3 +177,98 @@ def end(archive: Archive, spec: RunSpec, seconds: float) -> None:
         return structs.replace(known, status=status, seconds=known.seconds + seconds)
 
     archive.update_run(spec.run_id, ended)
+
+
+class RangeWriter:
+    """Stores the games of a run, which it is given in the order of their units from ``first`` on.
+
+    The run's last file may end at ``total``, its last unit. Leaving the context writes what is left, unless the user
+    insists on leaving at once or something else failed. Any thread may call it; what comes after ``close`` is ignored.
+    """
+
+    def __init__(self, experiment: Experiment, first: int, total: int | None = None) -> None:
+        self.written: list[Range] = []
+        self._archive, self._spec = experiment.archive, experiment.request.spec
+        self._storage = experiment.request.storage
+        self._first = self._end = first  # the units that are held
+        self._total = total
+        self._most = self._storage.most_units(self._spec.games_a_pair)
+        self._blocks: list[Block] = []
+        self._since = time.monotonic()  # when it held nothing
+        self._lock = threading.RLock()
+        self._closed = False
+
+    @property
+    def games(self) -> int:
+        """The number of games that are written."""
+        return self._spec.line.games_in(self.written)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None or issubclass(kind, StuckError):
+            self.close()
+
+    def add(self, end: int, blocks: Sequence[Block]) -> None:
+        """Take the games of the units up to before ``end``. Raises ``FailureError`` when the disk refuses."""
+        with self._lock:
+            if self._closed:
+                return
+            if not self._blocks:
+                self._since = time.monotonic()
+            self._blocks.extend(blocks)
+            self._end = end
+            self.look()
+
+    def skip(self, first: int) -> None:
+        """Go on with the unit ``first``: the archive holds those between. Raises as ``add`` does."""
+        with self._lock:
+            self.flush()
+            self._first = self._end = first
+
+    def look(self) -> None:
+        """Write large ranges if there are enough games or enough time has passed. Raises as ``add`` does."""
+        with self._lock:
+            late = time.monotonic() - self._since >= self._storage.shard_seconds
+            if self._blocks and (late or self._end - self._first >= self._most):
+                ranges, held = [*self._ranges()], self._end - self._first
+                small = [SMALL * (end - first) < held and end - first < self._most for first, end in ranges]
+                last = len(ranges) - small[::-1].index(False) if False in small else 0
+                self._write(ranges[:last])
+
+    def flush(self) -> None:
+        """Write all that is held. Raises as ``add`` does."""
+        with self._lock:
+            self._write([*self._ranges()])
+
+    def close(self) -> None:
+        """Write all that is held, and ignore what comes later. Raises as ``add`` does."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self.flush()
+
+    def _ranges(self) -> Iterator[Range]:
+        return parts(self._first, self._end, -1 if self._total is None else self._total, self._most)
+
+    def _write(self, ranges: Sequence[Range]) -> None:
+        spec = self._spec
+        for first, end in ranges:
+            inside = [part for block in self._blocks if (part := self._part(block, first, end)) is not None]
+            store_games(self._archive, spec.run_id, spec.line, spec.labels, (first, end), inside)
+            self.written.append((first, end))
+            self._first, self._since = end, time.monotonic()
+        self._blocks = [part for block in self._blocks if (part := self._part(block, self._first, self._end))]
+
+    def _part(self, block: Block, first: int, end: int) -> Block | None:
+        """The games of a block in a range of units; None if there are none."""
+        low, high = self._spec.line.pairs(block.pairing, first, end)
+        low, high = max(low, block.first_pair), min(high, block.first_pair + block.pairs)
+        if low >= high:
+            return None
+        if high - low == block.pairs:
+            return block
+        columns = slice(*(block.games_a_pair * (pair - block.first_pair) for pair in (low, high)))
+        games = Games(*(np.ascontiguousarray(each[..., columns]) for each in block.games))
+        return block._replace(first_pair=low, games=games)

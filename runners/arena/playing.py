@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol
@@ -17,19 +18,19 @@ from analytics.files.location import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.units import Range, merged, missing
-from quarto.errors import FailureError
+from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
 from runners.arena.config import Request
-from runners.arena.engine import Cut
-from runners.arena.experiment import Experiment, contribute, engine_of, prepare
-from runners.arena.range_writer import RangeWriter
+from runners.arena.engine import GRACE
+from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
 from runners.arena.schedule import Pace, Parts, fitting, orders_of
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
-from runners.arena.storage import Storage
-from runners.executors.base import Stop, Task
+from runners.executors.base import Late, Stop, Task
 from runners.hosting.guarded_agent import Misbehaviour
 
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
+WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
 
 
@@ -47,19 +48,6 @@ class Progress(Protocol):
     def idle(self, turns: int) -> None:
         """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
         ...
-
-
-class Silence:
-    """Shows nothing."""
-
-    def start(self, games: int) -> None:
-        """Ignore it."""
-
-    def advance(self, games: int) -> None:
-        """Ignore it."""
-
-    def idle(self, turns: int) -> None:
-        """Ignore it."""
 
 
 @dataclass(frozen=True)
@@ -87,23 +75,21 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
 
     Raises ``FailureError`` when the disk refuses, workers are lost, or files vanish; what was written before is kept.
     """
-    request, archive = experiment.request, experiment.archive
+    request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
     with contribute(experiment, command) as contribution:
         left = experiment.missing(request.games)
-        playing = Playing(experiment, progress or Silence())
-        if left and not stop.is_set():
-            playing.play(left, stop)
-        contribution.games = playing.games
-        _require_written(experiment, playing.written)
+        written = _play(experiment, left, stop, progress) if left and not stop.is_set() else []
+        contribution.games = experiment.line.games_in(written)
+        _require_written(experiment, written)
     left = experiment.missing(request.games)
-    if not stop.is_set() and len(archive.ranges(experiment.run_id)) >= MANY_FILES:
+    if not stop.is_set() and len(archive.ranges(run_id)) >= MANY_FILES:
         from analytics.upkeep.rolling import roll_up_small  # most runs do not need it
 
-        roll_up_small(archive, experiment.run_id)
+        roll_up_small(archive, run_id)
     return Outcome(
-        run_id=experiment.run_id,
-        results=results(archive, experiment.run_id),
-        fingerprint=archive.ranges(experiment.run_id).fingerprint,
+        run_id=run_id,
+        results=results(archive, run_id),
+        fingerprint=archive.ranges(run_id).fingerprint,
         played=contribution.games,
         seconds=contribution.seconds,
         interrupted=bool(left),
@@ -111,6 +97,60 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         root=request.storage.root,
         misbehaviour=experiment.engine.misbehaviour(),
     )
+
+
+def _play(
+    experiment: Experiment, left: Sequence[Range], stop: threading.Event, progress: Progress | None
+) -> list[Range]:
+    """Play units that the archive lacks; returns those that were written, as few ranges as possible.
+
+    Raises what tasks raise; what is finished by then is written.
+    """
+    request, line, written = experiment.request, experiment.line, list[Range]()
+    task, shown = task_of(experiment), _Shown(progress)
+    here = task.once(
+        "player", lambda: PartPlayer(experiment)
+    )  # it plays, if tasks run in this process
+    most, seconds = request.storage.most_units(line.games_a_pair), request.storage.shard_seconds
+    parts = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
+    shown.start(line.games_in(left))
+
+    def idle() -> None:
+        here.look()
+        shown.reach(here.games, experiment.engine.turns)
+
+    try:
+        for found in request.executor.map(task, parts, request.threads, stop, idle):
+            parts.played(found.part, found.reached, found.seconds)
+            if found.misbehaviour:
+                experiment.engine.add_misbehaviour(found.misbehaviour)
+            written += found.written
+            shown.reach(line.games_in(written))
+    except KeyboardInterrupt:  # nothing more is to be written
+        raise
+    except BaseException:
+        here.close()
+        raise
+    return merged([*written, *here.close()])  # also of turns that were given up
+
+
+class _Shown:
+    """The progress as somebody sees it, if anybody does."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._games = progress, 0
+
+    def start(self, games: int) -> None:
+        if self._progress:
+            self._progress.start(games)
+
+    def reach(self, games: int, turns: int | None = None) -> None:
+        """So many games were played in all. If they are no more than before, ``turns`` say that agents play."""
+        if self._progress and games > self._games:
+            self._progress.advance(games - self._games)
+            self._games = games
+        elif self._progress and turns is not None:
+            self._progress.idle(turns)
 
 
 def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
@@ -128,7 +168,7 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
         )
 
 
-class Played(NamedTuple):
+class PartResult(NamedTuple):
     """What came of a part."""
 
     part: Range
@@ -136,70 +176,6 @@ class Played(NamedTuple):
     written: tuple[Range, ...]
     seconds: float  # playing and writing
     misbehaviour: tuple[Misbehaviour, ...] = ()  # of each agent, in another process
-
-
-class Playing:
-    """The games that a run lacks, being played, in the process where that was asked for."""
-
-    def __init__(self, experiment: Experiment, progress: Progress) -> None:
-        self._experiment, self._progress = experiment, progress
-        self._written: list[Range] = []
-        self._shown = 0  # games
-        self._task = task_of(experiment).having("player", PartPlayer(experiment))
-
-    @property
-    def written(self) -> list[Range]:
-        """The units that were written, as few ranges as possible."""
-        return merged(self._written)
-
-    @property
-    def games(self) -> int:
-        """The number of games that were written."""
-        return self._experiment.line.games_a_pair * sum(end - first for first, end in self.written)
-
-    def play(self, left: Sequence[Range], stop: threading.Event) -> None:
-        """Play units that the archive lacks. Raises what tasks raise; what is finished by then is written."""
-        request, line = self._experiment.request, self._experiment.line
-        executor, storage = request.executor, request.storage
-        workers = executor.workers(request.threads)
-        parts = Parts(
-            left, line.end_of(request.games), storage.most_units(line.games_a_pair), workers, storage.shard_seconds
-        )
-        self._progress.start(line.games_a_pair * sum(end - first for first, end in left))
-        try:
-            for played in executor.map(self._task, parts, request.threads, stop, self._idle):
-                parts.played(played.part, played.reached, played.seconds)
-                self._take(played)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            self._written += self._here.close()
-            raise
-        self._written += self._here.close()  # of turns that were given up
-
-    @property
-    def _here(self) -> PartPlayer:
-        """What plays in this process, if threads do."""
-        return self._task.player
-
-    def _take(self, played: Played) -> None:
-        self._written += played.written
-        if played.misbehaviour:
-            self._experiment.engine.add_misbehaviour(played.misbehaviour)
-        self._show(self.games)
-
-    def _idle(self) -> None:
-        self._here.look()
-        if not self._show(self._here.games):
-            self._progress.idle(self._experiment.engine.turns)
-
-    def _show(self, games: int) -> bool:
-        """Show that so many games were played in all, if they are more than before."""
-        if games <= self._shown:
-            return False
-        self._progress.advance(games - self._shown)
-        self._shown = games
-        return True
 
 
 @dataclass(frozen=True)
@@ -213,7 +189,7 @@ class PlayTask(Task):
     shard_seconds: float
     fingerprint: str  # of the code
 
-    def __call__(self, part: Range, stop: Stop) -> Played:
+    def __call__(self, part: Range, stop: Stop) -> PartResult:
         return self.player.play(part, stop)
 
     @property
@@ -227,7 +203,7 @@ class PlayTask(Task):
         Raises ``RequestError`` for an agent that cannot be made here; ``FailureError`` if this is not the place: it has
         another archive than the user's process, or other code.
         """
-        storage = Storage(location_of(self.root), self.shard_games, self.shard_seconds)
+        storage = ArchiveSettings(location_of(self.root), self.shard_games, self.shard_seconds)
         archive = Archive.open(storage.root)
         run = RunSpec.from_plain(self.run, archive)
         if archive.run(run.run_id) is None:
@@ -267,29 +243,41 @@ class PartPlayer:
     elsewhere: bool = False  # not where the run was asked for
     games: int = 0  # played so far
     pace: Pace = field(default_factory=Pace)
-    writers: set[RangeWriter] = field(default_factory=set)  # of the parts in progress
+    writers: dict[RangeWriter, Late] = field(default_factory=dict)  # of the parts in progress; whether one is overdue
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def play(self, part: Range, stop: Stop) -> Played:
+    def __post_init__(self) -> None:
+        if self.elsewhere:  # the calling thread of the executor is in another process
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        """Write what is finished, although a turn takes long or never ends."""
+        while True:
+            time.sleep(WATCH_SECONDS)
+            with suppress(ArenaError):  # which the part itself raises once it ends
+                self.look()
+                self.close(only_late=True)
+
+    def play(self, part: Range, stop: Stop) -> PartResult:
         """Play a part and write it; less of it once it is to stop, or if all would take too long."""
         total = self.experiment.line.end_of(self.experiment.request.games)
-        started, writer = time.perf_counter(), self.experiment.writer(part[0], total)
+        started, writer = time.perf_counter(), RangeWriter(self.experiment, part[0], total)
         with self.lock:
-            self.writers.add(writer)
+            self.writers[writer] = Late(stop, GRACE + WATCH_SECONDS)
         try:
             with writer:
                 reached = self._play_chunks(part, stop, writer)
         finally:
             with self.lock:
-                self.writers.discard(writer)
+                del self.writers[writer]
         engine = self.experiment.engine
         misbehaviour = tuple(engine.take_misbehaviour()) if self.elsewhere else ()
-        return Played(part, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
+        return PartResult(part, reached, tuple(writer.written), time.perf_counter() - started, misbehaviour)
 
     def _play_chunks(self, part: Range, stop: Stop, writer: RangeWriter) -> int:
         """Play a part, as many units at a time as the pace allows; returns the unit before which it ended."""
         line, seconds = self.experiment.line, self.experiment.request.storage.shard_seconds
-        (first, end), cut, begun = part, Cut(stop), time.perf_counter()
+        (first, end), cut, begun = part, Late(stop, GRACE), time.perf_counter()
         reached = first
         while reached < end and not stop.is_set():
             chunk = reached, min(end, reached + self.pace.units(line))
@@ -325,10 +313,13 @@ class PartPlayer:
         for writer in writers:
             writer.look()
 
-    def close(self) -> list[Range]:
-        """Write all that is finished, of parts that nobody waits for; returns what was written of these."""
+    def close(self, only_late: bool = False) -> list[Range]:
+        """Write all that is finished of parts that nobody waits for; returns what was written of these.
+
+        ``only_late``: of those that should have ended, as they were asked to.
+        """
         with self.lock:
-            writers = [*self.writers]
+            writers = [writer for writer, late in self.writers.items() if late() or not only_late]
         for writer in writers:
             writer.close()
         return [each for writer in writers for each in writer.written]

@@ -5,20 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Self
 
 from analytics.store.units import Line, Range, parts
 from runners.arena.engine import MAX_PAIRS, Order
 
 LEAST_SECONDS = 1.0  # of work in a part, if there is so much
-
-
-def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
-    """The pairings of a tournament as indices: all against all, or in a gauntlet the first against each other agent."""
-    if schedule == "gauntlet":
-        return tuple((0, other) for other in range(1, agents))
-    return tuple(combinations(range(agents), 2))
 
 
 class Pace:

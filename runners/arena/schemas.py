@@ -5,22 +5,58 @@ This module imports nothing that plays: ``--help`` and the refusal of a value ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, is_dataclass
+from math import inf
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 from hydra.core.config_store import ConfigStore
+from msgspec import Meta
 from omegaconf import DictConfig, OmegaConf
 
+from analytics import DEFAULT_ARCHIVE
+from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.checks import MAX_OPENING_PLIES, MAX_SEED, check_choice, check_keys, check_range
 from runners.arena.config_groups import as_written, plain
-from runners.arena.storage import ArchiveConfig
 from runners.executors.machine import available_cores
 
 if TYPE_CHECKING:
     from runners.executors.base import Executor
 
+MAX_OPENING_PLIES = 15
+MAX_SEED = (1 << 63) - 1
+OTHER_CODE = ("refuse", "extend", "new")
 SCHEDULES = ("round_robin", "gauntlet")
+
+# Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
+Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
+OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
+ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
+
+
+@dataclass(frozen=True)
+class ArchiveSettings:
+    """Where and how games are stored; nothing here affects them."""
+
+    root: PurePath = DEFAULT_ARCHIVE  # of the archive
+    shard_games: int = 1 << 18  # at most these are written together
+    shard_seconds: float = 30.0  # after this time games are written even if there are fewer
+    other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
+
+    def most_units(self, games_a_pair: int) -> int:
+        """The most units in a file: a power of two."""
+        return 1 << (max(1, self.shard_games // games_a_pair).bit_length() - 1)
+
+
+@dataclass
+class ArchiveConfig:
+    """The keys of ``conf/archive``; see ``ArchiveSettings`` for what each means."""
+
+    root: str = str(DEFAULT_ARCHIVE)
+    shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveSettings.shard_games
+    shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveSettings.shard_seconds
+    other_code: Annotated[str, OTHER_CODE] = ArchiveSettings.other_code
 
 
 @dataclass
@@ -46,15 +82,15 @@ class RunConfig:
     a: Any = None
     b: Any = None
     agents: list[Any] | None = None
-    schedule: str = "round_robin"
+    schedule: Annotated[str, SCHEDULES] = "round_robin"
     seats: str = "swapped"
-    games: int = 100000
-    seed: int = 1
-    opening_plies: int = 0
-    threads: int | None = None
+    games: Annotated[int, Meta(ge=1)] = 100000
+    seed: Seed = 1
+    opening_plies: OpeningPlies = 0
+    threads: ThreadCount = None
     progress: bool = True
     objective: Any = None
-    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.threads.Threads"})  # of tests too
+    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
     ray: RayConfig = field(default_factory=RayConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
@@ -63,24 +99,56 @@ class RunConfig:
 ConfigStore.instance().store(name="run_schema", node=RunConfig)
 
 
-def check_values(cfg: DictConfig, schema: type[Any], least_games: int = 1) -> None:
-    """Check the keys of a composed configuration, and the values that experiments, trainings and tests share.
+def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+    """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
 
-    Raises ``RequestError`` for a key that ``schema`` does not have, and for a value out of range.
+    Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
+    ``RequestError`` for a key that is not a field, for a field without a key, and for a value out of range.
     """
-    check_keys(cfg, schema)
-    ranges = {"games": (least_games, float("inf")), "seed": (0, MAX_SEED), "opening_plies": (0, MAX_OPENING_PLIES)}
-    for key, (least, most) in ranges.items():
-        if key in cfg:
-            check_range(key, cfg[key], least, most)
-    if "schedule" in cfg:
-        check_choice("schedule", cfg.schedule, SCHEDULES)
-    threads_of(cfg)
+    hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
+    for key in keys:
+        if key not in (*hints, "hydra"):
+            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(key, hints)}")
+    for key, hint in hints.items():
+        if key not in keys:
+            raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
+        if is_dataclass(hint):
+            check_values(node[key], hint, f"{prefix}{key}.")
+        for declared in get_args(hint)[1:] if node[key] is not None else ():
+            if isinstance(declared, Meta):
+                least, most = (usual if it is None else it for usual, it in ((-inf, declared.ge), (inf, declared.le)))
+                check_range(f"{prefix}{key}", node[key], least, most)
+            elif isinstance(declared, tuple):
+                check_choice(f"{prefix}{key}", node[key], declared)
+
+
+def check_range(key: str, value: float, least: float, most: float) -> None:
+    """Raises ``RequestError`` unless ``least <= value <= most``."""
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise RequestError(f"{key}={value} is out of range: it must be {bound}")
+
+
+def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
+    """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
+    if value not in valid:
+        raise RequestError(f"{key}={value} does not exist{nearest(str(value), valid)}")
+
+
+def rounding_notes(key: str, asked: int, games: int) -> tuple[str, ...]:
+    """The remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
+    if asked == games:
+        return ()
+    return (f"{key}={asked} is odd; games come in pairs with the seats swapped, so {games} will be played",)
+
+
+def archive_settings_of(archive: DictConfig) -> ArchiveSettings:
+    """The node ``archive`` of a checked configuration as a value."""
+    return ArchiveSettings(location_of(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
 
 
 def threads_of(cfg: DictConfig) -> int:
-    """The number of threads that a configuration asks for; null is one for each core. Raises ``RequestError``."""
-    check_range("threads", cfg.threads if cfg.threads is not None else 1, 1, 1024)
+    """The number of threads that a checked configuration asks for; null is one for each core."""
     return cfg.threads or available_cores()
 
 
@@ -92,7 +160,6 @@ def executor_of(cfg: DictConfig) -> Executor:
     from runners.arena.spec import made_of
     from runners.executors.base import Executor
 
-    check_keys(cfg.ray, RayConfig, "ray.")
     if not OmegaConf.is_dict(cfg.executor):
         raise RequestError(f"executor={cfg.executor} is not an executor: choose one, executor=NAME")
     settings = plain(cfg.executor)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from quarto.errors import RequestError, nearest
 from quarto.rules import CLASSIC
-from runners.arena.agent_labels import load_agent
+from runners.arena.config import load_agent
 from runners.arena.spec import AgentSpec, RunSpec
 
 NAMESPACE = "quarto"  # of the datasets' ids, and the folder that has them
@@ -89,7 +89,7 @@ class DatasetPart(NamedTuple):
 
 def player(label: str) -> AgentSpec:
     """An agent that plays without a policy, by its label."""
-    from runners.arena.agent_labels import agent_named
+    from runners.arena.config import agent_named
 
     return agent_named(label) if "(" in label else load_agent(label)
 

@@ -21,8 +21,8 @@ from quarto.notation import format_cell, format_piece
 from quarto.rng import Streams
 from quarto.rules import CELLS, CLASSIC, Rules
 from quarto.views import PositionView
-from runners.arena.agent_labels import agent_named, load_agent
 from runners.arena.agent_policies import untrained
+from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of

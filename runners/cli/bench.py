@@ -61,7 +61,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 
 def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
-    from runners.arena.agent_labels import agent_named
+    from runners.arena.config import agent_named
     from runners.arena.config_groups import load_rules
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.speed.tables import show_turns

@@ -28,8 +28,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: ForceOption = False,
 ) -> None:
     """Play what five studies published and compare: published figures, ours with intervals, and why some differ."""
-    from runners.arena.checks import check_choice
-    from runners.arena.storage import OTHER_CODE, Storage
+    from runners.arena.schemas import OTHER_CODE, ArchiveSettings, check_choice
     from runners.executors.machine import available_cores
     from runners.reproduce.pairings import PlaySettings
     from runners.reproduce.run import checked
@@ -40,5 +39,5 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     check_choice("--other-code", other_code, OTHER_CODE)
     for path in filter(None, (markdown, html)):
         check_output(path, force)
-    settings = PlaySettings(games, seed, cores, Storage(archive, other_code=other_code), shlex.join(sys.argv[1:]))
+    settings = PlaySettings(games, seed, cores, ArchiveSettings(archive, other_code=other_code), shlex.join(sys.argv[1:]))
     raise typer.Exit(carry_out(checked(study, settings, markdown, html)))

@@ -14,19 +14,26 @@ out once more. For threads any callable will do. A task that may travel to other
 
     for plies in executor.map(IndexTask(str(root)), parts, threads, stop):
         total += plies
+
+``Threads`` need nothing else; the other executors are in modules of their own.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from dataclasses import dataclass, fields
+from itertools import islice
+from queue import Empty, SimpleQueue
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from quarto.hooks import ignore
+from runners.hosting.interruption import WORKING
 
-IDLE_SECONDS = 0.5  # without an answer, after which ``idle`` is called
+POLL_SECONDS = 0.2  # without an answer, after which ``idle`` is called, and it is seen whether the user wants to stop
 GIVE_UP_SECONDS = 10.0  # after a request to stop, in which a task ends: a turn of an agent may never return
 
 Part = TypeVar("Part")
@@ -42,12 +49,72 @@ class Stop(Protocol):
         ...
 
 
+class Late:
+    """Whether so many seconds have passed since it was seen that work is to stop."""
+
+    def __init__(self, stop: Stop, seconds: float) -> None:
+        self._stop, self._seconds = stop, seconds
+        self._at: float | None = None
+
+    def __call__(self) -> bool:
+        if self._at is None and self._stop.is_set():
+            self._at = time.monotonic() + self._seconds
+        return self._at is not None and time.monotonic() > self._at
+
+
+class Task(ABC):
+    """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
+
+    What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
+    """
+
+    _making: ClassVar = threading.RLock()
+
+    def once(self, name: str, make: Callable[[], Value]) -> Value:
+        """What ``make`` returns, which is called once in this process for all threads."""
+        with Task._making:
+            made: dict[str, Value] = vars(self).setdefault("_made", {})
+            if name not in made:
+                made[name] = make()
+            return made[name]
+
+    def plain(self) -> dict[str, Any]:
+        """The fields, from which another process makes the task again."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+
+    @abstractmethod
+    def __call__(self, part: Any, stop: Stop) -> Any:
+        """Carry out a part, and return a small answer; less of it once it is to stop."""
+
+
+class WorkerPool(ABC):
+    """The workers of one ``map``, and the parts that they carry out."""
+
+    most: int  # parts that are begun at a time
+    pending: int  # parts that were begun, and of which nothing was heard
+
+    @abstractmethod
+    def begin(self, part: Any) -> None:
+        """Hand out a part."""
+
+    @abstractmethod
+    def answers(self) -> Iterable[Any]:
+        """The answers of the last moment, perhaps none. Raises what a task raised, and ``FailureError``."""
+
+    @abstractmethod
+    def ask_to_stop(self) -> None:
+        """Ask the tasks in progress to end soon, if they do not see that themselves. It may be called repeatedly."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """Leave the parts in progress alone: nobody waits for them any more."""
+
+
 class Executor(ABC):
     """Carries out work. Objects are made from ``conf/executor/*.yaml``."""
 
     shares_memory: ClassVar[bool]  # tasks run in this process
 
-    @abstractmethod
     def map(
         self,
         task: Callable[[Part, Stop], Answer],
@@ -62,8 +129,33 @@ class Executor(ABC):
         iterable only when a worker is about to be free. Once ``stop`` is set no part is begun, and a task that does not
         end within ``GIVE_UP_SECONDS`` is left alone. ``idle`` is called now and then while there is no answer; like
         the iteration over ``parts`` it runs in the calling thread. Raises what a task raises, and ``FailureError`` if
-        workers are lost again and again; the tasks in progress are then told to stop.
+        workers are lost again and again; the tasks in progress are then asked to stop.
         """
+        pool, source, late = self.pool(task, threads, stop), iter(parts), Late(stop, GIVE_UP_SECONDS)
+        try:
+            while True:
+                if stop.is_set():
+                    pool.ask_to_stop()
+                else:
+                    for part in islice(source, pool.most - pool.pending):
+                        pool.begin(part)
+                if not pool.pending:
+                    return
+                if late():
+                    logging.getLogger(__name__).warning("a turn or a search did not end in time and is given up")
+                    return
+                answered = False
+                for answer in pool.answers():
+                    answered = True
+                    yield answer
+                if not answered:
+                    idle()
+        finally:
+            pool.end()
+
+    @abstractmethod
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        """The workers for one ``map``. Raises ``FailureError`` if there are none."""
 
     @abstractmethod
     def workers(self, threads: int) -> int:
@@ -74,42 +166,74 @@ class Executor(ABC):
         """The number of processes on this machine that take memory of their own for the work."""
 
 
-@dataclass
-class _Made:
-    """The state that a task has made in this process."""
+@dataclass(frozen=True)
+class Threads(Executor):
+    """Carries out work in this process, on threads that share its memory.
 
-    lock: Any = field(default_factory=threading.RLock)
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-class Task(ABC):
-    """A task that may travel: a frozen dataclass of plain fields, in a module that other processes can import.
-
-    What takes long to make is made by ``once``. It does not travel; a process keeps the task that it had last.
+    They are daemons: a turn of an agent that never returns keeps nobody waiting.
     """
 
-    def once(self, name: str, make: Callable[[], Value]) -> Value:
-        """What ``make`` returns, which is called once in this process for all threads."""
-        made = self._made()
-        with made.lock:
-            if name not in made.values:
-                made.values[name] = make()
-            found: Value = made.values[name]
-            return found
+    shares_memory = True
 
-    def having(self, name: str, value: Any) -> Self:
-        """This task, with something that is made already in this process."""
-        self._made().values[name] = value
-        return self
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        return _ThreadPool(task, threads, stop)
 
-    def _made(self) -> _Made:
-        made: _Made = vars(self).setdefault("_made_here", _Made())
-        return made
+    def workers(self, threads: int) -> int:
+        return threads
 
-    def plain(self) -> dict[str, Any]:
-        """The fields, from which another process makes the task again."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]  # a dataclass
+    def here(self, threads: int) -> int:  # noqa: ARG002  (the interface of executors)
+        return 1
 
-    @abstractmethod
-    def __call__(self, part: Any, stop: Stop) -> Any:
-        """Carry out a part, and return a small answer; less of it once it is to stop."""
+
+THREADS = Threads()
+
+
+class _ThreadPool(WorkerPool):
+    """Threads, begun as parts come. It tells tasks whether to stop."""
+
+    def __init__(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> None:
+        self.most = threads + 1  # so that no thread waits for the calling one
+        self.pending = 0
+        self._task, self._stop = task, stop
+        self._ended = False
+        self._threads: list[threading.Thread] = []
+        self._todo: SimpleQueue[tuple[Any] | None] = SimpleQueue()  # None: no more work
+        self._done: SimpleQueue[tuple[list[Any], BaseException | None]] = SimpleQueue()  # at most one answer
+
+    def is_set(self) -> bool:
+        return self._ended or self._stop.is_set()
+
+    def begin(self, part: Any) -> None:
+        self.pending += 1
+        self._todo.put((part,))
+        if len(self._threads) < self.most - 1:
+            name = f"{WORKING} {len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._carry_out, name=name, daemon=True))
+            self._threads[-1].start()
+
+    def answers(self) -> Iterable[Any]:
+        try:
+            found, error = self._done.get(timeout=POLL_SECONDS)
+        except Empty:
+            return []
+        self.pending -= 1
+        if error:
+            raise error
+        return found
+
+    def ask_to_stop(self) -> None:
+        """Tasks see it themselves."""
+
+    def end(self) -> None:
+        self._ended = True
+        for _ in self._threads:
+            self._todo.put(None)
+        for thread in self._threads if not self.pending else ():
+            thread.join()
+
+    def _carry_out(self) -> None:
+        while (todo := self._todo.get()) is not None:
+            try:
+                self._done.put(([] if self.is_set() else [self._task(*todo, self)], None))
+            except BaseException as error:  # noqa: BLE001  (raised again in the calling thread)
+                self._done.put(([], error))

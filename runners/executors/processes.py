@@ -10,24 +10,18 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from quarto.hooks import ignore
-from runners.executors.base import GIVE_UP_SECONDS, Answer, Executor, Part, Stop
-from runners.executors.worker import Returned, Setup, answer_of, carry_out, lost_too_often, setup_of
+from runners.executors.base import POLL_SECONDS, Executor, Stop, WorkerPool
+from runners.executors.worker import Returned, TaskData, answer_of, carry_out, for_children, lost_too_often, task_data
 from runners.hosting.child_program import belong_to_run
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0
-POLL_SECONDS = 0.2  # without an answer, after which it is seen whether the user wants to stop
-VARIABLE = "POLARS_MAX_THREADS"  # a worker is for one core
 
 
 class Processes(Executor):
@@ -40,8 +34,8 @@ class Processes(Executor):
 
     def __init__(self) -> None:
         self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
-        self._pools: list[_Pool] = []  # at most one
-        self.close = weakref.finalize(self, _end_all, self._pools)  # ends the processes
+        self._started: list[_Processes] = []  # at most one
+        self.close = weakref.finalize(self, _end_all, self._started)  # ends the processes
 
     def workers(self, threads: int) -> int:
         return threads
@@ -49,94 +43,100 @@ class Processes(Executor):
     def here(self, threads: int) -> int:
         return threads
 
-    def map(
-        self,
-        task: Callable[[Part, Stop], Answer],
-        parts: Iterable[Part],
-        threads: int,
-        stop: threading.Event,
-        idle: Callable[[], None] = ignore,
-    ) -> Iterator[Answer]:
-        """As ``Executor.map`` says; all parts in progress when a process was lost are carried out again."""
-        setup, known, source, again = setup_of(task, self._folder), set[str](), iter(parts), deque[Part]()
-        losses = 0
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        """All parts in progress when a process was lost are carried out again."""
+        return _ProcessPool(self, task_data(task, self._folder), threads, stop)
+
+    def processes(self, number: int) -> _Processes:
+        """The processes, started if they are not."""
+        if self._started and self._started[0].number != number:
+            self.end_processes()
+        if not self._started:
+            self._started.append(_Processes(number))
+        return self._started[0]
+
+    def end_processes(self) -> None:
+        """End the processes, whatever they do; others are started when they are needed."""
+        _end_all(self._started)
+
+
+class _ProcessPool(WorkerPool):
+    def __init__(self, executor: Processes, task: TaskData, threads: int, stop: threading.Event) -> None:
+        self.most = threads
+        self._executor, self._task, self._stop = executor, task, stop
+        self._processes = executor.processes(threads)
+        self._processes.stopping.clear()
+        self._running: dict[Future[Returned], Any] = {}  # parts
+        self._known: set[str] = set()
+        self._losses = 0
+
+    @property
+    def pending(self) -> int:
+        return len(self._running)
+
+    def begin(self, part: Any) -> None:
         try:
-            while True:
-                pool = self._pool(threads)
-                while again and len(pool.running) < threads and not stop.is_set():
-                    pool.begin(setup, again.popleft())
-                for part in () if stop.is_set() else islice(source, threads - len(pool.running)):
-                    pool.begin(setup, part)
-                if not pool.running or pool.is_given_up(stop):
-                    break
-                try:
-                    for returned in pool.returned(idle):
-                        losses = 0
-                        yield answer_of(returned, known)
-                except BrokenProcessPool:
-                    losses += 1
-                    reason = pool.death()
-                    again.extend(pool.running.values())
-                    _end_all(self._pools)
-                    if losses >= MOST_LOSSES:
-                        raise lost_too_often(losses, reason) from None
-                    logging.getLogger(__name__).warning("a worker was lost (%s): others do its part again", reason)
-        finally:
-            if self._pools and self._pools[0].running:  # an error, or a second Ctrl-C
-                _end_all(self._pools)
+            future = self._processes.submit(self._task, part)
+        except BrokenProcessPool:
+            self._begin_again()
+            future = self._processes.submit(self._task, part)
+        self._running[future] = part
 
-    def _pool(self, threads: int) -> _Pool:
-        if self._pools and self._pools[0].size != threads:
-            _end_all(self._pools)
-        if not self._pools:
-            self._pools.append(_Pool(threads))
-        return self._pools[0]
+    def answers(self) -> Iterator[Any]:
+        done, _ = wait(self._running, POLL_SECONDS, FIRST_COMPLETED)
+        try:
+            for future in sorted(done, key=lambda future: future.exception() is not None):  # answers first
+                returned = future.result()
+                del self._running[future]
+                self._losses = 0
+                yield answer_of(returned, self._known)
+        except BrokenProcessPool:
+            self._begin_again()
+
+    def ask_to_stop(self) -> None:
+        self._processes.stopping.set()
+
+    def end(self) -> None:
+        if self._running:  # an error, a second Ctrl-C, or a turn that does not end
+            self._executor.end_processes()
+
+    def _begin_again(self) -> None:
+        """Start other processes, which carry out what was in progress; raises ``FailureError`` after many losses."""
+        self._losses += 1
+        reason, lost = self._processes.death(), [*self._running.values()]
+        self._running.clear()
+        self._executor.end_processes()
+        if self._losses >= MOST_LOSSES:
+            raise lost_too_often(self._losses, reason) from None
+        logging.getLogger(__name__).warning("a worker was lost (%s): others do its part again", reason)
+        self._processes = self._executor.processes(self.most)
+        for part in lost if not self._stop.is_set() else ():
+            self.begin(part)
 
 
-class _Pool:
-    """Processes, and the parts that they carry out."""
+class _Processes:
+    """Processes that wait for parts, or carry them out."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self.size = size
-        self.running: dict[Future[Returned], Any] = {}  # parts
-        self._stopping = context.Event()
-        self._stopped: float | None = None  # when it was set
-        self._processes: set[Any] = set()
-        self._pool = ProcessPoolExecutor(size, context, _begin, (self._stopping,))
+        self.number = number
+        self.stopping = context.Event()
+        self._all: set[Any] = set()
+        self._pool = ProcessPoolExecutor(number, context, _begin, (self.stopping,))
 
-    def begin(self, setup: Setup, part: Any) -> None:
-        """Let a process carry out a part."""
-        if not self.running:
-            self._stopping.clear()
-            self._stopped = None
+    def submit(self, task: TaskData, part: Any) -> Future[Returned]:
+        """Let a process carry out a part. Raises ``BrokenProcessPool`` if one was lost."""
         before = {*multiprocessing.active_children()}
-        with _for_children():
-            self.running[self._pool.submit(_carry_out, setup, part)] = part
-        self._processes |= {*multiprocessing.active_children()} - before
-
-    def returned(self, idle: Callable[[], None]) -> Iterator[Returned]:
-        """What came of parts since the last call. Raises ``BrokenProcessPool`` if a process was lost."""
-        done, _ = wait(self.running, POLL_SECONDS, FIRST_COMPLETED)
-        if not done:
-            idle()
-        for future in sorted(done, key=lambda future: future.exception() is not None):  # answers first
-            returned = future.result()
-            del self.running[future]
-            yield returned
-
-    def is_given_up(self, stop: threading.Event) -> bool:
-        """Whether the parts in progress, which are told of a request to stop, have not ended in time."""
-        if stop.is_set() and self._stopped is None:
-            self._stopping.set()
-            self._stopped = time.monotonic()
-        return self._stopped is not None and time.monotonic() - self._stopped > GIVE_UP_SECONDS
+        with for_children(POLARS_MAX_THREADS="1"):  # a worker is for one core
+            future = self._pool.submit(_carry_out, task, part)
+        self._all |= {*multiprocessing.active_children()} - before
+        return future
 
     def death(self) -> str:
         """The way in which a process was lost."""
         last, codes = time.monotonic() + DEATH_SECONDS, list[int]()
         while not codes and time.monotonic() < last:  # its pipes are closed a moment before it has ended
-            codes = [each.exitcode for each in self._processes if each.exitcode]
+            codes = [each.exitcode for each in self._all if each.exitcode]
         codes = [code for code in codes if code != -signal.SIGTERM] or codes  # the pool ends the others by this one
         if not codes:
             return "its process ended"
@@ -146,29 +146,14 @@ class _Pool:
 
     def end(self) -> None:
         """End the processes, whatever they do."""
-        for each in self._processes:
+        for each in self._all:
             each.kill()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _end_all(pools: list[_Pool]) -> None:
-    while pools:
-        pools.pop().end()
-
-
-@contextmanager
-def _for_children() -> Iterator[None]:
-    """Inside the context processes are started: Ctrl-C is for the run alone, and each of them is for one core."""
-    before = os.environ.get(VARIABLE)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    os.environ[VARIABLE] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(VARIABLE)
-        if before is not None:
-            os.environ[VARIABLE] = before
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+def _end_all(started: list[_Processes]) -> None:
+    while started:
+        started.pop().end()
 
 
 # In a process.
@@ -186,5 +171,5 @@ def _begin(stopping: Any) -> None:
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
 
 
-def _carry_out(setup: Setup, part: Any) -> Returned:
-    return carry_out(setup, part, _stopping)
+def _carry_out(task: TaskData, part: Any) -> Returned:
+    return carry_out(task, part, _stopping)

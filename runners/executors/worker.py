@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class Returned(NamedTuple):
     logged: list[Logged]
 
 
-class Setup(NamedTuple):
+class TaskData(NamedTuple):
     """What a worker makes a task from: plain data."""
 
     folder: str  # to which paths are relative
@@ -58,7 +59,7 @@ class Setup(NamedTuple):
         return json.dumps(self, sort_keys=True, default=repr)
 
 
-def setup_of(task: Callable[[Any, Stop], Any], folder: Path) -> Setup:
+def task_data(task: Callable[[Any, Stop], Any], folder: Path) -> TaskData:
     """What a worker needs to carry out parts; paths are relative to ``folder``, and it finds the same modules.
 
     Raises ``TypeError`` for a function that is no ``Task``: it cannot travel.
@@ -67,7 +68,23 @@ def setup_of(task: Callable[[Any, Stop], Any], folder: Path) -> Setup:
         raise TypeError(f"{task} is no Task, so it cannot be carried out in another process")
     path = [os.path.abspath(folder) for folder in sys.path if folder]  # noqa: PTH100  (of folders and archives, no file)
     kind = type(task)
-    return Setup(str(folder), path, kind.__module__, kind.__qualname__, task.plain())
+    return TaskData(str(folder), path, kind.__module__, kind.__qualname__, task.plain())
+
+
+@contextmanager
+def for_children(**variables: str) -> Iterator[None]:
+    """Inside the context processes are started: they have these variables, and Ctrl-C is for the run alone."""
+    before = {name: os.environ.get(name) for name in variables}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 # In the worker.
@@ -75,24 +92,24 @@ def setup_of(task: Callable[[Any, Stop], Any], folder: Path) -> Setup:
 _tasks: dict[str, Task] = {}  # the last one by its key: making its state again takes long
 
 
-def carry_out(setup: Setup, part: Any, stop: Stop) -> Returned:
+def carry_out(data: TaskData, part: Any, stop: Stop) -> Returned:
     """Carry out a part; an exception is returned too."""
     logged: list[Logged] = []
     with _gathering(logged):
         try:
-            return Returned(_task(setup)(part, stop), None, logged)
+            return Returned(_task(data)(part, stop), None, logged)
         except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
             return Returned(None, _described(error), logged)
 
 
-def _task(setup: Setup) -> Task:
-    key = setup.key
+def _task(data: TaskData) -> Task:
+    key = data.key
     if key not in _tasks:
         _tasks.clear()
-        if Path(setup.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
-            os.chdir(setup.folder)
-        sys.path.extend(each for each in setup.path if each not in sys.path)
-        made: Task = getattr(importlib.import_module(setup.module), setup.name)(**setup.fields)
+        if Path(data.folder).is_dir():  # another machine may lack it: absolute paths are then those that lead anywhere
+            os.chdir(data.folder)
+        sys.path.extend(each for each in data.path if each not in sys.path)
+        made: Task = getattr(importlib.import_module(data.module), data.name)(**data.fields)
         _tasks[key] = made
     return _tasks[key]
 

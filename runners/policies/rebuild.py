@@ -20,9 +20,9 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.named_classes import check_named, targets_in
+from runners.arena.config_groups import check_named, targets_in
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import made_of
-from runners.arena.storage import Storage
 from runners.executors.machine import available_cores
 from runners.training.derive import code_of
 from runners.training.kinds import derivation_of, learned_from, source_of
@@ -156,7 +156,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        storage=Storage(archive.root, other_code="new" if salted else "extend"),
+        storage=ArchiveSettings(archive.root, other_code="new" if salted else "extend"),
         command="",
         stop=stop,
         progress=None,

@@ -14,7 +14,7 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.config_groups import CONF
 from runners.arena.playing import Progress
-from runners.arena.storage import Storage
+from runners.arena.schemas import ArchiveSettings
 from runners.training.config import TrainingRequest, check, training_request_of
 from runners.training.outcome import keep
 
@@ -33,7 +33,7 @@ class TrainingResult:
 
 
 def train(
-    overrides: str, storage: Storage, command: str, stop: threading.Event, progress: Progress | None
+    overrides: str, storage: ArchiveSettings, command: str, stop: threading.Event, progress: Progress | None
 ) -> TrainingResult | None:
     """Train as ``qarena train`` does with these overrides, unless the archive has the policy; None if stopped early.
 
@@ -52,7 +52,7 @@ def train(
     return _result(archive, card, played)
 
 
-def _request(overrides: list[str], storage: Storage, command: str) -> TrainingRequest:
+def _request(overrides: list[str], storage: ArchiveSettings, command: str) -> TrainingRequest:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         overrides = [*overrides, f"archive.other_code={storage.other_code}"]  # which affects the training's name
         composed = compose("train", overrides=overrides, return_hydra_config=True)

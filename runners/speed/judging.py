@@ -11,9 +11,8 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.perfect.tablebase import largest_for
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC
-from runners.arena.config import load_agent
+from runners.arena.config import load_agent, pairings
 from runners.arena.config_groups import load_rules
-from runners.arena.schedule import pairings
 from runners.arena.spec import RunSpec
 from runners.speed.turn_times import turn_times
 from runners.speed.warm import play

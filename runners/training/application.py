@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
+from runners.arena.schemas import check_values
 from runners.hydra_app.application import Application, typed_command
 from runners.hydra_app.finished import Finished
 from runners.hydra_app.study import Target
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
-from runners.training.schemas import TrainConfig, check_values
+from runners.training.schemas import TrainConfig
 
 if TYPE_CHECKING:
     from runners.training.config import TrainingRequest
-
-DEFAULT = "rl_encoded"  # the trainer of conf/train.yaml
 
 
 class TrainApplication(Application["TrainingRequest"]):
@@ -26,11 +25,10 @@ class TrainApplication(Application["TrainingRequest"]):
 
     config = "train"
     schema = TrainConfig
-    groups = (("trainer", DEFAULT),)
     judged_by = Target("end of the learning curve", "maximize")
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
-        check_values(cfg)
+        check_values(cfg, TrainConfig)
         from runners.training.config import check, training_request_of
 
         request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())

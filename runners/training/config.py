@@ -17,12 +17,10 @@ from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.code import code_by
-from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of
-from runners.arena.named_classes import targets_in
-from runners.arena.schemas import executor_of, threads_of
+from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of, targets_in
+from runners.arena.schemas import archive_settings_of, check_values, executor_of, threads_of
 from runners.arena.spec import made_of
-from runners.arena.storage import storage_of
-from runners.training.schemas import check_values
+from runners.training.schemas import TrainConfig
 from runners.training.trainer import Checking, Extensible, Sequential, Trainer, TrainingContext
 
 _MISSING = object()
@@ -71,13 +69,13 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_values(cfg)
+    check_values(cfg, TrainConfig)
     context = TrainingContext(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),
         seed=cfg.seed,
         threads=threads_of(cfg),
-        storage=storage_of(cfg.archive),
+        storage=archive_settings_of(cfg.archive),
         command=command,
         stop=threading.Event(),
         progress=None,

@@ -31,9 +31,8 @@ from analytics.store.records import PolicyCard, run_id_of
 from quarto.errors import FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
-from runners.executors.base import Executor
+from runners.executors.base import THREADS, Executor
 from runners.executors.machine import MEBIBYTE, available_megabytes
-from runners.executors.threads import THREADS
 from runners.training.counting import CountTask, parts_of
 from runners.training.kinds import described, guarded, learned_from, source_of
 

@@ -24,8 +24,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics.results.pairings import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.agent_labels import agent_of, load_agent
-from runners.arena.config import Request
+from runners.arena.config import Request, agent_of, load_agent
 from runners.arena.experiment import prepare
 from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.spec import AgentSpec, RunSpec, label_of

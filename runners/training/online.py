@@ -22,13 +22,13 @@ from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
 from quarto.rng import run_word
-from runners.arena.agent_labels import agent_of
-from runners.arena.checks import check_choice, check_range, rounding_notes
 from runners.arena.code import differences
+from runners.arena.config import agent_of
 from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, contribute, prepare
+from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
 from runners.arena.schedule import Pace
+from runners.arena.schemas import check_choice, check_range, rounding_notes
 from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
 from runners.training.practice import GameBuffers, play_and_learn
 from runners.training.trainer import Trained, TrainingContext
@@ -173,7 +173,7 @@ class _OnlineTraining:
     def _play(self, first_pair: int, end_pair: int) -> None:
         """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
         total = self._experiment.line.end_of(self._experiment.request.games)
-        with self._experiment.writer(first_pair, total) as writer:
+        with RangeWriter(self._experiment, first_pair, total) as writer:
             while first_pair < end_pair and not self._stopping():
                 pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
                 games = self._block(first_pair, pairs)

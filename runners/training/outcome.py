@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
+from analytics import DEFAULT_ARCHIVE
 from analytics.policies import policy_store
 from analytics.policies.policy_store import PolicyOrigin
+from analytics.results.columns import percent
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.agent_policies import readers_of
-from runners.arena.storage import ARCHIVE
 from runners.hydra_app.finished import Value
 from runners.terminal import console
 from runners.training.config import TrainingRequest
@@ -91,7 +92,7 @@ def row(card: PolicyCard, trained: Trained) -> dict[str, str]:
     last = score(trained.curve)
     names = {"win_rate": "last win rate", "strength": "mean score"}
     what = next((name for column, name in names.items() if column in trained.curve.columns), "fitness")
-    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if last is None else console.percent(last)}
+    return {"policy": card.name, "games": f"{trained.games:,}", what: "·" if last is None else percent(last)}
 
 
 def show_interrupted(request: TrainingRequest, trained: Trained) -> None:
@@ -128,8 +129,8 @@ def _what_was_learned(request: TrainingRequest, trained: Trained) -> str:
     if "win_rate" not in curve.columns:
         return f"{learned}: the best of the first generation had fitness {first:.3f}, the best of the last {last:.3f}."
     begins, games = _full(curve).select("first_game", "games").row(-1)
-    later = f", {console.percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
-    return f"{learned}: it won {console.percent(first)} % of the first {games:,}{later}."
+    later = f", {percent(last)} % of games {begins + 1:,} to {begins + games:,}" if begins else ""
+    return f"{learned}: it won {percent(first)} % of the first {games:,}{later}."
 
 
 def _what_it_took(request: TrainingRequest, trained: Trained) -> str:
@@ -145,5 +146,5 @@ def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     players = readers_of(card.kind)
     player = request.context.name if request.context.name in players or not players else players[0]
     root = request.context.storage.root
-    where = f" archive.root={shlex.quote(str(root))}" if root != ARCHIVE else ""
+    where = f" archive.root={shlex.quote(str(root))}" if root != DEFAULT_ARCHIVE else ""
     return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"

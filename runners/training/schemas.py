@@ -6,14 +6,14 @@ This module imports nothing that trains: ``--help`` and the refusal of a value o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig
+from msgspec import Meta
+from omegaconf import MISSING
 
 from runners.arena import schemas
-from runners.arena.checks import check_keys, check_range
-from runners.arena.storage import ArchiveConfig
+from runners.arena.schemas import ArchiveConfig
 
 GROUP = "kind"  # of conf/: the kinds of policies that can be derived
 MOST_GAMES_OF_A_ROW = 1 << 30
@@ -30,7 +30,7 @@ class PolicyConfig:
 class CurveConfig:
     """The learning curve."""
 
-    block: int = MISSING
+    block: Annotated[int, Meta(ge=1, le=MOST_GAMES_OF_A_ROW)] = MISSING
 
 
 @dataclass
@@ -41,8 +41,8 @@ class TrainConfig:
     trainer: Any = None
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     curve: CurveConfig = field(default_factory=CurveConfig)
-    seed: int = 1
-    threads: int | None = None
+    seed: schemas.Seed = 1
+    threads: schemas.ThreadCount = None
     progress: bool = True
     executor: Any = None
     ray: schemas.RayConfig = field(default_factory=schemas.RayConfig)
@@ -51,11 +51,3 @@ class TrainConfig:
 
 
 ConfigStore.instance().store(name="train_schema", node=TrainConfig)
-
-
-def check_values(cfg: DictConfig) -> None:
-    """Raises ``RequestError`` for a key that does not exist and for a value out of range, but for the trainer's own."""
-    schemas.check_values(cfg, TrainConfig)
-    for key, schema in (("policy", PolicyConfig), ("curve", CurveConfig)):
-        check_keys(cfg[key], schema, f"{key}.")
-    check_range("curve.block", cfg.curve.block, 1, MOST_GAMES_OF_A_ROW)

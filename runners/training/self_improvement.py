@@ -21,12 +21,11 @@ from analytics.policies.derived.provenance import TABLE
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.agent_labels import agent_of, agent_settings, parse_label
-from runners.arena.checks import MAX_OPENING_PLIES
-from runners.arena.config import Request
+from runners.arena.config import Request, agent_of, agent_settings, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
 from runners.arena.playing import Outcome, carry_out
+from runners.arena.schemas import MAX_OPENING_PLIES
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build

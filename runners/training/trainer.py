@@ -14,10 +14,9 @@ from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
 from runners.arena.config import Request
 from runners.arena.playing import Progress
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
-from runners.arena.storage import Storage
-from runners.executors.base import Executor
-from runners.executors.threads import THREADS
+from runners.executors.base import THREADS, Executor
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class TrainingContext:
     rules: Rules
     seed: int
     threads: int
-    storage: Storage
+    storage: ArchiveSettings
     command: str  # as it was typed
     stop: threading.Event
     progress: Progress | None

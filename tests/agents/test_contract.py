@@ -13,7 +13,7 @@ from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.agent_labels import agent_named, agent_settings, load_agent
+from runners.arena.config import agent_named, agent_settings, load_agent
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from tests import naive

@@ -18,7 +18,7 @@ from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
-from runners.arena.agent_labels import agent_named, load_agent
+from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from tests import naive

@@ -43,7 +43,7 @@ from quarto.solver.base import base_of
 from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
-from runners.executors.threads import THREADS
+from runners.executors.base import THREADS
 from runners.perfect.chunk_solving import solve
 from tests.naive import PRESETS
 

@@ -25,8 +25,8 @@ from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
-from runners.arena.agent_labels import agent_named
 from runners.arena.agent_policies import player_of
+from runners.arena.config import agent_named
 from tests.agents.test_gifts import risks
 from tests.agents.test_line_values import random_policy
 from tests.agents.test_policy import means

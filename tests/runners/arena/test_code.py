@@ -23,8 +23,8 @@ from analytics.report.sections import runs_section
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
-from runners.arena.agent_labels import agent_named
 from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
+from runners.arena.config import agent_named
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hydra_app.config_dir import user_config_dir
 from tests.paths import ROOT

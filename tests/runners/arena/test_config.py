@@ -16,11 +16,10 @@ from agents.dumb import Dumb
 from quarto.errors import RequestError
 from quarto.rng import run_word
 from runners.arena import experiment
-from runners.arena.agent_labels import agent_named, load_agent
-from runners.arena.config import Request
+from runners.arena.config import Request, agent_named, load_agent
 from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.experiment import engine_of
-from runners.arena.storage import Storage
+from runners.arena.schemas import ArchiveSettings
 from runners.cli.run import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -95,7 +94,7 @@ def test_values_of_the_command_line_reach_the_request() -> None:
         spec=asked.spec,
         games=1002,
         threads=5,
-        storage=Storage(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
+        storage=ArchiveSettings(Path("some/where"), shard_games=10, shard_seconds=2.5, other_code="new"),
         progress=False,
         notes=("games=1001 is odd; games come in pairs with the seats swapped, so 1002 will be played",),
     )
@@ -191,7 +190,7 @@ REFUSED_BY_HYDRA = {
 
 
 def test_the_yaml_and_the_code_have_the_same_defaults_of_storage() -> None:
-    assert request().storage == Storage()
+    assert request().storage == ArchiveSettings()
 
 
 REFUSED = {

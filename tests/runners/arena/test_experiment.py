@@ -22,7 +22,7 @@ from analytics.store.range_files import store_games
 from analytics.store.range_names import StoredRange
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from runners.arena import experiment, playing, range_writer
+from runners.arena import experiment, playing
 from runners.arena.code import code_of
 from runners.arena.playing import execute
 from runners.arena.schedule import Pace
@@ -314,7 +314,7 @@ class Counting:
 def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     threads: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.executors.threads.IDLE_SECONDS", 0.001)
+    monkeypatch.setattr("runners.executors.base.POLL_SECONDS", 0.001)
     monkeypatch.setattr(Pace, "units", lambda *_: 1)
     stop = threading.Event()
     watcher = Counting(stop, after=100)
@@ -351,7 +351,7 @@ def test_a_disk_that_refuses_ends_the_run_and_keeps_what_was_written(
             raise FailureError("the disk is full")
         return store_games(archive, run_id, *what)
 
-    monkeypatch.setattr(range_writer, "store_games", refuse_the_third)
+    monkeypatch.setattr(experiment, "store_games", refuse_the_third)
     with pytest.raises(FailureError, match="the disk is full"):
         play(tmp_path, *TOURNAMENT, "archive.shard_games=60", "threads=1")
     monkeypatch.undo()

@@ -13,8 +13,7 @@ from analytics.store.range_files import read_games
 from analytics.store.units import Range
 from quarto.batch import Block
 from quarto.errors import FailureError
-from runners.arena.experiment import Experiment, prepare
-from runners.arena.range_writer import RangeWriter
+from runners.arena.experiment import Experiment, RangeWriter, prepare
 from runners.arena.schedule import orders_of
 from runners.hosting.guarded_agent import StuckError
 from tests.runners.experiments import request, stored_at
@@ -36,7 +35,7 @@ def files(experiment: Experiment) -> list[Range]:
 
 
 def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Experiment) -> None:
-    with experiment.writer(5, total=60) as writer:
+    with RangeWriter(experiment, 5, total=60) as writer:
         writer.add(20, blocks(experiment, 5, 20))
         assert files(experiment) == []
         writer.add(39, blocks(experiment, 20, 39))
@@ -53,7 +52,7 @@ def test_the_games_do_not_depend_on_how_they_were_cut(experiment: Experiment, tm
     sums = []
     for root, ends in (("one", [60]), ("other", [7, 8, 31, 60])):
         archive, first = Archive.open(tmp_path / root, create=True), 0
-        with RangeWriter(archive, experiment.request.spec, experiment.request.storage, 0, 60) as writer:
+        with RangeWriter(replace(experiment, archive=archive), 0, 60) as writer:
             for end in ends:
                 writer.add(end, blocks(experiment, first, end))
                 first = end
@@ -64,8 +63,8 @@ def test_the_games_do_not_depend_on_how_they_were_cut(experiment: Experiment, tm
 def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
     experiment: Experiment,
 ) -> None:
-    storage = replace(experiment.request.storage, shard_seconds=0.05)
-    with RangeWriter(experiment.archive, experiment.request.spec, storage, 0) as writer:
+    asked = replace(experiment.request, storage=replace(experiment.request.storage, shard_seconds=0.05))
+    with RangeWriter(replace(experiment, request=asked), 0) as writer:
         writer.add(9, blocks(experiment, 0, 9))
         threading.Event().wait(0.06)
         writer.look()
@@ -88,12 +87,12 @@ def test_what_is_left_is_written_unless_something_failed(
             raise error
 
     with pytest.raises(type(error)):
-        fail(experiment.writer(0))
+        fail(RangeWriter(experiment, 0))
     assert len(files(experiment)) == kept
 
 
 def test_what_comes_after_the_end_is_ignored(experiment: Experiment) -> None:
-    writer = experiment.writer(0)
+    writer = RangeWriter(experiment, 0)
     writer.add(4, blocks(experiment, 0, 4))
     writer.close()
     writer.add(8, blocks(experiment, 4, 8))

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.store.units import Line, Range
+from runners.arena.config import pairings
 from runners.arena.engine import MAX_PAIRS
-from runners.arena.schedule import Pace, Parts, orders, orders_of, pairings
+from runners.arena.schedule import Pace, Parts, orders, orders_of
 
 
 def ranges_of(numbers: set[int]) -> list[Range]:

@@ -20,7 +20,7 @@ from quarto.rules import CLASSIC
 from quarto.views import PositionView
 from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
-from runners.executors import threads
+from runners.executors import base
 from runners.hosting import interruption
 from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, rows, stored_at
 
@@ -70,7 +70,7 @@ class Waiting(OneByOne):
 
 @pytest.fixture
 def quickly_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(base, "POLL_SECONDS", 0.01)
 
 
 def asked_of(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
@@ -116,7 +116,7 @@ class Endless(OneByOne):
 def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_games(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.1)
     stop = threading.Event()
     watcher = Watcher(lambda turns: stop.set() if turns > 40 else None)
     outcome = asked_of(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)

@@ -13,7 +13,7 @@ from analytics.store.marker import MARKER
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
-from runners.arena.agent_labels import load_agent
+from runners.arena.config import load_agent
 from runners.arena.spec import AgentSpec
 from runners.checking import check
 from runners.checking.check import findings_of

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from quarto.hooks import ignore
-from runners.executors.base import Answer, Executor, Part, Stop
-from runners.executors.worker import answer_of, carry_out, setup_of
+from runners.executors.base import Executor, Stop, WorkerPool
+from runners.executors.worker import Returned, TaskData, answer_of, carry_out, task_data
 
 
 class Inline(Executor):
@@ -25,19 +24,36 @@ class Inline(Executor):
     def here(self, threads: int) -> int:
         return threads
 
-    def map(
-        self,
-        task: Callable[[Part, Stop], Answer],
-        parts: Iterable[Part],
-        threads: int,
-        stop: threading.Event,
-        idle: Callable[[], None] = ignore,
-    ) -> Iterator[Answer]:
-        setup, known = setup_of(task, Path.cwd()), set[str]()
-        for number, part in enumerate(iter(parts)):
-            if stop.is_set():
-                return
-            Inline.parts += 1
-            for _ in range(2 if number == 0 else 1):  # what a lost worker has written is written again
-                returned: Any = carry_out(setup, pickle.loads(pickle.dumps(part)), stop)  # noqa: S301  (its own)
-            yield answer_of(pickle.loads(pickle.dumps(returned)), known)  # noqa: S301
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        return InlinePool(task_data(task, Path.cwd()), stop)
+
+
+class InlinePool(WorkerPool):
+    """A single worker, which is lost once."""
+
+    most, pending = 1, 0
+
+    def __init__(self, task: TaskData, stop: threading.Event) -> None:
+        self._task, self._stop = task, stop
+        self._returned: list[Returned] = []
+        self._known: set[str] = set()
+        self._is_first = True
+
+    def begin(self, part: Any) -> None:
+        Inline.parts += 1
+        self.pending = 1
+        for _ in range(1 + self._is_first):  # what a lost worker has written is written again
+            returned: Any = carry_out(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
+        self._is_first = False
+        self._returned = [returned]
+
+    def answers(self) -> Iterator[Any]:
+        self.pending = 0
+        for returned in self._returned:
+            yield answer_of(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+
+    def ask_to_stop(self) -> None:
+        """The task sees it itself."""
+
+    def end(self) -> None:
+        """Nothing is in progress."""

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from quarto.errors import FailureError, RequestError
-from runners.executors import processes as processes_module
-from runners.executors import threads as threads_module
-from runners.executors.base import Executor
+from runners.executors import base
+from runners.executors.base import THREADS, Executor
 from runners.executors.processes import MOST_LOSSES, Processes
-from runners.executors.threads import THREADS
 from runners.hosting.interruption import still_working
 from tests.runners.executors.doubling import Doubling, Part
 
@@ -109,8 +107,7 @@ def test_while_there_is_no_answer_it_calls_idle(executor: Executor, tmp_path: Pa
 
 
 def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (threads_module, processes_module):
-        monkeypatch.setattr(module, "GIVE_UP_SECONDS", 0.2)
+    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.2)
     stop, task = threading.Event(), Doubling(str(tmp_path))
     threading.Timer(0.3, stop.set).start()
     parts = [(1, ""), (2, "hang") if executor is not THREADS else (2, "sleep")]

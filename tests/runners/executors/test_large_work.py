@@ -18,8 +18,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.rules import Rules
 from runners.archive.index import bring_up_to_date
-from runners.executors.base import Executor
-from runners.executors.threads import THREADS
+from runners.executors.base import THREADS, Executor
 from runners.perfect.annotate import annotate
 from runners.perfect.chunk_solving import solve
 from tests.runners.conftest import Qarena

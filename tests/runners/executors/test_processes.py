@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -157,7 +156,9 @@ def task(tmp_path: Path) -> PlayTask:
     """The task of a run that has begun, as it arrives elsewhere."""
     experiment = prepare(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
     begin(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
-    return PlayTask(**task_of(experiment).having("player", PartPlayer(experiment)).plain())
+    here = task_of(experiment)
+    here.once("player", lambda: PartPlayer(experiment))
+    return PlayTask(**here.plain())
 
 
 def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
@@ -199,7 +200,7 @@ def test_wrong_requests(arguments: str, code: int, text: str, qarena: Qarena) ->
 
 @pytest.mark.slow
 def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr("runners.executors.on_ray.find_spec", lambda _name: None)
     found = qarena("run", "executor=ray")
     assert found.code == 2
     assert found.err.startswith("error: executor=ray needs ray: pip install 'quarto-arena[ray]'")

@@ -11,7 +11,7 @@ from agents.base import Agent
 from quarto.notation import format_cell, format_piece
 from quarto.rng import run_word
 from quarto.rules import Rules
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision

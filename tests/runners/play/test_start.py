@@ -23,7 +23,7 @@ from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
 from runners.arena import code
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
 from runners.play import logbook, start

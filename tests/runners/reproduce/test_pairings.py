@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from analytics.published import TRAINING, PublishedFigure, figures
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import label_of
-from runners.arena.storage import Storage
 from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, with_policy
 from runners.reproduce.trainings import train
 
 
 def settings(root: Path, games: int = 20) -> PlaySettings:
-    return PlaySettings(games, 1, 2, Storage(root), "reproduce")
+    return PlaySettings(games, 1, 2, ArchiveSettings(root), "reproduce")
 
 
 def of_study(study: str) -> list[PublishedFigure]:
@@ -108,7 +108,7 @@ def test_a_figure_is_compared_with_the_version_of_the_program_that_it_is_of() ->
 
 def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
     (figure,) = of_study("C")
-    trained = train("trainer=rl_encoded trainer.games=60", Storage(tmp_path), "", threading.Event(), None)
+    trained = train("trainer=rl_encoded trainer.games=60", ArchiveSettings(tmp_path), "", threading.Event(), None)
     assert trained
     pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": trained})
     pairings.prepare([figure])
@@ -122,7 +122,7 @@ def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Pat
 
 def test_an_agent_that_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
-    trained = train("trainer=q_placement trainer.games=20", Storage(tmp_path), "", threading.Event(), None)
+    trained = train("trainer=q_placement trainer.games=20", ArchiveSettings(tmp_path), "", threading.Event(), None)
     assert trained
     pairings = Pairings(settings(tmp_path), {"trainer=q_placement": trained})
     pairings.prepare(chosen)

@@ -13,8 +13,8 @@ from analytics.published import figures
 from analytics.results.pairings import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.arena.agent_labels import agent_named
-from runners.arena.storage import Storage
+from runners.arena.config import agent_named
+from runners.arena.schemas import ArchiveSettings
 from runners.reproduce.pairings import trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.training.online import Online
@@ -24,7 +24,7 @@ def trained(root: Path, overrides: str, stopped: bool = False, other_code: str =
     stop = threading.Event()
     if stopped:
         stop.set()
-    return train(overrides, Storage(root, other_code=other_code), "qarena reproduce", stop, None)
+    return train(overrides, ArchiveSettings(root, other_code=other_code), "qarena reproduce", stop, None)
 
 
 @pytest.mark.parametrize("training", trainings(figures()))

@@ -21,7 +21,7 @@ from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.views import PositionView
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
 from runners.speed.stopwatch import turn_nanoseconds
 from runners.speed.turn_times import TurnTimes, random_positions, turn_times
 from tests import naive

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from quarto.rules import CLASSIC
 from runners.arena.config_groups import CONF
-from runners.arena.storage import Storage
+from runners.arena.schemas import ArchiveSettings
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import TrainingContext
 
@@ -36,7 +36,7 @@ def context(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> Trai
         rules=CLASSIC,
         seed=seed,
         threads=threads,
-        storage=Storage(root, **storage),
+        storage=ArchiveSettings(root, **storage),
         command="qarena train",
         stop=threading.Event(),
         progress=None,

@@ -15,10 +15,10 @@ from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC, Rules
-from runners.arena.agent_labels import load_agent
+from runners.arena.config import load_agent
 from runners.arena.config_groups import settings_of
+from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import made
-from runners.arena.storage import Storage
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
 from runners.training.trainer import TrainingContext
@@ -37,7 +37,7 @@ def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingCont
         rules=CLASSIC,
         seed=5,
         threads=1,
-        storage=Storage(root, **storage),
+        storage=ArchiveSettings(root, **storage),
         command="qarena train",
         stop=threading.Event(),
         progress=None,
