@@ -9,7 +9,6 @@ piece after a legal cell as a gift.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -18,7 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.perfect.position_set import ENDS, ILLEGAL, SOURCES, PositionSet
-from analytics.statistics.intervals import Estimate, quantile, wilson
+from analytics.statistics.clusters import ClusterSums
+from analytics.statistics.intervals import Estimate, mean_over_clusters
 from quarto.batch import Turns
 from quarto.rules import CELLS, PIECES
 
@@ -106,15 +106,8 @@ def _figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
 def ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
     """The mean of decisions, of which position i has ``counts[i]`` that add up to ``totals[i]``, each 0 to ``most``.
 
-    The interval is normal, over positions: decisions in one position are not independent. The mean is a ratio of two
-    sums over positions (L. Kish, "Survey Sampling", 1965, section 6.3). If all decisions are alike, 0 or ``most``, the
-    variance is 0 and the interval is Wilson's over the positions.
+    The interval is over positions: decisions in one position are not independent.
     """
-    number, whole = int((counts > 0).sum()), float(counts.sum())
-    mean = float(totals.sum()) / whole
-    if mean in (0.0, most):
-        low, high = wilson(number * mean / most, number)
-        return Estimate(mean, most * low, most * high)
-    spread = float(((totals - mean * counts) ** 2).sum()) * number / max(number - 1, 1)
-    reach = quantile() * math.sqrt(spread) / whole
-    return Estimate(mean, max(0.0, mean - reach), min(most, mean + reach))
+    n, y = counts.astype(np.int64), totals.astype(np.int64)
+    sums = (int(each) for each in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
+    return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), most)

@@ -33,6 +33,27 @@ SWAPPED = np.array(
 )
 
 
+class ClusterSums(NamedTuple):
+    """Sums over independent clusters, each of n values that add up to y: what the variance of the mean follows from."""
+
+    clusters: int
+    n: int
+    y: float
+    n_n: int  # of n squared
+    n_y: float  # of n * y
+    y_y: float  # of y squared
+
+    @property
+    def mean(self) -> float:
+        return self.y / self.n
+
+    @property
+    def variance(self) -> float:
+        """The variance of the mean, a ratio of two sums over clusters; 0 for one cluster, which says nothing of it."""
+        spread = self.y_y - 2 * self.mean * self.n_y + self.mean**2 * self.n_n
+        return max(0.0, spread) * self.clusters / max(1, self.clusters - 1) / self.n**2
+
+
 class Clusters(NamedTuple):
     """Deviations of independent clusters of games from the mean of all games, as sums of squares over the clusters."""
 

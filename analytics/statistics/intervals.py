@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
-from analytics.statistics.clusters import Clusters
+from analytics.statistics.clusters import Clusters, ClusterSums
 from analytics.statistics.tally import WIN, Tally
 
 CONFIDENCE = 0.95
@@ -138,6 +138,31 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     spread = sum(count * (i / 2 - 2 * mean) ** 2 for i, count in enumerate(tally.pentanomial))
     spread += sum(count * (i / 2 - mean) ** 2 for i, count in enumerate(alone))
     return _estimate(mean, spread / tally.games**2, tally.pair_count)
+
+
+def mean_over_clusters(sums: ClusterSums, most: float) -> Estimate:
+    """The mean of values from 0 to ``most`` and its normal interval over clusters, cut to [0, ``most``].
+
+    If all values are 0, or all ``most``, the variance is 0 and the interval is Wilson's over the clusters. It is
+    (0, ``most``) for a single cluster, which says nothing about the variance.
+    """
+    if sums.mean in (0, most):
+        low, high = wilson(sums.clusters * sums.mean / most, sums.clusters)
+        return Estimate(sums.mean, most * low, most * high)
+    if sums.clusters < 2:
+        return Estimate(sums.mean, 0.0, most)
+    reach = quantile() * math.sqrt(sums.variance)
+    return Estimate(sums.mean, max(0.0, sums.mean - reach), min(most, sums.mean + reach))
+
+
+def share_over_clusters(sums: ClusterSums) -> Estimate:
+    """The share of values that are 1, not 0, with Wilson's interval over the effective number of values.
+
+    That number is as large as the variance over clusters allows: of clusters that are all alike, their number.
+    """
+    share, variance = sums.mean, sums.variance
+    effective = share * (1 - share) / variance if variance else float(sums.clusters)
+    return Estimate(share, *wilson(share * effective, effective))
 
 
 def _estimate(mean: float, variance: float, units: int) -> Estimate:
