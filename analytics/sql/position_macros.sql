@@ -64,5 +64,8 @@ CREATE MACRO board_text(occupied, board) AS
         board::BIGINT >> (4 + 2 * bit_count(occupied::INTEGER)),
         board::BIGINT >> (4 + 3 * bit_count(occupied::INTEGER)));
 
-CREATE MACRO position_text(occupied, board) AS
-    board_text(occupied, board) || ' ' || piece_name(board & 15);
+CREATE MACRO _rules_text(rules) AS CASE rules WHEN 'classic' THEN '' ELSE ' ' || rules END;
+
+CREATE MACRO position_text(occupied, board, rules := 'classic') AS
+    board_text(occupied, board) || ' '
+    || CASE rules WHEN 'own_piece' THEN '-' ELSE piece_name(board & 15) END || _rules_text(rules);

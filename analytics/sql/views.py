@@ -17,8 +17,6 @@ from analytics.derived_tables.boards import ORDERS
 from analytics.store.archive import Archive
 from analytics.store.schema import FIRST_PLIES, GIFT, NOT_COUNTED, TABLES
 from quarto.batch import GAME_BITS
-from quarto.notation import CLASSIC_NAME
-from quarto.rules import Rules
 
 _TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
@@ -31,7 +29,7 @@ class Pairing(NamedTuple):
     first_agent: str
     second_agent: str
     mover_chooses: bool  # under the rules of the run
-    rules: str  # the end of the text of a position: nothing, or a space and the name
+    rules: str  # their name
 
 
 def _columns_of_views() -> dict[str, dict[str, str]]:
@@ -139,7 +137,7 @@ _OF_POSITIONS = {
     "run_id": "run",
     "position": (
         "(board_text(occupied, board) || ' ' || CASE WHEN mover_chooses THEN '-' "
-        "ELSE piece_name(board & 15) END || rules)"
+        "ELSE piece_name(board & 15) END || _rules_text(rules))"
     ),
     "agent": "CASE WHEN second = 0 THEN first_agent ELSE second_agent END",
     "opponent": "CASE WHEN second = 0 THEN second_agent ELSE first_agent END",
@@ -229,11 +227,7 @@ def _listed(values: Mapping[str, str]) -> str:
 def pairings(archive: Archive) -> list[Pairing]:
     """Every pairing of every run. Raises ``FailureError`` for a damaged record."""
     return [
-        Pairing(record.run_id, number, first, second, record.rules.mover_chooses, _suffix(record.rules))
+        Pairing(record.run_id, number, first, second, record.rules.mover_chooses, record.rules.name)
         for record in archive.runs()
         for number, (first, second) in enumerate(record.pairings)
     ]
-
-
-def _suffix(rules: Rules) -> str:
-    return "" if rules.name == CLASSIC_NAME else f" {rules.name}"

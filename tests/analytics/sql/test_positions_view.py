@@ -42,10 +42,14 @@ def test_the_text_of_a_position_is_that_of_its_row(indexed: Archive) -> None:
     with open_archive(indexed.root) as opened:
         assert list(opened.sql("FROM positions LIMIT 0").columns) == list(VIEWS["positions"])
         rows = opened.sql("SELECT * FROM positions USING SAMPLE reservoir(60 ROWS) REPEATABLE (1)")
+        texts = opened.sql("SELECT rules, position, position_text(occupied, board, rules) AS text FROM positions")
+    assert texts["rules"].n_unique() == 3
+    assert texts["position"].equals(texts["text"])
     assert rows["ply"].n_unique() > 8
     for row in rows.iter_rows(named=True):
         position, rules_name = parse_position(row["position"])
-        turns = turns_in(position, PRESETS[rules_name])
+        turns = turns_in(position, PRESETS[row["rules"]])
+        assert rules_name == row["rules"]
         assert (position.occupied, position.occupied.bit_count()) == (row["occupied"], row["ply"])
         assert set(turns["board"]) == {row["board"]}
         mine = (row["cell"], -1 if row["piece"] is None else row["piece"])
