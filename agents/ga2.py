@@ -9,8 +9,8 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.genetic.two_genes import cell_by_lines, gift_by_frequency
 from agents.parameters import checked_probability
+from quarto.bits import spread
 from quarto.jit import int64, uint64
-from quarto.lanes import spread
 from quarto.position import Position
 from quarto.rules import NONE, Rules
 

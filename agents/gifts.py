@@ -12,9 +12,8 @@ from agents.learning.boards import check_ascending, check_within, refuse
 from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
 from agents.learning.policy import Policy, checked_columns
 from agents.random import random_cell
-from quarto.bits import lowest_bit
+from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES, Rules

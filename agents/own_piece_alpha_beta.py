@@ -9,9 +9,8 @@ from numba import types
 
 from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_whole
-from quarto.bits import lowest_bit, popcount
+from quarto.bits import lowest_bit, popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
 from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells

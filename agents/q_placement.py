@@ -27,9 +27,8 @@ from agents.learning.rows import (
 )
 from agents.parameters import checked_flag, checked_number, checked_probability
 from agents.random import random_cell
-from quarto.bits import lowest_bit
+from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position, pieces_on
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, PIECES, Rules

@@ -23,9 +23,9 @@ from agents.learning.policy import Policy
 from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
 from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
+from quarto.bits import spread
 from quarto.canonical import canonical
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules

@@ -14,9 +14,8 @@ from agents.learning.learner import FinishedGame, Learner, update
 from agents.learning.policy import Policy, checked_columns
 from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
-from quarto.bits import lowest_bit
+from quarto.bits import LANE, lowest_bit, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import LANE, spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import GAMMA, draw, mix, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules

@@ -24,8 +24,8 @@ from agents.learning.policy import Policy
 from agents.learning.rows import RowLearner, empty_rows, has_room
 from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
+from quarto.bits import spread
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw, turn_offset, unit
 from quarto.rules import NONE, Rules

@@ -6,9 +6,8 @@ from typing import Any
 
 from agents.base import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
-from quarto.bits import lowest_bit
+from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES

@@ -1,4 +1,7 @@
-"""Bit operations for kernels, as single machine instructions where the processor has them."""
+"""Bit operations for kernels, as single machine instructions where the processor has them; lanes.
+
+Lanes are four masks of 16 cells in one uint64, one for each attribute of the pieces.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,11 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from quarto.jit import inlined, int64, uint64
+
+LANE_ONES = uint64(0x0001_0001_0001_0001)
+LANE_TOPS = uint64(0x8000_8000_8000_8000)
+LANE = uint64(0xFFFF)
+SPREAD = uint64(0x0000_2000_4000_8001)  # shifts by 0, 15, 30 and 45, whose products do not overlap
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -126,3 +134,9 @@ def _deposits_bits() -> bool:
 
 # Index of the n-th (from 0) set bit of a 16-bit mask; n must be below its number of set bits.
 nth_bit = nth_bit_by_deposit if _deposits_bits() else nth_bit_by_table
+
+
+@inlined
+def spread(piece: int) -> int:
+    """The four lanes of a board that has ``piece`` on cell 0 and nothing else: bit a of the piece times 2^15a."""
+    return (uint64(piece) * SPREAD) & LANE_ONES

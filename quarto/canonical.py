@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quarto.bits import popcount
+from quarto.bits import LANE, LANE_ONES, popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import LANE, LANE_ONES, spread
 from quarto.position import ALL_PIECES, Position, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import Symmetries, move_lanes, symmetries

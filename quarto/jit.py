@@ -33,8 +33,7 @@ from numba.core.datamodel.models import OpaqueModel
 from numba.core.registry import CPUDispatcher
 from numba.extending import register_model
 
-from quarto import hooks
-from quarto.caches import cache_root
+from quarto import caches
 from quarto.imports import find
 from quarto.sources import fingerprint_of, kernel_sources, outside_fingerprint
 
@@ -58,7 +57,7 @@ def cache_directory(outside: str = "") -> Path:
     stamp = hashlib.sha256(
         f"{fingerprint_of(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
     ).hexdigest()[:16]
-    chosen = cache_root() / "kernels" / stamp
+    chosen = caches.cache_root() / "kernels" / stamp
     try:
         chosen.mkdir(parents=True, exist_ok=True)
         writable = os.access(chosen, os.W_OK)
@@ -261,10 +260,10 @@ def inlined(function: F) -> F:
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Calls ``hooks.before_compiling`` whenever numba compiles what the cache lacks."""
+    """Calls ``caches.before_compiling`` whenever numba compiles what the cache lacks."""
 
     def on_start(self, _event: event.Event) -> None:
-        hooks.before_compiling()
+        caches.before_compiling()
 
     def on_end(self, _event: event.Event) -> None:
         """Nobody asked to hear of it."""

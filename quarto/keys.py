@@ -7,9 +7,8 @@ has a column of its own (``board_word``). A key is never a hash: forms that diff
 
 from __future__ import annotations
 
-from quarto.bits import lowest_bit, popcount
+from quarto.bits import LANE, lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import LANE
 from quarto.rules import ATTRIBUTES, CELLS
 from quarto.symmetry import Symmetries
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.bits import spread
 from quarto.canonical import canonical
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_PIECES, pieces_on
 from quarto.rules import CELLS, NONE, PIECES, Rules, finishes_line
 from quarto.symmetry import Symmetries, symmetries

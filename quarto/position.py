@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from numba import types
 
-from quarto.bits import lowest_bit
+from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
 
 ALL_CELLS = (1 << CELLS) - 1

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from quarto.bits import LANE, LANE_ONES, LANE_TOPS, spread
 from quarto.jit import inlined, uint64
-from quarto.lanes import LANE, LANE_ONES, LANE_TOPS, spread
 
 SIDE = 4
 CELLS = SIDE * SIDE

@@ -15,8 +15,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from quarto.bits import LANE
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import LANE
 from quarto.rules import ATTRIBUTES, CELLS, SIDE, Line, Rules, cell_at
 
 MASKS = 1 << CELLS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import ATTRIBUTES, CELLS, PIECES, Rules
 

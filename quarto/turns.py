@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 from numba import types
 
-from quarto.bits import popcount
+from quarto.bits import LANE, LANE_ONES, popcount
 from quarto.canonical import highest_cell
 from quarto.jit import inlined, int64, uint64
 from quarto.keys import board_word
-from quarto.lanes import LANE, LANE_ONES
 from quarto.position import piece_at
 from quarto.rules import NONE
 from quarto.symmetry import Symmetries, move_lanes

@@ -18,10 +18,9 @@ from agents.base import encode_turn, keys, params, symmetry_tables, table
 from agents.learning.rows import find_row
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
-from quarto.bits import popcount
+from quarto.bits import popcount, spread
 from quarto.canonical import canonical
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, Position
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, PIECES

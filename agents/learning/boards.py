@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from quarto.bits import LANE_ONES
 from quarto.jit import kernel
-from quarto.lanes import LANE_ONES
 from quarto.position import ALL_CELLS, pieces_on
 
 

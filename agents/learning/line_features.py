@@ -19,9 +19,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from quarto.bits import lowest_bit, popcount
+from quarto.bits import LANE, lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import LANE
 from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
 from quarto.symmetry import symmetries

@@ -20,9 +20,8 @@ from typing import Any
 from numba import types
 
 from agents.base import OWN_TYPE, RULES_TYPE, encode_turn, scratch
-from quarto.bits import lowest_bit, popcount
+from quarto.bits import lowest_bit, popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position
 from quarto.rng import mix
 from quarto.rules import CELLS, NONE, PIECES

@@ -16,9 +16,8 @@ import numba
 from agents.base import memory
 from agents.search.playout import NO_MOVE, encode_move
 from agents.search.tree import LOST, NOBODY, NODE, NODE_WORDS, Tree
-from quarto.bits import array_pointer
+from quarto.bits import LANE_ONES, array_pointer
 from quarto.jit import inlined, int64, uint64
-from quarto.lanes import LANE_ONES
 from quarto.position import Position, piece_at
 from quarto.rules import NONE
 

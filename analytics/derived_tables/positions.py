@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from analytics.store.schema import POSITIONS
 from quarto.batch import GAME_BITS
+from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import ending_tags, heading_tags
 from quarto.batch import ENDINGS, Games
+from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.notation import COLUMN_LETTERS, PIECE_DIGITS, ROW_DIGITS
 from quarto.rules import NONE, PIECES, SIDE, finishes_line
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.batch import FORFEIT_ILLEGAL, Games
+from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.rules import CELLS, NONE, PIECES, finishes_line
 
 BOTH_SEATS = -1

@@ -29,8 +29,8 @@ from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
 from analytics.store.units import Range
+from quarto.caches import ignore
 from quarto.errors import FailureError
-from quarto.hooks import ignore
 
 SIBLINGS = 64  # files of rows that become one by themselves
 SUMMED = 8  # files of sums, and of parts of an annotation, that do: questions read all of them

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from analytics.store.blocks import PlyColumns
 from quarto.batch import FULL_BOARD, LINE, Games
+from quarto.bits import spread
 from quarto.jit import kernel
-from quarto.lanes import spread
 from quarto.rules import CELLS, PIECES, finishes_line
 
 FAULTS = (

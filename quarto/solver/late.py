@@ -16,9 +16,8 @@ from typing import Any
 
 from numba import types
 
-from quarto.bits import lowest_bit, popcount
+from quarto.bits import LANE, LANE_ONES, LANE_TOPS, lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import LANE, LANE_ONES, LANE_TOPS
 from quarto.position import ALL_CELLS
 from quarto.rules import CELLS
 from quarto.solver.table import DRAW, RULES_TYPE, WIN

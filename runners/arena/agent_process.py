@@ -31,8 +31,7 @@ def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     def answer(_: Any, question: bytes) -> Message:
         if player is None:
             raise TypeError("this agent was made to be asked about, not to play")
-        batch, rng = batch_of(question)
-        return None, b"".join(_integers(each, len(rng.seeds)).tobytes() for each in player.answers(batch, rng))
+        return None, b"".join(each.astype(np.int64).tobytes() for each in player.answers(*batch_of(question)))
 
     return (facts, b""), answer
 
@@ -43,13 +42,3 @@ def _policy(described: dict[str, Any], content: bytes) -> Policy:
         table[name] = np.frombuffer(content, dtype, size, start).copy()  # aligned
         start += table[name].nbytes
     return Policy(described["kind"], described["parameters"], table)
-
-
-def _integers(values: Any, size: int) -> Any:
-    """Answers as [size] int64. Raises ``TypeError`` or ``ValueError`` for those of another form."""
-    array = np.asarray(values)
-    if array.shape != (size,):
-        raise ValueError(f"an answer has shape {array.shape}, not ({size},)")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"an answer has dtype {array.dtype}, not an integer one")
-    return array.astype(np.int64)

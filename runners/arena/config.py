@@ -109,7 +109,7 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: Archi
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
     found = [agent_of(value, storage.root) for value in values]
     if len(found) < 2:
-        raise RequestError(f"agents has {len(found)} player(s): a tournament needs two or more")
+        raise RequestError(f"agents has {len(found)} player(s): name two for a match, or more for a tournament")
     labels = [agent.label for agent in found]
     for label in labels:
         if labels.count(label) > 1:

@@ -102,7 +102,7 @@ def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
     """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
 
-    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere.
+    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of the folder.
     """
     declared = settings.get("files")
     if declared is None:
@@ -112,6 +112,8 @@ def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
     folder = folder_of("agent", name)
     found = {file: folder / file for file in declared}
     for file, path in found.items():
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise RequestError(f"agent '{name}': {file!r} under files leads out of {folder}")
         if not path.exists():
             raise RequestError(
                 f"agent '{name}': its yaml names {file!r} under files, and there is no such file or folder in {folder}"

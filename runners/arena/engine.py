@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from agents.base import ERROR, LATE, Agent
 from agents.lift import KernelPlayer, LiftedPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Batch, Block, Games, Lockstep, Turns
+from quarto.caches import ignore
 from quarto.errors import is_ctrl_c
-from quarto.hooks import ignore
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, Rules

@@ -15,7 +15,7 @@ import numpy as np
 
 from agents.base import Agent
 from agents.lift import lift
-from quarto import hooks
+from quarto import caches
 from quarto.batch import Batch, Block, Games
 from quarto.notation import format_cell, format_piece
 from quarto.rng import Streams
@@ -149,18 +149,18 @@ def _one_by_one(engine: Engine) -> list[Block]:
 @contextmanager
 def _captured(printed: io.StringIO) -> Iterator[None]:
     """Collects printed text in ``printed``, except for the notice that kernels are compiled."""
-    screen, notice = sys.stderr, hooks.before_compiling
+    screen, notice = sys.stderr, caches.before_compiling
 
     def noticed() -> None:
         with redirect_stderr(screen):
             notice()
 
-    hooks.before_compiling = noticed
+    caches.before_compiling = noticed
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
             yield
     finally:
-        hooks.before_compiling = notice
+        caches.before_compiling = notice
 
 
 def _forfeits(guarded: GuardedAgent) -> Iterator[Finding]:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, RULES_TYPE
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
-from quarto.bits import popcount
+from quarto.bits import popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line

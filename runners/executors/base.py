@@ -30,7 +30,7 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from quarto.hooks import ignore
+from quarto.caches import ignore
 from runners.hosting.interruption import WORKING
 
 POLL_SECONDS = 0.2  # without an answer, after which ``idle`` is called, and it is seen whether the user wants to stop

@@ -14,9 +14,8 @@ from numba import types
 from agents.base import ERROR, LATE, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.lift import LOCKSTEP_TYPE, decide
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
-from quarto.bits import nth_bit
+from quarto.bits import nth_bit, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, below, below_again, draw, stream, turn_offset
 from quarto.rules import CELLS, NONE, PIECES, SIDE, finishes_line

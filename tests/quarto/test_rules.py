@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarto.bits import spread
 from quarto.jit import uint64
-from quarto.lanes import spread
 from quarto.position import from_plies
 from quarto.rules import CHOOSERS, CLASSIC, DIAGONALS, MAX_LINES_THROUGH_A_CELL, NO_LINE, SQUARES, Rules, finishes_line
 from tests import naive

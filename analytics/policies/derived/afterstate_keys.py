@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games
+from quarto.bits import spread
 from quarto.canonical import canonical
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.keys import expand, squeeze
-from quarto.lanes import spread
 from quarto.rules import ATTRIBUTES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.threats import winning_cells

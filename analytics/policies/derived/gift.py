@@ -10,8 +10,8 @@ from agents.learning.policy import Policy
 from agents.parameters import checked_number
 from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games
+from quarto.bits import spread
 from quarto.jit import int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_PIECES
 
 

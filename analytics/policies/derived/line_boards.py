@@ -17,8 +17,8 @@ from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies.derived.dataset import GameSource
 from analytics.store.range_files import games_at
 from quarto.batch import Games
+from quarto.bits import spread
 from quarto.jit import int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import GAMMA, draw, mix, run_word
 from quarto.rules import PIECES

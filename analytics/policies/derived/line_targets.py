@@ -9,8 +9,8 @@ from agents.learning.line_values import HEADS, NOT_LOST, WON, Weights, Work, jud
 from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies.derived.line_boards import Boards
 from analytics.policies.derived.line_fit import chance_of
+from quarto.bits import spread
 from quarto.jit import float64, inlined, int64, kernel, uint64
-from quarto.lanes import spread
 from quarto.rules import NONE
 from quarto.solver.solver import Solver
 

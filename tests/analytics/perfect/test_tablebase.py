@@ -33,9 +33,9 @@ from analytics.perfect.tablebase import (
 )
 from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, check, needed_megabytes
 from analytics.perfect.tablebase_verify import verify
+from quarto.bits import spread
 from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
-from quarto.lanes import spread
 from quarto.perft import perft
 from quarto.position import EMPTY
 from quarto.rules import NONE, Rules

@@ -211,6 +211,8 @@ FILES = ("weights.bin", "model/layer.bin")
         ),
         ("weights.bin", "agent 'mine': files='weights.bin' is not a list of paths, [weights.npz, …]"),
         ("[3]", "agent 'mine': files=[3] is not a list of paths"),
+        ("[../weights.bin]", "agent 'mine': '../weights.bin' under files leads out of "),
+        ("[/etc/hosts]", "agent 'mine': '/etc/hosts' under files leads out of "),
     ],
 )
 def test_files_that_cannot_be_are_refused_before_anything_is_played(
