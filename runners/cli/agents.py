@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from runners.cli.groups import Group
-from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
+from runners.cli.options import ARCHIVE, MARKUP, ArchiveOption, agent_options, rules_options
 
 app = typer.Typer(
+    name="agents",
     cls=Group,
     invoke_without_command=True,
-    help="List the agents; show, check or begin one.",
-    rich_markup_mode=None,
+    help="List, show, check and create agents.",
+    rich_markup_mode=MARKUP,
 )
 OwnOption = Annotated[
     Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
@@ -32,7 +33,7 @@ def agents(
     wide: Annotated[bool, typer.Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
     config_dir: OwnOption = None,
 ) -> None:
-    """List the agents; show, check or begin one."""
+    """List, show, check and create agents."""
     if context.invoked_subcommand is None:
         from runners.hydra_app.agents_table import agents_table
         from runners.hydra_app.config_dir import user_config_dir
@@ -47,7 +48,7 @@ def show_agent(
     agent: Annotated[str, typer.Argument(help="The name of an agent.", autocompletion=agent_options)],
     config_dir: OwnOption = None,
 ) -> None:
-    """Show the yaml of an agent: what it plays, its parameters, their defaults and meaning."""
+    """Show the yaml of an agent: parameters, defaults, meaning."""
     from runners.arena.config_groups import text_of
     from runners.hydra_app.config_dir import user_config_dir
     from runners.terminal.console import print_line
@@ -70,7 +71,10 @@ def new(
         Path, typer.Option("--config-dir", help="Your own folder; it is made if it does not exist.", show_default=True)
     ] = Path("my_agents"),
 ) -> None:
-    """Write an agent, its yaml and its test into your own folder: it plays at once, and is yours to change."""
+    """Create an agent of your own: its file, yaml and test.
+
+    It plays at once, and is yours to change.
+    """
     import shlex
 
     from runners.checking.new_agent import new_agent
@@ -85,8 +89,8 @@ def new(
         *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
         "Check it, play it, vary it, test it:",
         f"  {program()} agents check {name} --config-dir {folder}",
-        f"  {program()} run --config-dir {folder} agent@a={name} agent@b=random games=1000",
-        f"  {program()} sweep --config-dir {folder} agent@a={name} agent@b=semi_random a.safe=true,false games=1000",
+        f"  {program()} run {name} random games=1000 --config-dir {folder}",
+        f"  {program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
         f"  python -m pytest {folder}",
     ):
         print_line(line)
@@ -103,7 +107,9 @@ def check(
     archive: ArchiveOption = ARCHIVE,
     config_dir: OwnOption = None,
 ) -> None:
-    """Play twenty games of an agent with itself and twenty with random, and tell what it does wrong.
+    """Check that an agent is legal, repeatable and in time.
+
+    It plays twenty games with itself and twenty with random.
 
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.

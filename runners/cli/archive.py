@@ -14,6 +14,7 @@ from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     EXECUTOR,
+    MARKUP,
     ArchiveOption,
     ExecutorOption,
     RayAddressOption,
@@ -34,10 +35,11 @@ FROM runs ORDER BY created
 """
 
 app = typer.Typer(
+    name="archive",
     cls=Group,
-    help="List, index, check, clean, compact and merge archives; export and import games.",
+    help="Check, index, compact, merge, export and import archives.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode=MARKUP,
 )
 
 
@@ -63,7 +65,10 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: Annotated[bool, typer.Option("--force", help="Replace the existing --output.")] = False,
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
-    """Write games for other tools: as text, as a table, or as episodes for offline learning."""
+    """Write games for other tools.
+
+    As text, as a table, or as episodes for offline learning.
+    """
     from analytics.exchange.export import ExportRequest
     from runners.archive.exchange import export_games
 
@@ -100,7 +105,10 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 
 @app.command("verify")
 def verify(archive: ArchiveOption = ARCHIVE) -> None:
-    """Check everything that counts: bytes, fingerprints, records, every game replayed by the rules."""
+    """Check every file, record and game.
+
+    Bytes, fingerprints and records are compared, and every game is replayed by the rules.
+    """
     from analytics.store.archive import Archive
     from analytics.verify.archive import verify as check
     from runners.terminal.console import escaped
@@ -128,7 +136,10 @@ def gc(
         ),
     ] = "10m",  # a listing, or a writer between two steps, takes less
 ) -> None:
-    """List files that do not count: what others replaced, what killed writers left; with --remove remove them."""
+    """List files that are no longer needed; --remove removes them.
+
+    Larger files replaced them, or a killed process left them.
+    """
     from analytics.store.archive import Archive
     from analytics.verify import garbage
 
@@ -154,7 +165,10 @@ def index(
     executor: ExecutorOption = EXECUTOR,
     ray_address: RayAddressOption = None,
 ) -> None:
-    """Index the positions of games, for `qarena openings` and the view positions."""
+    """Index the positions of games, for quick questions.
+
+    `qarena openings` and the view positions read the index.
+    """
     from runners.archive.index import index as carry_out
     from runners.arena.schemas import executor_named
 
@@ -169,7 +183,10 @@ def compact(
     archive: ArchiveOption = ARCHIVE,
     size: Annotated[str, typer.Option(help="Bytes of the files of a range, at most: 64MB, 128MB, 1GB.")] = "128MB",
 ) -> None:
-    """Make few large files of many small ones, while others read and write."""
+    """Join small files into large ones.
+
+    Others may read and write meanwhile.
+    """
     from runners.archive.upkeep import compact as carry_out
 
     carry_out(archive, runs or [], size)
@@ -187,7 +204,10 @@ def merge(
         bool, typer.Option("--other-code", help="Unite runs that different code has played.")
     ] = False,
 ) -> None:
-    """Add the content of archives to another one; the sources stay as they are."""
+    """Copy the runs of archives into another one.
+
+    The sources stay as they are. Nothing is copied if two archives hold different games of one run.
+    """
     from runners.archive.upkeep import merge as carry_out
 
     carry_out(archives, prefix, other_code)
@@ -199,7 +219,10 @@ def to_delta(
     archive: ArchiveOption = ARCHIVE,
     games_only: Annotated[bool, typer.Option("--games-only", help="No table of plies.")] = False,
 ) -> None:
-    """Write Delta tables of games and plies, or add to them what is new."""
+    """Write Delta tables of games and plies.
+
+    Called again, it adds what is new.
+    """
     from runners.archive.upkeep import delta
 
     delta(archive, folder, games_only)

@@ -34,7 +34,10 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="With --turn: seed of the positions. Default: 1.")] = None,
 ) -> None:
-    """Measure games a second, bytes a row and memory, each as a ratio within this run; or the turns of one agent."""
+    """Measure the speed on this machine.
+
+    Games a second, bytes a row and memory, as ratios within one run; or the turns of one agent.
+    """
     if json is not None:
         from runners.terminal.files import check_output
 
@@ -82,7 +85,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
 
 
 def warm() -> None:
-    """Compile every kernel now, so that the first game of any run starts at once."""
+    """Compile all kernels now, so that later commands start at once."""
     from runners.speed.warm import warm as compile_all
 
     for name, seconds in compile_all():

@@ -10,6 +10,7 @@ import typer
 from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
+    MARKUP,
     ArchiveOption,
     ForceOption,
     FormatOption,
@@ -19,10 +20,11 @@ from runners.cli.options import (
 )
 
 app = typer.Typer(
+    name="benchmark",
     cls=Group,
-    help="Datasets for offline learning, and scores of what was learned from them.",
+    help="Make datasets for offline learning, and score policies.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode=MARKUP,
 )
 
 
@@ -41,7 +43,9 @@ def make(
     ] = None,
     threads: ThreadsOption = None,
 ) -> None:
-    """Make random-v0, medium-v0, expert-v0 and mixed-v0: in Minari's format and as archives, which are Parquet.
+    """Make the datasets.
+
+    random-v0, medium-v0, expert-v0 and mixed-v0, in Minari's format and as archives.
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
@@ -89,7 +93,9 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
-    """Score policies and agents: Minari's normalised score against an opponent, and exact regret in fixed positions.
+    """Score policies and agents.
+
+    Minari's normalised score against an opponent, and exact regret in fixed positions.
 
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
@@ -97,7 +103,7 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.executors.machine import available_cores
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
-    from runners.strength.judging import JudgeOptions
+    from runners.judge.judging import JudgeOptions
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output, force, wide)  # before anything is played

@@ -21,7 +21,7 @@ from runners.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from runners.strength.judging import Judgement, JudgeOptions
+    from runners.judge.judging import JudgeOptions, Verdicts
 
 SAMPLE = ROOT / "data" / "sample"
 PAGE = ".md"  # the ending of a file that becomes the page of all agents
@@ -56,7 +56,9 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
-    """Tell how close to perfect policies and agents play: optimal turns, exact regret, draws against the oracle.
+    """Judge how close to perfect policies and agents play.
+
+    Shows optimal turns, exact regret, and draws against the oracle.
 
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
@@ -64,8 +66,7 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.executors.machine import available_cores
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
-    from runners.strength.judge import JudgeRequest, carry_out
-    from runners.strength.judging import JudgeOptions
+    from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
     from runners.terminal.files import check_output
     from runners.terminal.tables import PRINTED, output_of
 
@@ -81,7 +82,7 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         if output is not None and is_page:
             _write_page(found, options, archive, output)
             return
-    from runners.strength.judge_show import frame_of, show
+    from runners.judge.shown import frame_of, show
     from runners.terminal.tables import write
 
     if destination.is_printed:
@@ -90,11 +91,11 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         write(frame_of(found.verdicts), destination)
 
 
-def _write_page(found: Judgement, options: JudgeOptions, archive: PurePath, path: Path) -> None:
+def _write_page(found: Verdicts, options: JudgeOptions, archive: PurePath, path: Path) -> None:
     import sys
 
-    from runners.strength.judge_show import Making, page
-    from runners.strength.judged import bytes_of, commands_of
+    from runners.judge.agents import bytes_of, commands_of
+    from runners.judge.shown import Making, page
     from runners.terminal.files import write_file
 
     agents = [verdict.agent for verdict in found.verdicts]
@@ -124,14 +125,16 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     megabytes: MegabytesOption = 128.0,
     force: ForceOption = False,
 ) -> None:
-    """Draw positions for 'policy judge', solve every turn in them and write both as a Parquet file.
+    """Make a set of solved positions for `policy judge`.
+
+    Draws positions, solves every turn in them, and writes a Parquet file.
 
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
     from runners.arena.config_groups import load_rules
     from runners.executors.machine import available_cores
     from runners.hydra_app.config_dir import user_config_dir
-    from runners.strength.judge import SetOptions, make_set
+    from runners.judge.positions import SetOptions, make_set
     from runners.terminal.files import check_output
 
     check_output(output, force)

@@ -12,13 +12,14 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from quarto import hooks
+from quarto import caches
 from quarto.errors import ArenaError, RequestError
 from runners.cli import (
     agents,
@@ -35,7 +36,7 @@ from runners.cli import (
     tablebase,
 )
 from runners.cli.groups import Group
-from runners.cli.options import HYDRA_ARGUMENTS, ROOT
+from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -44,7 +45,12 @@ GARBAGE_THRESHOLD = 100_000
 
 
 class Commands(Group):
-    """All commands. At Ctrl-C, Typer alone would end without a word."""
+    """All commands, in the order of the help. At Ctrl-C, Typer alone would end without a word."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, panel by panel."""
+        order = [of.info.name if isinstance(of, typer.Typer) else of.__name__ for of in chain(*PANELS.values())]
+        return sorted(super().list_commands(ctx), key=order.index)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
@@ -58,25 +64,29 @@ class Commands(Group):
 app = typer.Typer(
     name="qarena",
     cls=Commands,
-    help="Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL.",
+    help="Experiments with the board game Quarto: play, log every ply, ask in SQL.",
     epilog="--debug anywhere shows the traceback of an error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode=MARKUP,
 )
 BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydra, which reads their arguments
-COMMANDS: tuple[Callable[..., None], ...] = (
-    *(run.run, run.sweep, run.train, query.sql, query.openings, play.play),
-    *(strength.rate, strength.crosstable, strength.sprt, perfect.solve, perfect.annotate, perfect.mistakes),
-    *(perfect.perft, query.report, play.serve, reproduce.reproduce, bench.bench, bench.warm),
-)
-for command in COMMANDS:
-    app.command(context_settings=HYDRA_ARGUMENTS if command in BY_HYDRA else None)(command)
-app.add_typer(agents.app, name="agents")
-app.add_typer(archive.app, name="archive")
-app.add_typer(benchmark.app, name="benchmark")
-app.add_typer(policy.app, name="policy")
-app.add_typer(tablebase.app, name="tablebase")
+# By panel of the help, in the order of their use. What only developers need stands last.
+PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
+    "Play": (run.run, run.sweep, strength.sprt, play.play, play.serve, agents.app, reproduce.reproduce),
+    "Ask": (query.sql, strength.crosstable, strength.rate, query.openings, query.report),
+    "Learn": (run.train, policy.app, benchmark.app),
+    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, tablebase.app),
+    "Archive": (archive.app,),
+    "Maintain": (bench.bench, bench.warm, perfect.perft),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
+        else:
+            settings = HYDRA_ARGUMENTS if command in BY_HYDRA else None
+            app.command(context_settings=settings, rich_help_panel=panel)(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,7 +103,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Quarto: agents meet by the million, every ply lands in a Parquet archive, questions are SQL."""
+    """Experiments with the board game Quarto: play, log every ply, ask in SQL."""
 
 
 def _refuse_shadows() -> None:
@@ -191,7 +201,7 @@ def _main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _refuse_shadows()
-        hooks.before_compiling = CompilingNotice()
+        caches.before_compiling = CompilingNotice()
         _commands()()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None

@@ -13,6 +13,7 @@ from analytics.files.location import location_of
 from runners.terminal.files import TABLE_FORMATS
 
 ARCHIVE = DEFAULT_ARCHIVE
+MARKUP: Any = "markdown"  # of help: panels, and whole sentences
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.

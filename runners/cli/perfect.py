@@ -42,7 +42,10 @@ def solve(
     values: Annotated[bool, typer.Option("--values", help="Leave the turns out.")] = False,
     megabytes: MegabytesOption = 128.0,
 ) -> None:
-    """Solve positions exactly: value, distance, and every turn with its value."""
+    """Solve positions exactly.
+
+    Shows the value, the distance to the end, and every turn with its value.
+    """
     from runners.perfect import solve
     from runners.perfect.solvers import SolveOptions
 
@@ -74,7 +77,10 @@ def annotate(
     executor: ExecutorOption = EXECUTOR,
     ray_address: RayAddressOption = None,
 ) -> None:
-    """Find the exact value of every decision in the games, and add it to the archive."""
+    """Find the exact value of every decision in the games.
+
+    The values are added to the archive: `qarena mistakes` and the view decisions show them.
+    """
     from analytics.perfect.annotate import AnnotationSettings
     from runners.arena.schemas import executor_named
     from runners.perfect.annotate import annotate as judge
@@ -91,7 +97,10 @@ def mistakes(
     svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Show the regret of each agent by ply, and the hardest positions (after `qarena annotate`)."""
+    """Show the regret of each agent, and the hardest positions.
+
+    Needs the values of `qarena annotate`.
+    """
     from runners.perfect.annotate import show_mistakes
     from runners.terminal.files import check_output
 
@@ -104,7 +113,10 @@ def perft(
     plies: Annotated[int, typer.Argument(help="Number of plies to count.")],
     rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
 ) -> None:
-    """Count live game prefixes after 0 to PLIES plies, exactly, up to symmetry."""
+    """Count positions after 0 to PLIES plies, exactly.
+
+    Games that a line has ended are left out. Positions count up to symmetry.
+    """
     from quarto.perft import perft as count
     from runners.arena.config_groups import load_rules
     from runners.perfect.tables import perft_table

@@ -36,7 +36,10 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         typer.Option(min=0, help="Seconds at most for judging a finished game by exact values; 0: it is not judged."),
     ] = 10.0,
 ) -> None:
-    """Play against an agent at the terminal, or over a pipe."""
+    """Play against an agent at the terminal.
+
+    Also over a pipe: one line a decision.
+    """
     from runners.play.start import PlayOptions, start
 
     command = shlex.join(["qarena", *sys.argv[1:]])
@@ -57,9 +60,7 @@ def serve(
         Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
     ] = None,
 ) -> None:
-    """Play, analyse, browse and ask in a browser (extra web)."""
-    from runners.web.requested import ServeOptions
+    """Play, analyse, browse and ask in a browser."""
     from runners.web.start import serve as carry_out
 
-    command = shlex.join(["qarena", *sys.argv[1:]])
-    carry_out(ServeOptions(archive, host, port, name, config_dir, command))
+    carry_out(archive, host, port, name, config_dir)

@@ -12,6 +12,7 @@ from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     HYDRA_ARGUMENTS,
+    MARKUP,
     ArchiveOption,
     PolicyBuildOverrides,
     ThreadsOption,
@@ -20,10 +21,11 @@ from runners.cli.options import (
 )
 
 app = typer.Typer(
+    name="policy",
     cls=Group,
-    help="Derive policies from logged games; list, show, compare and judge them.",
+    help="Learn policies from logged games; list, compare, judge them.",
     no_args_is_help=True,
-    rich_markup_mode=None,
+    rich_markup_mode=MARKUP,
 )
 
 OwnOption = Annotated[
@@ -47,7 +49,7 @@ def show(
     archive: ArchiveOption = ARCHIVE,
     config_dir: OwnOption = None,
 ) -> None:
-    """Show a policy: its kind, how it was learned, from which games."""
+    """Show a policy: its kind, method and games."""
     from analytics.policies import policy_store
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
@@ -75,9 +77,12 @@ def build(
         str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
-    """Derive a policy from logged games: those that a condition in SQL on the view games chooses."""
-    from runners.hydra_app.application import launch
-    from runners.hydra_app.flags import quoted
+    """Learn a policy from logged games.
+
+    A condition in SQL on the view games can choose the games.
+    """
+    from runners.hydra_app.arguments import quoted
+    from runners.hydra_app.launch import launch
     from runners.policies.build import BUILD
 
     given = [*(arguments or []), *context.args]
@@ -93,7 +98,9 @@ def import_(
     ] = None,
     archive: ArchiveOption = ARCHIVE,
 ) -> None:
-    """Make a policy of a table that was learned elsewhere: a value for each turn, -1 lost to 1 won.
+    """Make a policy from a table that was learned elsewhere.
+
+    The table has a value for each turn, from -1 (lost) to 1 (won).
 
     kind is mc_afterstate, fitted_q or q_table; name is the policy's (the file's); rules those of the positions
     (classic); scale multiplies the values (1); conflicts says what is done if one turn has different values, up to
@@ -114,7 +121,10 @@ def rebuild(
     threads: ThreadsOption = None,
     config_dir: OwnOption = None,
 ) -> None:
-    """Derive a policy again from the games on its card and compare: identical (exit 0) or different (exit 1)."""
+    """Learn a policy again from the same games, and compare.
+
+    Exit code 0: identical to the last bit. Exit code 1: different.
+    """
     from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
 
@@ -130,7 +140,10 @@ def rebuild(
 
 @app.command("lineage")
 def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
-    """Show where a policy comes from: runs, condition, code, and the policies by which its games were played."""
+    """Show where a policy comes from.
+
+    Runs, condition, code, and the policies that played its games.
+    """
     from runners.policies.lineage import lineage as tree
     from runners.terminal.console import escaped
 
@@ -145,7 +158,10 @@ def compare(
     archive: ArchiveOption = ARCHIVE,
     config_dir: OwnOption = None,
 ) -> None:
-    """Compare two policies: the rows that both have, the differences, how often they choose the same turn."""
+    """Compare the tables of two policies.
+
+    The rows that both have, the differences, and how often they choose the same turn.
+    """
     from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.compare import compare as carry_out
 

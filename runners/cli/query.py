@@ -25,7 +25,7 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     question: Annotated[
         str,
         typer.Argument(
-            help="One SELECT over the views runs, games, plies, decisions, positions, sweeps, verdicts; - reads stdin."
+            help="One SELECT over views such as games, plies, seats, runs; - reads standard input."
         ),
     ],
     archive: ArchiveOption = ARCHIVE,
@@ -46,7 +46,10 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         bool, typer.Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
     ] = True,
 ) -> None:
-    """Ask the archive a question in SQL (DuckDB's dialect, read-only)."""
+    """Ask the archive a question in SQL.
+
+    The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
+    """
     from analytics.sql.limits import Limits
     from runners.archive.index import answer
     from runners.terminal.tables import output_of
@@ -83,7 +86,10 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     wide: WideOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Show the gifts, placements and turns in a position, up to symmetry, with their results and a sample game."""
+    """Show what was played in a position, and the results.
+
+    Counts gifts, placements or turns, up to symmetry, each with a sample game.
+    """
     from analytics.query.game_filter import GameFilter
     from analytics.query.openings import OpeningsQuery
     from runners.archive.openings import show_openings, text_of
@@ -102,7 +108,10 @@ def report(
     force: ForceOption = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
 ) -> None:
-    """Write an HTML page about the games: results, ratings, openings, lengths, learning, mistakes."""
+    """Write an HTML report about the games.
+
+    Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
+    """
     from runners.archive.report import write_report
     from runners.terminal.files import check_output
 

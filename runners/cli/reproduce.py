@@ -27,7 +27,10 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     html: Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")] = None,
     force: ForceOption = False,
 ) -> None:
-    """Play what five studies published and compare: published figures, ours with intervals, and why some differ."""
+    """Replay five published studies and compare the figures.
+
+    Shows each published figure, ours with its interval, and why some differ.
+    """
     from runners.arena.schemas import OTHER_CODE, ArchiveSettings, check_choice
     from runners.executors.machine import available_cores
     from runners.reproduce.pairings import PlaySettings

@@ -49,11 +49,14 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
-    """Rate all agents in one fit: Elo with intervals, probabilities of being above another, value of the first seat."""
+    """Rate all agents in one fit: Elo with intervals.
+
+    Also the probability of being above the next agent, and the value of the first seat.
+    """
     from analytics.query.game_filter import GameFilter
     from analytics.ratings.ratings import rate as fit
-    from runners.strength.tables import show_ratings, unrated
     from runners.terminal.console import print_note
+    from runners.terminal.results import show_ratings, unrated
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output, force, wide)  # before anything is counted
@@ -81,9 +84,12 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     force: ForceOption = False,
     wide: WideOption = False,
 ) -> None:
-    """All agents against each other: score, wins, draws and losses with their intervals."""
+    """Show the score of every agent against every other.
+
+    With wins, draws and losses, and 95 % intervals.
+    """
     from analytics.query.game_filter import GameFilter
-    from runners.strength.tables import show_head_to_head
+    from runners.terminal.results import show_head_to_head
     from runners.terminal.tables import output_of, write
 
     destination = output_of(format, output, force, wide)  # before anything is counted
@@ -113,14 +119,14 @@ def sprt(
         str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
-    """Play pairs until a sequential test decides which of two is stronger."""
+    """Play two agents until a test decides which is stronger."""
     given = [*(arguments or []), *context.args]
     if counts is not None:
-        from runners.strength.tables import show_counts
+        from runners.terminal.results import show_counts
 
         show_counts(counts, given)
         return
-    from runners.hydra_app.application import launch
-    from runners.strength.sprt_application import SPRT
+    from runners.hydra_app.launch import launch
+    from runners.sprt.application import SPRT
 
     raise typer.Exit(launch(SPRT, "sprt", given))

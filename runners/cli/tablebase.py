@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import EXECUTOR, ExecutorOption, MegabytesOption, RayAddressOption
+from runners.cli.options import EXECUTOR, MARKUP, ExecutorOption, MegabytesOption, RayAddressOption
 
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 SAMPLE = 20
 MEGABYTES = 256.0
 
-app = typer.Typer(help="Exact values of all boards of up to n pieces.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="tablebase",
+    help="Build, check and list tables of exact values.",
+    no_args_is_help=True,
+    rich_markup_mode=MARKUP,
+)
 
 
 @app.command()
@@ -94,7 +99,10 @@ def verify(
     sample: Annotated[int, typer.Option("--sample", help="Number of the largest boards to solve again.")] = SAMPLE,
     megabytes: MegabytesOption = MEGABYTES,
 ) -> None:
-    """Check a tablebase: checksum, boards, values against one another, and a sample that is solved again."""
+    """Check a tablebase.
+
+    Its checksum, its boards, its values against one another, and a sample that is solved again.
+    """
     from analytics.perfect.tablebase import open_tablebase, tablebases
     from analytics.perfect.tablebase_verify import verify as check
     from quarto.errors import RequestError
@@ -123,7 +131,7 @@ def show_tablebases(
         ),
     ] = False,
 ) -> None:
-    """List the tablebases with the number of boards by pieces and value."""
+    """List the tablebases, with boards by pieces and value."""
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
