@@ -82,13 +82,14 @@ def imported(frame: pl.DataFrame, options: ImportOptions) -> Imported:
     batch = _positions(frame, options.rules)
     cells = _numbers(frame[CELL], CELLS, parse_cell)
     gifts = _numbers(frame[GIFT], PIECES, parse_piece)
-    _check_turns(batch, cells, gifts, options.rules)
-    view = BatchView(batch, options.rules)
-    wins = np.take_along_axis(view.winning_cells(), np.maximum(cells, 0)[:, None], axis=1)[:, 0] & (cells != NONE)
-    read = np.flatnonzero(~wins & (gifts != NONE))
+    winning = BatchView(batch, options.rules).winning_cells()
+    wins = np.take_along_axis(winning, np.maximum(cells, 0)[:, None], axis=1)[:, 0] & (cells != NONE)
+    _check_turns(batch, cells, gifts, wins, options.rules)
+    is_read = ~wins & (gifts != NONE)
+    read = np.flatnonzero(is_read)
     if not len(read):
         raise RequestError("every row finishes a line or places the last piece: no value is read there")
-    chosen = BatchView(batch.chosen(~wins & (gifts != NONE)), options.rules)
+    chosen = BatchView(batch.chosen(is_read), options.rules)
     after = chosen.after(cells[read], gifts[read]).packed
     forms = canonical_forms(after.lanes, after.occupied, after.hand, symmetries(options.rules))
     groups = _Groups(*forms, values[read])
@@ -232,8 +233,10 @@ def _numbers(column: pl.Series, count: int, parse: Any) -> NDArray[np.int64]:
     return np.fromiter((found[text] for text in column.to_list()), np.int64, len(column))
 
 
-def _check_turns(batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], rules: Rules) -> None:
-    """Raises ``RequestError`` for the first turn that is not possible."""
+def _check_turns(
+    batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64], wins: NDArray[np.bool_], rules: Rules
+) -> None:
+    """Raises ``RequestError`` for the first turn that is not possible. A placement that ``wins`` needs no gift."""
     hand, left = batch.hand != NONE, batch.available.astype(np.int64)
 
     def where(row: int) -> str:
@@ -245,7 +248,7 @@ def _check_turns(batch: Batch, cells: NDArray[np.int64], gifts: NDArray[np.int64
         ~hand & (cells != NONE), lambda row: f"cell {format_cell(int(cells[row]))}, and no piece in hand {where(row)}"
     )
     _refuse(hand & filled, lambda row: f"cell {format_cell(int(cells[row]))} is not empty {where(row)}")
-    _refuse((gifts == NONE) & (left != 0), lambda row: f"no gift {where(row)}")
+    _refuse((gifts == NONE) & (left != 0) & ~wins, lambda row: f"no gift {where(row)}")
     taken = (gifts != NONE) & (left >> np.maximum(gifts, 0) & 1 == 0)
     _refuse(taken, lambda row: f"piece {format_piece(int(gifts[row]))} is not among those left {where(row)}")
 

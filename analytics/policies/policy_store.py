@@ -51,6 +51,7 @@ LISTING = {
     "current": pl.Boolean,
 }
 
+VALUE_BYTES, MOST_UNPACKED = 8, 1000  # of a value at most; of a table for each byte of its file, at most
 COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 
@@ -194,7 +195,7 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
     if name not in tables:
         raise RequestError(f"policy '{card.name}' has no table {name!r}{nearest(name, tables)}")
     try:
-        return pl.read_parquet(_content(archive, card, file))
+        return _frame(archive, card, file)
     except (ValueError, OSError, pl.exceptions.PolarsError) as error:
         raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
 
@@ -287,7 +288,7 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
                 raise ValueError(f"gene {name!r} is missing from {GENOME_FILE}")
         policy = Policy(GENOME, genes)
     else:
-        frame = pl.read_parquet(_content(archive, card, TABLE))
+        frame = _frame(archive, card, TABLE)
         for column in frame.iter_columns():
             if column.null_count():
                 raise ValueError(f"{TABLE} has nulls in column {column.name!r}")
@@ -296,6 +297,21 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
     if knowledge_of(checked(policy)) != card.knowledge:
         raise ValueError("its values are not those that its card describes")
     return policy
+
+
+def _frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+    """A table of a policy. Raises ``ValueError`` as ``_content`` does, and for a table that a stranger made too large.
+
+    Rows are counted by the end of the file, before any column is read: a few kilobytes may unpack to gigabytes.
+    """
+    content, said = _content(archive, card, name), card.files[name].rows
+    rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
+    if rows != said:
+        raise ValueError(f"{name} has {rows:,} rows, its card says {said if said is None else f'{said:,}'}")
+    size = rows * len(pl.read_parquet_schema(io.BytesIO(content))) * VALUE_BYTES
+    if size > MOST_UNPACKED * len(content) + (1 << 20):
+        raise ValueError(f"{name} has {len(content):,} bytes and would unpack to {size:,}: no policy is so repetitive")
+    return pl.read_parquet(content)
 
 
 def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
@@ -316,6 +332,16 @@ def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def check_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
+    """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
+    taken = named(archive, name)
+    if taken is not None and taken.learned["training"] != training:
+        raise RequestError(
+            f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
+            f"{taken.learned['games']:,} games; 'qarena policy show {name}' describes it): choose another name"
+        )
 
 
 def check_name(name: str, key: str = "policy.name") -> None:

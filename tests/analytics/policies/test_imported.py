@@ -11,6 +11,7 @@ import pytest
 
 from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, Q_TABLE
 from agents.policy import PolicyAgent
+from analytics.perfect.position_set import path_for
 from analytics.policies.imported import ImportOptions, imported, read_table
 from analytics.policies.position_texts import positions_of, positions_of_plies
 from quarto.errors import RequestError
@@ -197,6 +198,15 @@ def test_a_file_that_is_no_such_table_is_refused(name: str, content: str, messag
         read_table(tmp_path / name)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_positions_that_ship_become_a_policy_of_exact_values() -> None:
+    """Their rows with a placement that wins have no gift."""
+    table = read_table(path_for("classic"))
+    few = table.filter(pl.col("position").is_in(table["position"].unique(maintain_order=True)[::64].implode()))
+    found = imported(few, ImportOptions(Q_TABLE, CLASSIC))
+    assert found.conflicts == 0 < found.decided
+    assert set(found.policy.table["value"].tolist()) <= {-1.0, 0.0, 1.0}
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])

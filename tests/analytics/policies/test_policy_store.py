@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -29,6 +30,8 @@ from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
 from tests.object_storage import BOTH, root_of
+
+BOMB = 20_000_000  # equal rows
 
 
 @pytest.fixture
@@ -208,6 +211,14 @@ def with_column(name: str, values: Any) -> Callable[[Path], None]:
     return change
 
 
+def with_rows(folder: Path, told: int) -> None:
+    """A table of a few kilobytes that would take gigabytes; the card says that it has ``told`` rows."""
+    buffer = io.BytesIO()
+    pl.DataFrame({"board": pl.Series([0], dtype=pl.Int64).new_from_index(0, BOMB)}).write_parquet(buffer)
+    forge(folder, "table.parquet", buffer.getvalue())
+    forge_record(folder / "card.json", lambda card: card["files"]["table.parquet"].update(rows=told))
+
+
 def flip(folder: Path) -> None:
     content = bytearray(stored(folder, "table.parquet").read_bytes())
     content[20] ^= 1
@@ -229,6 +240,8 @@ def truncate(folder: Path) -> None:
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
         (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
         (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
+        (partial(with_rows, told=3), "table.parquet has 20,000,000 rows, its card says 3"),
+        (partial(with_rows, told=BOMB), "and would unpack to 160,000,000: "),
     ],
 )
 def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
