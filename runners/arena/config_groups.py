@@ -102,7 +102,7 @@ def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 def declared_files(name: str, settings: Mapping[str, Any]) -> dict[str, Path]:
     """The files and folders under ``files`` in an agent's yaml, by their names: paths from the folder with ``agent/``.
 
-    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of the folder.
+    Raises ``RequestError`` for a value that is no list of paths, and for a path that leads nowhere or out of it.
     """
     declared = settings.get("files")
     if declared is None:
