@@ -2,7 +2,7 @@
 
 The canonical form is the least board among all images under the symmetries of cells (``quarto/symmetry.py``) and of
 pieces: XOR of all pieces with a constant (16) and any permutation of the four attributes (24). Two positions have the
-same form if and only if some symmetry maps one to the other. Method: the seed study, after L. Kerner's count of 12,288
+same form if and only if some symmetry maps one to the other. Method: the seed study, after M. Kerner's count of 12,288
 symmetries.
 """
 
