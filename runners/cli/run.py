@@ -37,7 +37,7 @@ def is_training(arguments: Sequence[str]) -> bool:
 
 
 def _hydra(command: str, arguments: Sequence[str]) -> None:
-    from runners.hydra_app.application import launch
+    from runners.hydra_app.launch import launch
 
     application = _application(command == "train" or is_training(arguments))
     raise typer.Exit(launch(application, command, arguments, command == "sweep"))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from analytics.results.columns import ResultColumn
 from quarto.imports import find
 from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of, text_of
 from runners.terminal import console
-from runners.terminal.console import Column, Table
+from runners.terminal.console import TerminalTable
 
 WIDTH = 80  # of the table with descriptions, in which each is one line
 BETWEEN = 7  # characters of the frame
 
 
-def agents_table(wide: bool = False) -> Table:
+def agents_table(wide: bool = False) -> TerminalTable:
     """Every agent of the configuration with a line of description; ``wide``: whole, with its parameters and class."""
     agents = {name: settings_of("agent", name) for name in names("agent")}
     texts = [description_of(name, own) for name, own in agents.items()]
@@ -22,8 +23,8 @@ def agents_table(wide: bool = False) -> Table:
         room = max(20, WIDTH - BETWEEN - max(map(len, agents)))
         return console.tabulated(
             [
-                Column("agent", list(agents), right=False),
-                Column("plays", [_cut(text, room) for text in texts], right=False),
+                ResultColumn("agent", list(agents), right=False),
+                ResultColumn("plays", [_cut(text, room) for text in texts], right=False),
             ]
         )
     columns = {
@@ -32,7 +33,7 @@ def agents_table(wide: bool = False) -> Table:
         "parameters": [_parameters(own) for own in agents.values()],
         "class": [str(own.get("_target_")) for own in agents.values()],
     }
-    return console.tabulated([Column(heading, values, right=False) for heading, values in columns.items()])
+    return console.tabulated([ResultColumn(heading, values, right=False) for heading, values in columns.items()])
 
 
 def _parameters(settings: dict[str, Any]) -> str:

@@ -2,122 +2,135 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from importlib.util import find_spec
+from typing import Any, get_args, get_type_hints
 
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import OmegaConfBaseException, ValidationError
+from yaml import YAMLError
 
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import flat, plain
-from runners.hydra_app.flags import config_dirs
+from runners.arena.config_groups import CONF, flat, names, plain
 
-# Our extra that installs an option of Hydra's groups.
-EXTRAS = {
-    ("hydra/launcher", "joblib"): "joblib",
-    ("hydra/launcher", "ray"): "ray",
-    ("hydra/launcher", "submitit_local"): "slurm",
-    ("hydra/launcher", "submitit_slurm"): "slurm",
-    ("hydra/sweeper", "optuna"): "optuna",
+# Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
+PLUGINS = {
+    "hydra/launcher=joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
+    "hydra/launcher=ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
+    "hydra/launcher=submitit_local": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "hydra/launcher=submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "hydra/sweeper=optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
 }
-
-
-Keys = Callable[[str, Sequence[str]], list[str]]  # the keys to suggest, given an unknown key and all arguments
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", list: "a list, […,…]"}
 
 
 @contextmanager
-def explained(command: str, arguments: Sequence[str], keys: Keys) -> Iterator[None]:
+def explained(config: str, overrides: Sequence[str]) -> Iterator[None]:
     """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
 
-    ``command`` is the command's name, ``keys`` returns the keys to suggest for an unknown one. Raises ``FailureError``
-    for a file that cannot be written; other exceptions pass through.
+    ``config`` is the yaml in ``conf/`` that the overrides change. Raises ``FailureError`` for a file that cannot be
+    written; other exceptions pass through.
     """
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise RequestError(_one_line(error, command, arguments, keys)) from error
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise RequestError(_one_line(error, config, overrides)) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
-    except Exception as error:
-        if not _raised_in_reading(error):
-            raise
-        raise RequestError(_one_line(error, command, arguments, keys)) from error
 
 
-def _one_line(error: BaseException, command: str, arguments: Sequence[str], keys: Keys) -> str:
+def _one_line(error: Exception, config: str, overrides: Sequence[str]) -> str:
     """The message of a configuration error, with a suggestion if a name is unknown."""
-    causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
-        causes.append(cause)
-    text = " ".join(" ".join(str(each).split()) for each in causes)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error.missing_cfg_file, error.options or ())
-    if unknown := re.search(r"Could not override '([^']+)'", text):
-        return f"key {unknown[1]!r} does not exist{nearest(unknown[1], keys(unknown[1], arguments))}"
-    if setting := re.fullmatch(r"Error merging override (.*)", str(error)):
-        return f"{setting[1]}: {_reason(setting[1], text)}"
-    if chosen := re.search(r"hydra\.runtime\.choices\.(\S+)", text):
-        return f"{chosen[1]} takes one name, {chosen[1]}=NAME: 'qarena {command} --help' lists them"
-    if "Config group override must be a string" in text:
-        return f"a group takes one name, as in rules=classic: 'qarena {command} --help' lists them"
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {_advice(error.override, ' '.join(str(error).split()))}"
-    return " ".join(str(error).split()).split(" See https")[0]
+        return f"{error.override!r} cannot be read: {_advice(error.override, _first_line(error))}"
+    if isinstance(error, ConfigCompositionException):
+        if isinstance(error.__cause__, ValidationError):
+            return _does_not_fit(error.__cause__)
+        if unknown := _unknown_key(config, overrides):
+            return unknown
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def check_choices(overrides: Sequence[Override]) -> None:
+    """Raises ``RequestError`` for a group that is given anything but a name, and for a plugin that is not installed."""
+    for override in overrides:
+        text = str(override.input_line)
+        if text in PLUGINS and find_spec(PLUGINS[text][0]) is None:
+            raise RequestError(f"{text} needs an extra: {how_to_install(PLUGINS[text][1])}")
+        if "." not in override.key_or_group and not override.is_delete() and not override.is_sweep_override():
+            value = override.value()
+            options = [] if isinstance(value, str) else names(override.key_or_group)
+            if options:
+                raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
 
 
 def _missing(file: str, options: Sequence[str]) -> str:
-    """The message that an option of a group does not exist, or is not installed."""
+    """The message that an option of a group does not exist."""
     group, _, name = file.removesuffix(".yaml").rpartition("/")
-    if (group, name) in EXTRAS:
-        return f"{group}={name} needs an extra: {how_to_install(EXTRAS[group, name])}"
-    return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}"
+    if group == "archive":
+        return f"archive={name}: name the archive's folder by --archive {name}"
+    own = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
+    return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}{own}"
 
 
-def _reason(setting: str, text: str) -> str:
-    """The reason why a value does not fit its key, from the text of OmegaConf's error."""
-    key, _, value = setting.lstrip("+").partition("=")
-    if kind := re.search(r"(?:could not be converted to|is not a valid) (\w+)", text):
-        return f"{value!r} is not {_KINDS.get(kind[1], kind[1])}"
-    if "ListConfig" in text:
-        return f"{value!r} is not a list, {key}=[…,…]"
-    if "not Optional" in text:
-        return "it must have a value"
-    return text.partition(" full_key")[0].removeprefix(f"Error merging override {setting} ")
+def _does_not_fit(error: ValidationError) -> str:
+    """The message that a value is not of its key's type."""
+    value = "null" if error.value is None else error.value
+    hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
+    kinds = [KINDS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
+    wanted = " or ".join(kind for kind in kinds if kind) or _first_line(error)
+    return f"{error.full_key}={value}: {value!r} is not {wanted}"
 
 
-_KINDS = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
+def _unknown_key(config: str, overrides: Sequence[str]) -> str | None:
+    """The message about the first override whose key does not exist, given the groups that all of them choose."""
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        groups = compose(config, return_hydra_config=True).hydra.runtime.choices
+        groups = [group for group in groups if not group.startswith("hydra/")]
+        chosen = [each for each in parsed if each.get_key_element() in groups]
+        cfg = compose(config, overrides=[f"{each.get_key_element()}={_one(each)}" for each in chosen])
+    keys = [key for key, _ in flat(plain(cfg, resolve=False)) if not key.endswith("._target_")]
+    known = [*dict.fromkeys(key.partition(".")[0] for key in keys), *groups]
+    for each in parsed:
+        key = each.get_key_element()
+        node = key.partition(".")[0]
+        exists = key in known or any(f"{have}.".startswith(f"{key}.") for have in keys)
+        if exists or each.is_add() or each.is_force_add() or node == "hydra" or key.startswith("hydra/"):
+            continue
+        if key == "agent":
+            return (
+                f"{each.input_line}: name the agents one after the other, qarena run {_one(each)} OTHER, or agents=[…]"
+            )
+        of_node = [have for have in keys if have.startswith(f"{node}.")] if "." in key else []
+        return f"key {key!r} does not exist{nearest(key, of_node or known)}"
+    return None
+
+
+def _one(override: Override) -> str:
+    return next(iter(override.sweep_string_iterator())) if override.is_discrete_sweep() else str(override.value())
 
 
 def _advice(override: str, text: str) -> str:
     """Advice on an override that Hydra's grammar rejects."""
-    if function := re.search(r"Unknown function '([^']+)'", text):
-        return f"""write {function[1]}(…) in quotes of its own: agents='[random,"{function[1]}(parameter=value)"]'"""
     if "=" not in override:
-        return "it is not key=value"
+        return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
+    if override.startswith("agents=") and "(" in override:
+        return "name agents with parameters before the settings, qarena run random 'rule_based(faithful=true)'"
     if override.startswith("where="):
         return f'give a condition as an option, --where "{override.removeprefix("where=")}"'
     if "=~" in override:
         return "the shell does not expand '~' there; write $HOME"
-    return text.partition(" See https")[0] + "; quote brackets and spaces for the shell"
-
-
-def _raised_in_reading(error: BaseException) -> bool:
-    """Whether code of Hydra or YAML raised the error: they could not parse an argument or a file."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(("hydra.", "yaml."))
-
-
-def own_settings(group: str, option: str, arguments: Sequence[str]) -> list[str]:
-    """The keys of an option in the user's ``--config-dir``, read as a file: Hydra no longer searches there."""
-    for folder in config_dirs(arguments):
-        path = folder / f"{group}/{option}.yaml"
-        if path.is_file():
-            return [key for key, _ in flat(plain(cast("DictConfig", OmegaConf.load(path))))]
-    return []
+    return f"{text}; quote brackets and spaces for the shell"

@@ -39,7 +39,6 @@ class RunApplication(Application["Judged"]):
 
     config = "run"
     schema = RunConfig
-    groups = (("agent@a", "rule_based"), ("agent@b", "random"), ("objective", DEFAULT))
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Judged:
         check_values(cfg, RunConfig)
@@ -100,7 +99,9 @@ def _value(prepared: Judged, outcome: Outcome) -> Value:
 
 def _show(outcome: Outcome, log: Path, value: Value | None) -> None:
     """Print the outcome of a single run; its value if it is not in the tables anyway."""
-    console.show_outcome(outcome, log)
+    from runners.terminal.results import show_outcome
+
+    show_outcome(outcome, log)
     if value is not None and value.heading != DEFAULT:
         console.print_line(f"Objective: {value.heading}: {value.text}")
 

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
-from runners.arena.checks import check_range
+from runners.arena.schemas import check_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,13 +184,12 @@ class Regret(Objective):
         condition = f"{among([experiment.run_id])} AND ply >= {self._first_ply(request.spec.rules)}"
         with open_archive(request.storage.root) as opened:
             summaries = decision_summaries(opened, condition, False, judged_agents(opened, condition))
-        own = [each for each in summaries if each.agent == label]
-        decisions = sum(each.decisions for each in own)
-        if not decisions:
+        own = summaries.filter(summaries["agent"] == label)
+        if not len(own):
             raise FailureError(
                 f"'{label}' has no decision in run {experiment.run_id} from {settings.from_pieces} pieces on"
             )
-        return sum(each.regret.mean * each.decisions for each in own) / decisions
+        return float((own["regret"] * own["decisions"]).sum() / own["decisions"].sum())
 
     @contextmanager
     def _in_time(self, what: str, error: type[ArenaError]) -> Iterator[Callable[[], None]]:

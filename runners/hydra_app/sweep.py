@@ -1,4 +1,4 @@
-"""Sweeps: the outcome of each job of a Hydra multirun, reported when it ends, and a table of all jobs at the end.
+"""Sweeps: the outcome of each job of a Hydra multirun, and a table of all jobs at the end.
 
 A job may run in another process or on another machine. It therefore writes its record twice: into the archive, for the
 view ``sweeps``, and into its output folder, where the process that started the sweep finds it.
@@ -10,23 +10,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 
 from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
 from analytics.files.location import location_of
-from analytics.results.pairings import PairingResult, results
+from analytics.results.columns import ResultColumn, pairing_columns
+from analytics.results.pairings import PairingResult, pairings_frame, results
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed
 from analytics.store.records import SweepJob
 from quarto.errors import ArenaError
 from runners.hydra_app.finished import Finished, Value
-from runners.hydra_app.study import StudySweeper, Trial, best
-from runners.hydra_app.sweep_folders import record_name, records
+from runners.hydra_app.sweep_start import record_name
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _failure(record: SweepJob) -> str:
 
 def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None, value: Value | None = None) -> None:
     shown = {value.heading: value.text} if value is not None and value.heading else {}
-    (job.folder / record_name(record.job)).write_bytes(dump(_Kept(str(job.root), record, row, shown)))
+    (job.folder / record_name(record.job)).write_bytes(dump(KeptJob(str(job.root), record, row, shown)))
     try:
         Archive.open(job.root).save_sweep_job(record)
     except ArenaError:
@@ -83,7 +82,7 @@ def _keep(job: Job, record: SweepJob, row: Mapping[str, str] | None = None, valu
             raise
 
 
-class _Kept(JsonRecord, frozen=True):
+class KeptJob(JsonRecord, frozen=True):
     """The record that a job wrote into its output folder."""
 
     archive: str  # its folder
@@ -91,27 +90,30 @@ class _Kept(JsonRecord, frozen=True):
     row: Mapping[str, str] | None
     value: Mapping[str, str]  # its heading and its text; empty if the row has it already
 
+    @property
+    def root(self) -> PurePath:
+        """Its archive."""
+        return location_of(self.archive)
 
-def _records() -> list[_Kept]:
-    """The records of the jobs of this process's sweeps, in the order of their numbers."""
-    return sorted((load(path, _Kept) for path in records()), key=lambda each: each.record.job)
+
+def jobs_in(folder: Path) -> list[KeptJob]:
+    """The records of this launch's jobs in the folder of its sweep, in the order of their numbers."""
+    found = (load(path, KeptJob) for path in folder.rglob(record_name("*")))
+    return sorted(found, key=lambda each: each.record.job)
 
 
-def report() -> int:
+def report(folder: Path) -> int:
     """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
-    jobs = _records()
+    jobs = jobs_in(folder)
     failures = [each for each in jobs if each.record.status == "failed"]
     for each in failures:
         with suppress(ArenaError):  # there may be no archive
-            Archive.open(location_of(each.archive)).save_sweep_job(each.record)
+            Archive.open(each.root).save_sweep_job(each.record)
     if jobs:  # a job that is lost later, be it the last one, is then missed
         first, number = jobs[0], jobs[-1].record.job + 1
         with suppress(ArenaError):
-            Archive.open(location_of(first.archive)).save_sweep_job(structs.replace(first.record, jobs=number))
-    if StudySweeper.trials:
-        _report_trials(StudySweeper.trials)
-        _print_questions(jobs)
-    elif any(each.row for each in jobs):
+            Archive.open(first.root).save_sweep_job(structs.replace(first.record, jobs=number))
+    if any(each.row for each in jobs):
         console.show([_table_of_rows(jobs)])
     else:
         _report_pairings(jobs)
@@ -124,13 +126,15 @@ def report() -> int:
     return 0 if all(each.record.status == "complete" for each in jobs) else 1
 
 
-def _report_pairings(jobs: Sequence[_Kept]) -> None:
+def _report_pairings(jobs: Sequence[KeptJob]) -> None:
     """Print the pairings of the jobs' runs, and queries that show more."""
     played = [each for each in jobs if each.record.run_id]
-    outcomes = [(each, results(Archive.open(location_of(each.archive)), str(each.record.run_id))) for each in played]
+    outcomes = [(each, results(Archive.open(each.root), str(each.record.run_id))) for each in played]
     if outcomes:
         console.show([_table(jobs, outcomes)])
-        _print_questions(jobs)
+        for root in sorted({each.root for each in played}):
+            question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
+            console.print_line(f"  {console.sql_command(question, root)}")
     for record, found in ((each.record, found) for each, found in outcomes):
         if any(result.games > record.games + record.games % 2 for result in found):
             console.print_note(
@@ -138,48 +142,14 @@ def _report_pairings(jobs: Sequence[_Kept]) -> None:
             )
 
 
-def _print_questions(jobs: Sequence[_Kept]) -> None:
-    """Print queries that show more of the jobs that have runs."""
-    for root in sorted({location_of(each.archive) for each in jobs if each.record.run_id}):
-        question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
-        console.print_line(f"  {console.sql_command(question, root)}")
-
-
-def _report_trials(trials: Sequence[Trial]) -> None:
-    """Print all trials of a study, also those of earlier sweeps, and the best."""
-    target = StudySweeper.target
-    if target is None:
-        return
-    found = best(trials, target.direction)
-    names = dict.fromkeys(name for each in trials for name in each.settings)
-    settings = {name: [_short(each.settings.get(name, "")) for each in trials] for name in names}
-    values = ["·" if each.value is None else target.text(each.value) for each in trials]
-    states = ["best" if each == found else each.state for each in trials]
-    columns = [
-        console.Column("trial", [str(each.number) for each in trials]),
-        *(console.Column(name, texts, right=False) for name, texts in settings.items()),
-        console.Column(target.name, values),
-        console.Column("state", states, right=False),
-    ]
-    complete = sum(each.state == "complete" for each in trials)
-    console.show(
-        [console.tabulated(columns, f"Study ({complete} of {len(trials)} trials complete, {target.direction})")]
-    )
-
-
-def _short(value: Any) -> str:
-    """A setting that Optuna proposed, rounded."""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _table(jobs: Sequence[_Kept], outcomes: Sequence[tuple[_Kept, Sequence[PairingResult]]]) -> Table:
+def _table(jobs: Sequence[KeptJob], outcomes: Sequence[tuple[KeptJob, Sequence[PairingResult]]]) -> TerminalTable:
     """One row a pairing of a job. A job's value is in the row of its first pairing."""
     rows = [(job, result) for job, pairing_results in outcomes for result in pairing_results]
-    shown = console.pairing_columns([result for _, result in rows])
-    firsts = [not place or rows[place - 1][0] is not job for place, (job, _) in enumerate(rows)]
+    shown = pairing_columns(pairings_frame([result for _, result in rows]), with_scores=False)
+    firsts = [number == 0 or rows[number - 1][0] is not job for number, (job, _) in enumerate(rows)]
     headings = dict.fromkeys(heading for job, _ in rows for heading in job.value)
     values = [
-        console.Column(
+        ResultColumn(
             heading, [job.value.get(heading, "") if first else "" for first, (job, _) in zip(firsts, rows, strict=True)]
         )
         for heading in headings
@@ -188,21 +158,21 @@ def _table(jobs: Sequence[_Kept], outcomes: Sequence[tuple[_Kept, Sequence[Pairi
     return console.tabulated([*settings, *shown, *values], "Sweep (the first agent's view; win, draw and loss in %)")
 
 
-def _table_of_rows(jobs: Sequence[_Kept]) -> Table:
+def _table_of_rows(jobs: Sequence[KeptJob]) -> TerminalTable:
     """One row a job, as it recorded it."""
     rows = [(each.record, each.row) for each in jobs if each.row]
     names = dict.fromkeys(name for _, row in rows for name in row)
     texts = {name: [row.get(name, "") for _, row in rows] for name in names}
     shown = [
-        console.Column(name, values, right=not any(value[:1].isalpha() for value in values))
+        ResultColumn(name, values, right=not any(value[:1].isalpha() for value in values))
         for name, values in texts.items()
     ]
     return console.tabulated([*_settings([each.record for each in jobs], [job for job, _ in rows]), *shown], "Sweep")
 
 
-def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[console.Column]:
+def _settings(jobs: Sequence[SweepJob], rows: Sequence[SweepJob]) -> list[ResultColumn]:
     """The columns of each row's job number and of the settings that vary between jobs."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.overrides))
     varied = [key for key in keys if len({job.overrides.get(key) for job in jobs}) > 1] or keys
-    settings = [console.Column(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
-    return [console.Column("job", [str(job.job) for job in rows]), *settings]
+    settings = [ResultColumn(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
+    return [ResultColumn("job", [str(job.job) for job in rows]), *settings]

@@ -18,13 +18,19 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.checks import check_keys
 from runners.arena.config_groups import names, plain, settings_of
-from runners.arena.schemas import RayConfig, SweepConfig, check_values, executor_of, threads_of
-from runners.arena.storage import ARCHIVE
+from runners.arena.schemas import (
+    ArchiveConfig,
+    RayConfig,
+    SweepConfig,
+    ThreadCount,
+    check_values,
+    executor_of,
+    threads_of,
+)
 from runners.hydra_app.application import Application, typed_command
+from runners.hydra_app.config_dir import own_folders
 from runners.hydra_app.finished import Finished
-from runners.hydra_app.flags import config_dirs
 from runners.terminal import console
 from runners.training.schemas import GROUP
 
@@ -34,23 +40,16 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class SourceConfig:
-    """The archive that has the games and gets the policy."""
-
-    root: str = str(ARCHIVE)
-
-
-@dataclass
 class PolicyBuildConfig:
     """One build. ``conf/policy_build.yaml`` says what each key means."""
 
     kind: Any = None
     name: str | None = None
     where: str = MISSING
-    threads: int | None = None
+    threads: ThreadCount = None
     executor: Any = None
     ray: RayConfig = field(default_factory=RayConfig)
-    archive: SourceConfig = field(default_factory=SourceConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
 
@@ -63,7 +62,6 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
     Raises ``RequestError`` for the first invalid value.
     """
     check_values(cfg, PolicyBuildConfig)
-    check_keys(cfg.archive, SourceConfig, "archive.")
     if not OmegaConf.is_dict(cfg.kind):
         kind = "kind=KIND is missing" if cfg.kind is None else f"kind={cfg.kind} is not a kind: choose one, kind=NAME"
         raise RequestError(f"{kind}{nearest('', names(GROUP))}")
@@ -103,12 +101,11 @@ def _show(card: PolicyCard, root: PurePath, seconds: float) -> None:
 
     learned = card.learned
     runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
-    where = "" if root == ARCHIVE else f" archive.root={shlex.quote(str(root))}"
-    own = "".join(f" --config-dir {shlex.quote(str(folder))}" for folder in config_dirs(shlex.split(typed_command())))
+    own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in own_folders())
     what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(Archive(root), card.policy_id)}.",
-        *_how_to_play(card, f"{where}{own}"),
+        *_how_to_play(card, f"{console.archive_option(root)}{own}"),
     ):
         console.print_line(line)
 
@@ -118,7 +115,7 @@ def _how_to_play(card: PolicyCard, more: str) -> list[str]:
     from runners.arena.agent_policies import readers_of
 
     if readers_of(card.kind):
-        return ["Play by it:", f"  {console.program()} run agent@a=policy a.policy={card.name}{more}"]
+        return ["Play by it:", f"  {console.program()} run 'policy(policy={card.name})' random{more}"]
     yaml = f"reads: [{card.kind}] and default_player: true"
     return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
 
@@ -128,8 +125,6 @@ class BuildApplication(Application["PreparedBuild"]):
 
     config = "policy_build"
     schema = PolicyBuildConfig
-    groups = ((GROUP, ""),)
-    choices = ()
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedBuild:
         request = build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())

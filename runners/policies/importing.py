@@ -10,7 +10,6 @@ from typing import Any
 
 from agents.learning.afterstates import VALUE_COLUMNS
 from agents.parameters import checked_number
-from analytics import DEFAULT_ARCHIVE
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
 from analytics.policies.policy_store import PolicyOrigin
@@ -62,12 +61,7 @@ def import_policy(root: PurePath, file: Path, settings: ImportSettings, command:
     frame = read_table(file)
     archive = Archive.open(root, create=True)
     learned = _learned(file, settings, command)
-    taken = policy_store.named(archive, name)
-    if taken is not None and taken.learned["training"] != learned["training"]:
-        raise RequestError(
-            f"name={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}; 'qarena policy "
-            f"show {name}' describes it): choose another name"
-        )
+    policy_store.check_free(archive, name, learned["training"], "name")
     try:
         found = imported(frame, options)
     except RequestError as error:
@@ -127,11 +121,11 @@ def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PureP
         console.print_note(
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
-    where = "" if root == DEFAULT_ARCHIVE else f" archive.root={root}"
     folder = policy_cards.folder_of(Archive(root), card.policy_id)
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
         "Play by it:",
-        f"  {console.program()} run agent@a=policy a.policy={card.name} rules={options.rules.name}{where}",
+        f"  {console.program()} run 'policy(policy={card.name})' random rules={options.rules.name}"
+        f"{console.archive_option(root)}",
     ):
         console.print_line(line)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics import DEFAULT_ARCHIVE
 from analytics.policies import policy_store
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.results.columns import percent
@@ -146,5 +144,4 @@ def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     players = readers_of(card.kind)
     player = request.context.name if request.context.name in players or not players else players[0]
     root = request.context.storage.root
-    where = f" archive.root={shlex.quote(str(root))}" if root != DEFAULT_ARCHIVE else ""
-    return f"{console.program()} run agent@a={player} a.policy={card.name}{where}"
+    return f"{console.program()} run '{player}(policy={card.name})' random{console.archive_option(root)}"

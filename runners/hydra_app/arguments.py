@@ -1,0 +1,123 @@
+"""The arguments of a command that Hydra carries out: agents, settings and flags, in any order."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from hydra.core.override_parser.types import Quote, QuotedString
+
+from quarto.errors import RequestError
+
+# Flags by their names. Those of Hydra that only show something are passed on to it.
+FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
+    ("--help", "-h"): {"action": "store_true", "help": "Show this."},
+    ("--archive",): {"metavar": "DIR", "help": "The archive's folder or URL; default: $QARENA_ARCHIVE, data/archive."},
+    ("--config-dir", "-cd"): {
+        "metavar": "DIR",
+        "type": Path,
+        "action": "append",
+        "default": [],
+        "help": "A folder with agents, rules or experiments of your own.",
+    },
+    ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: one job for each combination of the values."},
+    ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Show the composed configuration, and do nothing."},
+    ("--package", "-p"): {"metavar": "KEY", "help": "With --cfg: this node alone."},
+    ("--resolve",): {"action": "store_true", "help": "With --cfg: interpolations as their values."},
+    ("--info", "-i"): {
+        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
+        "help": "Show what Hydra found, and do nothing.",
+    },
+    ("--hydra-help",): {"action": "store_true", "help": "Show the help of Hydra."},
+}
+FLAG_NAMES = frozenset(name for names in FLAGS for name in names)
+SHOWN_BY_HYDRA = ("cfg", "package", "resolve", "info", "hydra_help")
+
+LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
+PLAIN = re.compile(r"[A-Za-z_]\w*")
+TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
+# A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
+SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
+THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
+
+
+class Arguments(NamedTuple):
+    """The arguments of a command, told apart."""
+
+    overrides: list[str]  # as Hydra takes them; agents and the archive are among them
+    agents: list[str]  # labels
+    config_dirs: list[Path]
+    multirun: bool
+    help: bool
+    shown: list[str]  # flags with which Hydra shows something; nothing is to be done then
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise RequestError(message.removeprefix("argument "))
+
+
+def parsed(words: Sequence[str]) -> Arguments:
+    """The arguments in ``words``. Raises ``RequestError`` for an unknown flag and one without its value."""
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("words", nargs="*")
+    for names, options in FLAGS.items():
+        parser.add_argument(*names, **options)
+    found, unknown = parser.parse_known_intermixed_args(words)
+    for flag in unknown:
+        raise RequestError(_unknown(flag))
+    if found.archive == "":
+        raise RequestError("--archive needs a value: --archive DIR")
+    labels = [word for word in found.words if LABEL.fullmatch(word)]
+    overrides = [in_full(word) for word in found.words if word not in labels]
+    if labels:
+        overrides.insert(0, f"agents=[{','.join(map(_entry, labels))}]")
+    if found.archive is not None:
+        overrides.append(f"archive.root={quoted(found.archive)}")
+    values = ((f"--{name.replace('_', '-')}", getattr(found, name)) for name in SHOWN_BY_HYDRA)
+    shown = [word for flag, value in values if value for word in ([flag] if value is True else [flag, value])]
+    return Arguments(overrides, labels, found.config_dir, found.multirun, found.help, shown)
+
+
+def _unknown(word: str) -> str:
+    """The message about a flag that does not exist."""
+    flag, _, value = word.partition("=")
+    close = difflib.get_close_matches(flag, FLAG_NAMES, n=1, cutoff=0.8)
+    hint = f"did you mean {close[0]}?" if close else f"settings have no dashes, {flag.lstrip('-')}={value or 'VALUE'}"
+    return f"{flag} is not an option of this command: {hint}"
+
+
+def _entry(label: str) -> str:
+    """A label as an entry of ``agents=[…]``."""
+    return label if PLAIN.fullmatch(label) else quoted(in_full(label))
+
+
+def check_numbers(overrides: Sequence[str]) -> None:
+    """Raises ``RequestError`` for a number of games with commas, which would be several values."""
+    for override in overrides:
+        if THOUSANDS.fullmatch(override):
+            plain = override.replace(",", "")
+            raise RequestError(f"{override} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
+
+
+def in_full(override: str) -> str:
+    """An override with whole numbers written out: ``games=1e6`` becomes ``games=1000000``. Texts in quotes stay."""
+    key, equals, value = override.partition("=")
+    if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
+        return override
+    return key + equals + SCIENTIFIC.sub(_written_out, value)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    number = Decimal(found[1])
+    return str(int(number)) if number == int(number) else found[1]
+
+
+def quoted(text: str) -> str:
+    """A text as a value of Hydra's overrides: its quotes, commas and ``${`` mean nothing to Hydra and OmegaConf."""
+    return QuotedString(re.sub(r"(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()

@@ -1,0 +1,200 @@
+"""Starting a command that Hydra carries out: its request is checked, then Hydra's own ``main`` does the rest."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from quarto.errors import RequestError
+from runners.arena.config_groups import CONF
+from runners.hosting.interruption import INTERRUPTED
+from runners.hydra_app import sweep_start
+from runners.hydra_app.application import COMMAND, Application, say_how_to_resume
+from runners.hydra_app.arguments import check_numbers, parsed, quoted
+from runners.hydra_app.config_dir import own_modules
+from runners.hydra_app.error_messages import check_choices, explained
+from runners.hydra_app.finished import Finished
+from runners.terminal import console
+
+FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: Hydra may change the current folder
+
+
+def launch(
+    application: Application[Any],
+    command: str,
+    given: Sequence[str],
+    multirun: bool = False,
+    typed: Sequence[str] | None = None,
+) -> int:
+    """Let Hydra carry out a command with the arguments that the user gave, in any order. Returns the exit code.
+
+    ``typed``, which is recorded, are the arguments as they were typed, where ``given`` has some in Hydra's words.
+    Raises ``ArenaError`` with a message of one line for any error.
+    """
+    asked = parsed(given)
+    _set_environment(command, given if typed is None else typed)
+    with own_modules(asked.config_dirs), explained(application.config, asked.overrides):
+        if asked.help:
+            from runners.hydra_app.help import help_text
+
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                console.print_line(help_text(application, command, asked))
+            return 0
+        if asked.shown:
+            _hydra(application.config, [*asked.shown, *asked.overrides], _nothing)
+            return 0
+        try:
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                first = first_job(application.config, asked.overrides, multirun or asked.multirun)
+                swept = first.hydra.mode == RunMode.MULTIRUN
+                prepared = None if swept else application.ready(first, first.hydra)
+            if swept:
+                folders = [f"--config-dir={folder}" for folder in asked.config_dirs]
+                return _sweep(application, first, asked.overrides, folders)
+            return _shown(_carried_out(application, prepared, asked.overrides))
+        except KeyboardInterrupt:
+            return say_how_to_resume("what was not committed yet is dropped, all else is in the archive")
+
+
+def _nothing(_cfg: DictConfig) -> None:
+    """No task: Hydra only shows something."""
+
+
+def _set_environment(command: str, typed: Sequence[str]) -> None:
+    """Set the environment variables that jobs read, in this process and in those that a launcher starts."""
+    now = dt.datetime.now(dt.UTC).astimezone()
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
+    for name in FOLDERS:
+        if name in os.environ:
+            os.environ[name] = str(Path(os.environ[name]).absolute())
+    os.environ[COMMAND] = console.shell_line([*command.split(), *typed])
+    os.environ[sweep_start.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+
+
+def _hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+    """Let Hydra do a task with these arguments, which it reads from ``sys.argv``."""
+    before, sys.argv = sys.argv, ["qarena", *arguments]
+    try:
+        # A path: as a package, a folder named conf in ``sys.path`` could hide it.
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
+    finally:
+        sys.argv = before
+        HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process
+
+
+def first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictConfig:
+    """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
+
+    Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
+    set too. Raises ``RequestError`` for several values that are no sweep.
+    """
+    check_numbers(overrides)
+    given = OverridesParser.create().parse_overrides(list(overrides))
+    check_choices(given)
+    cfg = compose(config, overrides=_firsts(given), return_hydra_config=True)
+    mode = cfg.hydra.mode
+    if multirun and mode == RunMode.RUN:
+        raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
+    if not multirun and mode != RunMode.MULTIRUN:
+        for each in given:
+            if each.is_sweep_override():
+                raise RequestError(f"{each.input_line}: several values are a sweep, qarena sweep … or -m")
+        return cfg
+    params = cfg.hydra.sweeper.get("params") or {}
+    if params:
+        more = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
+        cfg = compose(config, overrides=_firsts([*more, *given]), return_hydra_config=True)
+    cfg.hydra.mode = RunMode.MULTIRUN
+    return cfg
+
+
+def _firsts(given: Sequence[Override]) -> list[str]:
+    """Overrides that are no sweeps, with the first of their values; of the same key the last."""
+    return list({each.get_key_element(): first_value(each) for each in given}.values())
+
+
+def first_value(override: Override) -> str:
+    """An override that is no sweep, with the first of its values."""
+    if not override.is_sweep_override():
+        return str(override.input_line)
+    value = override.value()
+    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()))
+    return f"{override.get_key_element()}={first}"
+
+
+def _carried_out(application: Application[Any], prepared: Any, overrides: Sequence[str]) -> Finished:
+    """The outcome of a single request. Raises what its execution raised."""
+    outcome: list[Finished | Exception] = []
+
+    def task(_cfg: DictConfig) -> None:
+        try:
+            outcome.append(application.execute(prepared))
+        except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
+            outcome.append(error)
+
+    _hydra(application.config, overrides, task)
+    (found,) = outcome
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _shown(finished: Finished) -> int:
+    """Show the outcome of a single request; returns the exit code."""
+    finished.show()
+    return say_how_to_resume() if finished.interrupted else finished.exit_code
+
+
+def _sweep(application: Application[Any], first: DictConfig, overrides: Sequence[str], folders: Sequence[str]) -> int:
+    """Check a sweep before its first job, let Hydra carry out its jobs, and report on them; returns the exit code."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        target = application.target(first, first.hydra)
+    folder = sweep_start.SweepFolder(Path(first.hydra.sweep.dir))
+    sweep_id = sweep_start.sweep_id([*overrides, *folders], application.config)
+    more = sweep_start.launcher_overrides(first, folder.path)
+    if not any(each.startswith("sweep.id=") for each in overrides):
+        more.append(f"sweep.id={quoted(sweep_id)}")  # quoted, because an id of digits and an e is no number
+    with ExitStack() as stack:
+        if first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
+            from runners.hydra_app.study import study_of
+
+            more += stack.enter_context(study_of(first, overrides, target, sweep_id))
+        code = _multirun(application, folder, ["--multirun", *overrides, *more])
+    from runners.hydra_app.study import report_best
+    from runners.hydra_app.sweep import report
+
+    code = max(code, report(folder.path))
+    report_best(folder.path, target)
+    return code
+
+
+def _multirun(application: Application[Any], folder: sweep_start.SweepFolder, arguments: Sequence[str]) -> int:
+    """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
+
+    Raises what Hydra raises, if that was before the first job.
+    """
+    try:
+        _hydra(application.config, arguments, application.job)
+    except KeyboardInterrupt:
+        return say_how_to_resume("what was not committed yet is dropped, all else is in the archive")
+    except SystemExit as left:  # of a job that was interrupted
+        return left.code if isinstance(left.code, int) else INTERRUPTED
+    except Exception:
+        if not folder.has_jobs():  # else jobs failed, and the report names each of them
+            folder.withdraw()
+            raise
+    return 0
