@@ -30,7 +30,7 @@ ELSEWHERE = {
 SCHEMAS = {  # by configuration: the schema of its keys
     "run": "runners.arena.schemas.RunConfig",
     "train": "runners.training.schemas.TrainConfig",
-    "sprt": "runners.strength.sprt_schema.SprtConfig",
+    "sprt": "runners.sprt.application.SprtConfig",
     "policy_build": "runners.policies.build.PolicyBuildConfig",
 }
 PYTHON = {  # by page: its title, its first paragraph, the modules

@@ -16,19 +16,19 @@ import typer
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
-
-from quarto.errors import MissingExtraError
 from runners.cli.groups import with_option
-from runners.cli.main import app
-from runners.cli.run import is_training
 from runners.hydra_app.flags import FLAGS, flags_first
 from runners.hydra_app.shortcuts import sources_shared
+
+from quarto.errors import MissingExtraError
+from runners.cli.main import app
+from runners.cli.run import is_training
 from runners.hydra_app.sweep_start import _first_value
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
 COMMANDS: Any = typer.main.get_command(app)
-SCHEMAS = ("runners.arena.schemas", "runners.training.config", "runners.strength.sprt_config", "runners.policies.build")
+SCHEMAS = ("runners.arena.schemas", "runners.training.config", "runners.sprt.application", "runners.policies.build")
 
 
 class Shown(NamedTuple):

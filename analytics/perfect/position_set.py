@@ -26,7 +26,7 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
-FOLDER = Path(__file__).resolve().parents[2] / "data" / "positions"  # of the sets that ship
+FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
 FORMAT = "quarto-arena positions"
 SOURCES = ("canonical", "logged")
 ILLEGAL = np.int8(-128)  # instead of the value of a turn that is none
@@ -43,7 +43,7 @@ SCHEMA: dict[str, Any] = {
 ROW_GROUP_ROWS = 1 << 16
 
 
-class Origin(JsonRecord, frozen=True):
+class SetOrigin(JsonRecord, frozen=True):
     """The origin of a set, in the metadata of its file."""
 
     format: str
@@ -61,7 +61,7 @@ class Origin(JsonRecord, frozen=True):
 class PositionSet(NamedTuple):
     """``P`` positions with a piece in hand, by pieces on the board, and the exact value of every turn in each."""
 
-    origin: Origin
+    origin: SetOrigin
     batch: Batch  # [P]
     logged: NDArray[np.bool_]  # [P] from a logged game; the others were drawn from all positions
     values: NDArray[np.int8]  # [P, 16, 17] by cell and gift (ENDS: the game is over), for the player; or ILLEGAL
@@ -88,12 +88,12 @@ def path_for(rules: str) -> Path:
     return path
 
 
-def origin_of(rules: Rules, seed: int, each: int) -> Origin:
+def origin_of(rules: Rules, seed: int, each: int) -> SetOrigin:
     """The origin of a set that is being made."""
-    return Origin(FORMAT, asdict(rules), seed, each)
+    return SetOrigin(FORMAT, asdict(rules), seed, each)
 
 
-def encoded(frame: pl.DataFrame, origin: Origin) -> bytes:
+def encoded(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
     """A set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
     stamped = msgspec.structs.replace(origin, turns=_digest(frame))
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
@@ -126,12 +126,12 @@ def read(path: Path) -> PositionSet:
     return PositionSet(origin, batch, (frame["source"].gather(starts) == "logged").to_numpy(), values)
 
 
-def _checked(path: Path, content: bytes) -> tuple[Origin, pl.DataFrame]:
+def _checked(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
     """The origin and the turns in the bytes of a file."""
     wrong = f"{path} is no set of positions, or was changed since it was made"
     remedy = "make it again with 'qarena policy positions'"
     try:
-        origin = parse(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), Origin)
+        origin = parse(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)
         frame = pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, KeyError, ValueError, OSError) as error:
         raise RequestError(f"{wrong} ({' '.join(str(error).split())[:80]}): {remedy}") from error

@@ -59,14 +59,14 @@ a table of 1 GB.
 """
 
 
-class Count(NamedTuple):
+class ValueCounts(NamedTuple):
     """Boards or positions of some number of pieces, by value: won, drawn, lost."""
 
     canonical: tuple[int, ...]
     every: tuple[int, ...]  # each canonical one times its images
 
 
-class Proof(NamedTuple):
+class GameProof(NamedTuple):
     """The value of a whole game, and what its proof took."""
 
     rules: str
@@ -77,12 +77,12 @@ class Proof(NamedTuple):
     seconds: int  # of a processor
 
 
-class Finding(NamedTuple):
+class TablebaseFinding(NamedTuple):
     """Counts and examples of one tablebase."""
 
     rules: Rules
-    boards: list[Count]  # by pieces
-    positions: list[Count]  # by pieces on the board; none where the mover chooses
+    boards: list[ValueCounts]  # by pieces
+    positions: list[ValueCounts]  # by pieces on the board; none where the mover chooses
     examples: dict[str, str]  # 'board won' -> the first such board in notation
     turns: list[tuple[str, int, int]]  # first turns up to symmetry: an example, how many turns, their value
 
@@ -120,7 +120,7 @@ def _with_hands(
     return count
 
 
-def finding(tablebase: Tablebase, most: int | None = None) -> Finding:
+def finding(tablebase: Tablebase, most: int | None = None) -> TablebaseFinding:
     """The counts and examples of a tablebase, or of its boards of up to ``most`` pieces.
 
     Raises ``FailureError`` if it is damaged.
@@ -140,14 +140,14 @@ def finding(tablebase: Tablebase, most: int | None = None) -> Finding:
             keys, values, sources = positions_of(solver, lanes, occupied)
             every = _count(values, images[sources]).every
             keys, first = np.unique(keys, return_index=True)
-            positions.append(Count(_count(values[first], np.ones(len(keys), np.int64)).canonical, every))
+            positions.append(ValueCounts(_count(values[first], np.ones(len(keys), np.int64)).canonical, every))
             _add_examples(examples, "position", keys, values[first], rules)
-    return Finding(rules, boards, positions, examples, first_turns(solver) if largest > 1 else [])
+    return TablebaseFinding(rules, boards, positions, examples, first_turns(solver) if largest > 1 else [])
 
 
-def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> Count:
+def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueCounts:
     canonical_ones = tuple(int((values == value).sum()) for value in VALUES)
-    return Count(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
+    return ValueCounts(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
 
 
 def positions_of(
@@ -198,19 +198,19 @@ def report(tablebases: Sequence[Tablebase]) -> str:
     return "\n".join([HEADER + games, LIMITS, *("\n".join(_section(finding(each))) for each in tablebases)])
 
 
-def proofs() -> list[Proof]:
+def proofs() -> list[GameProof]:
     """The values of whole games that were proven, by name."""
     text = (files("analytics.perfect") / "proofs.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
-    return [Proof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
+    return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
 
 
-def _game(proof: Proof) -> str:
+def _game(proof: GameProof) -> str:
     counts = f"{proof.lines} | {proof.symmetries} | {WORDS[proof.value]} | {proof.positions:,} | {proof.seconds}"
     return f"| {proof.rules} | {counts} |"
 
 
-def _section(found: Finding) -> Iterator[str]:
+def _section(found: TablebaseFinding) -> Iterator[str]:
     start = VALUES[found.boards[0].canonical.index(1)]
     first = "player who moves first" if found.rules.mover_chooses else "first giver"
     yield f"## {found.rules.name}\n"
@@ -225,7 +225,7 @@ def _section(found: Finding) -> Iterator[str]:
     yield ""
 
 
-def _counts(title: str, counts: Sequence[Count]) -> Iterator[str]:
+def _counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
     yield f"| {title} with pieces | canonical | won | drawn | lost | all | won % | drawn % | lost % |"
     yield "|---|" + "---:|" * 8
     for pieces, count in enumerate(counts):
@@ -235,7 +235,7 @@ def _counts(title: str, counts: Sequence[Count]) -> Iterator[str]:
     yield ""
 
 
-def _turns(found: Finding) -> Iterator[str]:
+def _turns(found: TablebaseFinding) -> Iterator[str]:
     if not found.turns:
         return
     turns = "The first turns" if found.rules.mover_chooses else "The first turns after the gift of piece 0"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from analytics.published import Study
 from analytics.published.comparison import HEADINGS, LEGEND, NUMBERS, Comparison, Reproduction, Row, noted, shown
-from analytics.report.content import Cell, Table
+from analytics.report.content import Cell, PageTable
 from analytics.report.rendering import render
 
 TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
@@ -33,10 +33,10 @@ def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str
     )
 
 
-def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> Table:
+def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> PageTable:
     rows = [reproduction.row(each) for each in comparisons]
     names = shown(rows)
-    return Table(
+    return PageTable(
         f"Study {study.study}: games won, in %",
         [getattr(HEADINGS, name) for name in names],
         [[_cell(name, row, each) for name in names] for row, each in zip(rows, comparisons, strict=True)],

@@ -13,7 +13,7 @@ from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rule
 from analytics.query.named_queries import query
 from analytics.query.selection import EVERYTHING, select
 from analytics.results.agent_codes import AgentNames, agent_names
-from analytics.results.pairings import PairingResult, results
+from analytics.results.pairings import PairingResult, pairings_frame, results
 from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -44,30 +44,15 @@ class HeadToHead:
         return sum(result.games for result in self.results)
 
     def frame(self, by_seat: bool = False) -> pl.DataFrame:
-        """A row for every two agents, or with ``by_seat`` one for each seat of the first agent.
+        """A row for every two agents, with the columns of ``pairings_frame``.
 
-        Columns: ``first``, ``second``, ``seat``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and
-        ``win_rate`` as shares, with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
+        With ``by_seat`` a row for each seat of the first agent: ``seat`` is then a column, and forfeits are none.
         """
-        found = by_seats(self.results, self.shared) if by_seat else [(None, result) for result in self.results]
-        rows = [
-            (
-                *(result.first, result.second, seat, result.games, result.wins, result.draws, result.losses),
-                *result.score,
-                *result.win_rate,
-                *((None, None) if by_seat else result.forfeits),
-            )
-            for seat, result in found
-        ]
-        shares = [f"{share}{end}" for share in ("score", "win_rate") for end in ("", "_low", "_high")]
-        schema = dict.fromkeys(("first", "second"), pl.String()) | {
-            **dict.fromkeys(("seat", "games", "wins", "draws", "losses"), pl.Int64()),
-            **dict.fromkeys(shares, pl.Float64()),
-            **dict.fromkeys(("first_forfeits", "second_forfeits"), pl.Int64()),
-        }
-        return pl.DataFrame(rows, schema=schema, orient="row").drop(
-            ["first_forfeits", "second_forfeits"] if by_seat else ["seat"]
-        )
+        if not by_seat:
+            return pairings_frame(self.results)
+        seats, apart = zip(*by_seats(self.results, self.shared), strict=True)
+        frame = pairings_frame(apart).drop("first_forfeits", "second_forfeits")
+        return frame.insert_column(2, pl.Series("seat", seats, pl.Int64()))
 
 
 def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[tuple[int, PairingResult]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+
+from analytics.results.columns import ResultColumn
 
 STRONGEST_TINT = 0.45  # opacity: text on it can be read on light and on dark paper
 BETTER, WORSE = "0,114,178", "213,94,0"  # red, green, blue
@@ -33,13 +36,22 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table whose first column names its rows; numbers are aligned to the right."""
+class PageTable:
+    """A table of a page. Its first column names its rows; numbers are aligned to the right."""
 
     caption: str
     headings: Sequence[str]
     rows: Sequence[Sequence[str | Cell]]
     left_columns: Sequence[int] = ()  # further columns that are aligned to the left
+
+    @classmethod
+    def of(
+        cls, caption: str, columns: Sequence[ResultColumn], marked: Mapping[int, Sequence[Cell]] = MappingProxyType({})
+    ) -> PageTable:
+        """The table of a result's columns; ``marked`` has cells in the place of texts, by number of the column."""
+        cells = [marked.get(number, column.texts) for number, column in enumerate(columns)]
+        left = tuple(number for number, column in enumerate(columns) if not column.right)
+        return cls(caption, [column.heading for column in columns], [*zip(*cells, strict=True)], left)
 
     @property
     def left(self) -> set[int]:
@@ -63,14 +75,14 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A part of a report. ``missing``, if not empty, says why there is nothing to show."""
 
     title: str
     note: str = ""  # how to read it
-    table: Table | None = None
+    table: PageTable | None = None
     figures: Sequence[Figure] = ()
-    numbers: Table | None = None  # the figures' values, shown on request
+    numbers: PageTable | None = None  # the figures' values, shown on request
     beside: bool = False  # figures and table side by side
     missing: str = ""
     legend: Sequence[str] = ()  # of the figures: results, and "random play"

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from analytics.report import style
-from analytics.report.content import Cell, Figure, Section, Table
+from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, lengths, openings, regret, strength
 from analytics.report.figures.reported_games import ReportedGames
-from analytics.report.figures.strength import NEVER_MET
 from analytics.report.style import Panel
+from analytics.results.columns import (
+    ITSELF,
+    MISSING,
+    ResultColumn,
+    column,
+    decision_columns,
+    elo,
+    interval,
+    intervals,
+    opponent_columns,
+    percent,
+    rating_columns,
+    standing_columns,
+    tenths_of_percent,
+    words,
+)
+from analytics.store.records import RunRecord
 from quarto.notation import format_cell, format_piece
 
 MOST_RUNS = 50  # rows of the table of runs
-MOST_NAMED = 4  # agents of a run
 
 
-def agent_cell(chosen: ReportedGames, agent: str, prefix: str = "") -> Cell:
-    """An agent's label, marked with its colour."""
-    return Cell(agent, prefix, colour=chosen.agents.index(agent))
+def outcome(mean: float) -> str:
+    """A mean outcome, from -1 to 1."""
+    return style.signed(mean, 3)
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """``62.3 %``."""
-    return f"{100 * share:.{digits}f} %"
-
-
-def interval(low: float, high: float, form: Callable[[float], str]) -> str:
-    """The two ends of an interval, each formatted by ``form``."""
-    return f"{form(low)} to {form(high)}"
+def agent_cells(chosen: ReportedGames, agents: Iterable[str], ranked: bool = False) -> list[Cell]:
+    """Labels of agents, marked with their colours; with their ranks in front of them."""
+    return [
+        Cell(agent, f"{rank} " if ranked else "", colour=chosen.agents.index(agent))
+        for rank, agent in enumerate(agents, 1)
+    ]
 
 
 def drawn(chosen: ReportedGames, prefix: str, panels: Sequence[Panel], notes: Sequence[str] = ()) -> list[Figure]:
@@ -46,33 +59,23 @@ def drawn(chosen: ReportedGames, prefix: str, panels: Sequence[Panel], notes: Se
     ]
 
 
-def crosstable_section(chosen: ReportedGames) -> Section:
+def crosstable_section(chosen: ReportedGames) -> ReportSection:
     """The score of each agent against each other one."""
-    standings = strength.standings(chosen).standings
-    if not standings:
-        return Section("Crosstable", missing="no two different agents played each other")
-    forfeits = ["forfeits"] if any(standing.forfeits for standing in standings) else []
-    scores = {(row["agent"], row["opponent"]): row["score"] for row in strength.crosstable_frame(chosen).to_dicts()}
-    rows: list[list[str | Cell]] = [
-        [
-            agent_cell(chosen, standing.agent, f"{place} "),
-            f"{100 * standing.score.mean:.1f}",
-            interval(standing.score.low, standing.score.high, lambda value: f"{100 * value:.1f}"),
-            *(_score(scores.get((standing.agent, other.agent)), standing is other) for other in standings),
-            f"{standing.games:,}",
-            *(percent(count / standing.games) for count in (standing.wins, standing.draws, standing.losses)),
-            *([f"{standing.forfeits:,}"] if forfeits else []),
-        ]
-        for place, standing in enumerate(standings, 1)
-    ]
-    places = [str(place) for place in range(1, len(standings) + 1)]
-    headings = ["agent", "score", "95 %", *places, "games", "won", "drawn", "lost", *forfeits]
+    frame = strength.standings(chosen).frame()
+    if frame.is_empty():
+        return ReportSection("Crosstable", missing="no two different agents played each other")
+    agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
+    numbered = [column._replace(heading=str(rank)) for rank, column in enumerate(against, 1)]
+    columns = [words("agent", agents), *totals[:2], *numbered, *totals[2:]]
+    tinted = {number: _tinted(column, frame[f"v {column.heading}"]) for number, column in enumerate(against, 3)}
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its place "
-        f"({NEVER_MET} never met, hatched: itself). "
+        f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_unit(chosen)}."
     )
-    return Section("Crosstable", note, Table("Scores of all agents against each other", headings, rows))
+    caption = "Scores of all agents against each other, in %"
+    marked = {0: agent_cells(chosen, agents, ranked=True), **tinted}
+    return ReportSection("Crosstable", note, PageTable.of(caption, columns, marked))
 
 
 def _unit(chosen: ReportedGames) -> str:
@@ -82,54 +85,46 @@ def _unit(chosen: ReportedGames) -> str:
     return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
 
 
-def _score(score: float | None, itself: bool) -> Cell:
-    if score is None:
-        return Cell("", hint="itself", itself=True) if itself else Cell(NEVER_MET, hint="never met")
-    return Cell(f"{100 * score:.1f}", tint=2 * score - 1)
+def _tinted(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
+    """The scores against one agent, on the colour of a win or of a loss."""
+    return [
+        Cell("", hint="itself", itself=True)
+        if text == ITSELF
+        else Cell(text, hint="never met")
+        if score is None
+        else Cell(text, tint=2 * score - 1)
+        for text, score in zip(column.texts, scores, strict=True)
+    ]
 
 
-def ratings_section(chosen: ReportedGames) -> Section:
+def ratings_section(chosen: ReportedGames) -> ReportSection:
     """The strength of each agent."""
     fit = strength.fitted(chosen)
     if fit is None:
-        return Section("Ratings", missing="no two different agents played each other")
-    frame = strength.frame_of(fit)
-    several = fit.groups > 1
-    rows: list[list[str | Cell]] = [
-        [
-            agent_cell(chosen, row["agent"]),
-            _elo(row["elo"]) if row["bounded"] else "no bound",
-            interval(row["low"], row["high"], _elo) if row["bounded"] else "",
-            f"{row['games']:,}",
-            "" if row["above_next"] is None else percent(row["above_next"]),
-            *([str(row["group"] + 1)] if several else []),
-        ]
-        for row in frame.iter_rows(named=True)
-    ]
-    headings = ["agent", "Elo", "95 %", "games", "above the next", *(["group"] if several else [])]
+        return ReportSection("Ratings", missing="no two different agents played each other")
+    frame, several = strength.frame_of(fit), fit.groups > 1
+    above = column("above the next, %", frame["above_next"], tenths_of_percent)
+    columns = [words("agent", frame["agent"]), *rating_columns(frame), above]
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled "
-        f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {_elo(fit.seat.mean)} Elo "
-        f"({interval(fit.seat.low, fit.seat.high, _elo)})."
+        f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {elo(fit.seat.mean)} Elo "
+        f"({interval(fit.seat.low, fit.seat.high, elo)})."
     )
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
     note += "".join(
         f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
     )
     figures = drawn(chosen, "ratings", [strength.ratings_panel(frame, chosen)])
-    return Section("Ratings", note + (apart if several else ""), Table("Ratings", headings, rows), figures, beside=True)
+    table = PageTable.of("Ratings in Elo", columns, {0: agent_cells(chosen, frame["agent"])})
+    return ReportSection("Ratings", note + (apart if several else ""), table, figures, beside=True)
 
 
-def _elo(value: float) -> str:
-    return style.signed(value, 1)
-
-
-def game_lengths_section(chosen: ReportedGames) -> Section:
+def game_lengths_section(chosen: ReportedGames) -> ReportSection:
     """The lengths of each agent's games."""
     frame = lengths.lengths_frame(chosen)
     if frame.is_empty():
-        return Section("Game lengths", missing="all games were forfeited")
+        return ReportSection("Game lengths", missing="all games were forfeited")
     unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
     without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
     forfeits = chosen.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
@@ -140,24 +135,19 @@ def game_lengths_section(chosen: ReportedGames) -> Section:
     )
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
     figures = drawn(chosen, "lengths", lengths.lengths_panels(frame), notes)
-    numbers = Table("Games by length", _LENGTHS, _length_rows(frame))
-    return Section("Game lengths", note, figures=figures, numbers=numbers, legend=(*style.RESULTS, "random play"))
+    numbers = PageTable.of("Games by length", _length_columns(frame))
+    return ReportSection("Game lengths", note, figures=figures, numbers=numbers, legend=(*style.RESULTS, "random play"))
 
 
-_LENGTHS = ("rules, agent", "plies", "games", "won", "drawn", "lost", "share", "95 %", "random play")
-
-
-def _length_rows(frame: pl.DataFrame) -> list[list[str]]:
+def _length_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    rows = frame.filter((pl.col("games") > 0) | (pl.col("random") > 0))
     return [
-        [
-            f"{row['rules']}, {row['agent']}",
-            str(row["plies"]),
-            *(f"{row[name]:,}" for name in ("games", "wins", "draws", "losses")),
-            percent(row["share"], 2),
-            interval(row["low"], row["high"], lambda share: percent(share, 2)),
-            "" if row["random"] is None else percent(row["random"], 2),
-        ]
-        for row in frame.filter((pl.col("games") > 0) | (pl.col("random") > 0)).iter_rows(named=True)
+        words("rules, agent", rows.select(pl.format("{}, {}", "rules", "agent")).to_series()),
+        *(column(name, rows[name]) for name in ("plies", "games")),
+        *(column(heading, rows[name]) for heading, name in (("won", "wins"), ("drawn", "draws"), ("lost", "losses"))),
+        column("share, %", rows["share"], percent),
+        intervals(rows["low"], rows["high"]),
+        column("random play, %", rows["random"], percent),
     ]
 
 
@@ -169,7 +159,7 @@ def _mean_length(rows: pl.DataFrame) -> str:
     return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
-def first_placements_section(chosen: ReportedGames) -> Section:
+def first_placements_section(chosen: ReportedGames) -> ReportSection:
     """The cells of the first placements."""
     note = (
         "Where the first pieces are placed, in percent, and the mean outcome for the mover (1 won, 0 drew, -1 lost) "
@@ -178,7 +168,7 @@ def first_placements_section(chosen: ReportedGames) -> Section:
     return _openings(chosen, openings.PLACEMENTS, "Openings: first placements", note)
 
 
-def first_gifts_section(chosen: ReportedGames) -> Section:
+def first_gifts_section(chosen: ReportedGames) -> ReportSection:
     """The pieces that are given first."""
     note = (
         "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
@@ -189,35 +179,38 @@ def first_gifts_section(chosen: ReportedGames) -> Section:
     return _openings(chosen, openings.GIFTS, "Openings: first gifts", note)
 
 
-def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str) -> Section:
+def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str) -> ReportSection:
     frame = openings.openings_frame(chosen, kind)
     if frame.is_empty():
-        return Section(title, missing=f"the first {openings.PLIES} plies of all games were imposed, or none was played")
+        return ReportSection(
+            title, missing=f"the first {openings.PLIES} plies of all games were imposed, or none was played"
+        )
     imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
-    format_choice = format_cell if kind is openings.PLACEMENTS else format_piece
-    rows: list[list[str | Cell]] = [
-        [
-            f"{row['rules']}, {row['agent'] or 'all agents'}",
-            str(row["ply"]),
-            Cell(format_choice(row[kind.column]), piece=row[kind.column] if kind is openings.GIFTS else None),
-            f"{row['games']:,}",
-            percent(row["share"], 2),
-            style.signed(row["mean_outcome"], 3),
-            interval(row["low"], row["high"], lambda value: style.signed(value, 3)),
-        ]
-        for row in frame.iter_rows(named=True)
+    choices = [(format_cell if kind is openings.PLACEMENTS else format_piece)(choice) for choice in frame[kind.column]]
+    pieces = [Cell(text, piece=piece) for text, piece in zip(choices, frame[kind.column], strict=True)]
+    columns = [
+        words(
+            "rules, agent",
+            [f"{rules}, {agent or 'all agents'}" for rules, agent in frame.select("rules", "agent").rows()],
+        ),
+        column("ply", frame["ply"]),
+        ResultColumn(kind.column, choices),
+        column("games", frame["games"]),
+        column("share, %", frame["share"], percent),
+        column("mean outcome", frame["mean_outcome"], outcome),
+        intervals(frame["low"], frame["high"], outcome),
     ]
-    headings = ["rules, agent", "ply", kind.column, "games", "share", "mean outcome", "95 %"]
     figures = drawn(chosen, kind.column, openings.openings_panels(frame, kind))
-    return Section(title, note + left_out, figures=figures, numbers=Table(title, headings, rows))
+    numbers = PageTable.of(title, columns, {2: pieces} if kind is openings.GIFTS else {})
+    return ReportSection(title, note + left_out, figures=figures, numbers=numbers)
 
 
-def learning_curves_section(chosen: ReportedGames) -> Section:
+def learning_curves_section(chosen: ReportedGames) -> ReportSection:
     """The learning curves of the policies that learned in these runs."""
     found = learning.curves(chosen)
     if not found:
-        return Section("Learning curves", missing="no policy was learned in these runs")
+        return ReportSection("Learning curves", missing="no policy was learned in these runs")
     count = len(learning.cards_of(chosen))
     newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
     note = (
@@ -228,70 +221,73 @@ def learning_curves_section(chosen: ReportedGames) -> Section:
         f"{card.kind}, {card.rules['name']} rules, seed {card.learned['seed']}, {card.learned['games']:,} games"
         for card, _ in found
     ]
-    return Section("Learning curves", note, figures=drawn(chosen, "learning", learning.learning_panels(found), notes))
+    return ReportSection(
+        "Learning curves", note, figures=drawn(chosen, "learning", learning.learning_panels(found), notes)
+    )
 
 
-def mistakes_section(chosen: ReportedGames) -> Section:
+def mistakes_section(chosen: ReportedGames) -> ReportSection:
     """The value that agents give up against perfect play."""
     totals = regret.mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
-        return Section("Mistakes", missing="no decision of these games is judged ('qarena annotate' does that)")
+        return ReportSection("Mistakes", missing="no decision of these games is judged ('qarena annotate' does that)")
     by_ply = regret.mistakes_frame(chosen, by_ply=True)
     note = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
         f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
     )
     figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
-    total_table = Table("Regret and blunders", ["agent", "decision", *_REGRET], _regret_rows(chosen, totals), (1,))
-    headings = ["agent", "decision", "ply", *_REGRET]
-    numbers = Table("Regret and blunders by ply", headings, _regret_rows(chosen, by_ply), (1,))
-    return Section("Mistakes", note, total_table, figures, numbers)
-
-
-_REGRET = ("decisions", "mean regret", "95 %", "blunders", "95 %")
-
-
-def _regret_rows(chosen: ReportedGames, frame: pl.DataFrame) -> list[list[str | Cell]]:
-    return [
-        [
-            agent_cell(chosen, row["agent"]),
-            row["kind"],
-            *([] if row["ply"] is None else [str(row["ply"])]),
-            f"{row['decisions']:,}",
-            f"{row['regret']:.4f}",
-            interval(row["regret_low"], row["regret_high"], lambda value: f"{value:.4f}"),
-            percent(row["blunders"], 2),
-            interval(row["blunders_low"], row["blunders_high"], lambda share: percent(share, 2)),
-        ]
-        for row in frame.iter_rows(named=True)
+    tables = [
+        PageTable.of(caption, decision_columns(frame), {0: agent_cells(chosen, frame["agent"])})
+        for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
+    return ReportSection("Mistakes", note, tables[0], figures, tables[1])
 
 
-def runs_section(chosen: ReportedGames) -> Section:
-    """The runs that the games come from."""
+def runs_section(chosen: ReportedGames) -> ReportSection:
+    """The runs that the games come from, and the parameters of their agents."""
     records = list(chosen.records.values())
-    rows = [
-        [
-            Cell(record.run_id, code=True),
-            record.created[:10],
-            record.rules.name,
-            f"{count:,}",
-            str(record.spec["seed"]),
-            str(record.spec["opening_plies"]),
-            "swapped" if record.swapped else "fixed",
-            str(record.code.get("version", "")),
-            _agents_of(record.labels),
-        ]
-        for record, count in list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
+    rows = list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
+    columns = [
+        words("run", [record.run_id for record, _ in rows]),
+        words("begun", [record.created[:10] for record, _ in rows]),
+        words("rules", [record.rules.name for record, _ in rows]),
+        column("games", [games for _, games in rows]),
+        column("seed", [record.spec["seed"] for record, _ in rows], str),
+        column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
+        words("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
+        words("agents", [", ".join(record.labels) for record, _ in rows]),
+        words("code", [_code(record) for record, _ in rows]),
+        words("command", [record.command for record, _ in rows]),
     ]
-    headings = ["run", "begun", "rules", "games", "seed", "imposed plies", "seats", "code", "agents"]
+    marked = {number: [Cell(text, code=True) for text in columns[number].texts] for number in (0, 8, 9)}
     oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in chosen.names.notes)])
-    return Section("Runs", note, Table("Runs of the chosen games", headings, rows, (1, 2, 6, 8)))
+    table = PageTable.of("Runs of the chosen games", columns, marked)
+    return ReportSection("Runs", note, table, numbers=_parameters([record for record, _ in rows]))
 
 
-def _agents_of(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= MOST_NAMED else f"{labels[0]} and {len(labels) - 1} others"
+def _code(record: RunRecord) -> str:
+    """The version and the fingerprint of the code that played a run."""
+    known = (str(record.code.get(name, "")) for name in ("version", "fingerprint"))
+    return " ".join(filter(None, known))
+
+
+def _parameters(records: Iterable[RunRecord]) -> PageTable:
+    """Each agent of some runs with all of its parameters, those that its label leaves out too."""
+    agents = dict.fromkeys(
+        (
+            str(agent["label"]),
+            ", ".join(f"{name}={value}" for name, value in agent.get("params", {}).items()),
+            str((record.code.get("agents") or {}).get(agent["label"], "")),
+        )
+        for record in records
+        for agent in record.spec["agents"]
+    )
+    labels, settings, codes = zip(*sorted(agents), strict=True)
+    return PageTable.of(
+        "Agents of these runs", [words("agent", labels), words("parameters", settings), words("code", codes)]
+    )
 
 
 SECTIONS = (

@@ -84,6 +84,28 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
     ]
 
 
+def pairings_frame(found: Sequence[PairingResult]) -> pl.DataFrame:
+    """A row a result, as its first agent sees it.
+
+    Columns: ``first``, ``second``, ``games``, ``wins``, ``draws``, ``losses``; ``score`` and ``win_rate`` as shares,
+    with ``_low`` and ``_high``; ``first_forfeits``, ``second_forfeits``.
+    """
+    rows = [
+        (
+            *(each.first, each.second, each.games, each.wins, each.draws, each.losses),
+            *(*each.score, *each.win_rate, *each.forfeits),
+        )
+        for each in found
+    ]
+    shares = [f"{share}{end}" for share in ("score", "win_rate") for end in ("", "_low", "_high")]
+    schema = dict.fromkeys(("first", "second"), pl.String()) | {
+        **dict.fromkeys(("games", "wins", "draws", "losses"), pl.Int64()),
+        **dict.fromkeys(shares, pl.Float64()),
+        **dict.fromkeys(("first_forfeits", "second_forfeits"), pl.Int64()),
+    }
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
 @dataclass(frozen=True)
 class Standing:
     """The results of one agent over all pairings with other agents."""

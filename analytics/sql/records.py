@@ -18,7 +18,7 @@ from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord, SweepJob
 from analytics.store.snapshot import Snapshot
-from analytics.store.sprt_verdicts import Verdict
+from analytics.store.sprt_verdicts import SprtVerdict
 
 Row = dict[str, Any]
 
@@ -166,7 +166,7 @@ def _pairing_columns(result: PairingResult) -> Row:
     }
 
 
-def _verdict_row(verdict: Verdict) -> Row:
+def _verdict_row(verdict: SprtVerdict) -> Row:
     estimate = strength(verdict.counts).normalised_elo
     stored = msgspec.structs.asdict(verdict) | msgspec.structs.asdict(verdict.hypotheses)
     return {

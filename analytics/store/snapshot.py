@@ -11,7 +11,7 @@ from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
 from analytics.store.range_names import StoredRange
 from analytics.store.records import PolicyCard, RunRecord, SweepJob
-from analytics.store.sprt_verdicts import Verdict
+from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.errors import FailureError
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class Snapshot(Archive):
         """The cards of all policies, oldest first. Raises ``FailureError`` for a damaged one."""
         return _value(self._cards)
 
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[SprtVerdict]:
         """All verdicts, by run and id. Raises ``FailureError`` for a damaged one."""
         return _value(self._verdicts)
 

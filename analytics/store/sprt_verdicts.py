@@ -38,7 +38,7 @@ def verdict_id_of(hypotheses: Hypotheses, most_pairs: int) -> str:
     return run_id_of({**bounds, "most_pairs": most_pairs})
 
 
-class Verdict(StoredRecord, frozen=True):
+class SprtVerdict(StoredRecord, frozen=True):
     """The outcome of a test. Raises ``ValueError`` for values that do not fit together."""
 
     verdict_id: Annotated[str, matching(VERDICT_ID)]
@@ -65,10 +65,10 @@ class Verdict(StoredRecord, frozen=True):
             raise ValueError(f"pairs={self.pairs} is above most_pairs={self.most_pairs}")
 
     @staticmethod
-    def from_trial(run_id: str, ended: SequentialTest, command: str) -> Verdict:
+    def from_trial(run_id: str, ended: SequentialTest, command: str) -> SprtVerdict:
         """The verdict of a trial that has ended."""
         test = ended.hypotheses, ended.most
-        return Verdict(
+        return SprtVerdict(
             verdict_id_of(*test), run_id, *test, ended.accepted, ended.pairs, ended.counts, ended.ratio, now(), command
         )
 
@@ -78,7 +78,7 @@ def path_of(archive: Archive, run_id: str, verdict_id: str) -> PurePath:
     return archive.folder(FOLDER, run_id) / f"{verdict_id}.json"
 
 
-def save(archive: Archive, verdict: Verdict) -> None:
+def save(archive: Archive, verdict: SprtVerdict) -> None:
     """Store a verdict in one step, unless the same is there, and note it in the run's record.
 
     Raises ``FailureError`` when it cannot be written.
@@ -96,13 +96,13 @@ def _noted(record: RunRecord | None, verdict_id: str) -> RunRecord | None:
     return record and structs.replace(record, verdicts=tuple(sorted({*record.verdicts, verdict_id})))
 
 
-def _outcome(verdict: Verdict) -> tuple[str | None, tuple[int, ...]]:
+def _outcome(verdict: SprtVerdict) -> tuple[str | None, tuple[int, ...]]:
     return verdict.accepted, verdict.counts
 
 
-def read(archive: Archive, path: PurePath) -> Verdict:
+def read(archive: Archive, path: PurePath) -> SprtVerdict:
     """The verdict in a file. Raises ``FailureError`` for a damaged one, or one that belongs elsewhere."""
-    verdict = archive.load(path, Verdict)
+    verdict = archive.load(path, SprtVerdict)
     if (f"run={verdict.run_id}", verdict.verdict_id) != (path.parent.name, path.stem):
         raise FailureError(f"{path} is damaged (it is verdict {verdict.verdict_id} of run {verdict.run_id})")
     return verdict

@@ -9,13 +9,13 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
-from analytics.statistics.intervals import Estimate
+from analytics.results.columns import ResultColumn, column, intervals, percent, words
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.notation import format_position
 from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 from runners.terminal.tables import TableOutput, write
 
 MAX_TURNS = 16  # rows of the table that is shown without --by
@@ -51,24 +51,21 @@ def show_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> 
             console.show([_table(turns, shown, note if len(shown) < len(turns.rows) else "")], wide=output.wide)
 
 
-def _table(found: Explored, rows: pl.DataFrame, note: str) -> Table:
+def _table(found: Explored, rows: pl.DataFrame, note: str) -> TerminalTable:
     """The decisions with their results and sample games; the samples are the first that a narrow terminal spares."""
     text = format_position(found.position, found.rules.name)
     title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {PLAYERS[found.by]}"
     columns = _columns(rows)
-    sample = console.Column("sample", rows["sample"].to_list(), right=False, spare=9)
+    sample = ResultColumn("sample", rows["sample"].to_list(), right=False, spare=9)
     return console.tabulated([*columns, sample], title)
 
 
-def _columns(rows: pl.DataFrame) -> list[console.Column]:
+def _columns(rows: pl.DataFrame) -> list[ResultColumn]:
     names = [name for name in ("piece", "cell", "gift") if name in rows.columns]
-    columns = [console.Column(name, [value or "·" for value in rows[name].to_list()], right=False) for name in names]
-    for name, spare in (("alike", 2), ("games", 0)):
-        columns.append(console.Column(name, [f"{value:,}" for value in rows[name].to_list()], spare=spare))
-    columns.append(console.Column("share", [console.percent(share) for share in rows["share"].to_list()], spare=1))
+    columns = [words(name, [value or "·" for value in rows[name]]) for name in names]
+    columns += [column("alike", rows["alike"], spare=2), column("games", rows["games"])]
+    columns.append(column("share", rows["share"], percent, spare=1))
     for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
-        rate, low, high = (rows[f"{name}_{each}"].to_list() for each in ("rate", "low", "high"))
-        columns.append(console.Column(name, [console.percent(value) for value in rate], spare=spare))
-        estimates = map(Estimate, rate, low, high)
-        columns.append(console.Column("95 % interval", [console.interval(each) for each in estimates], spare=spare + 3))
+        columns.append(column(name, rows[f"{name}_rate"], percent, spare))
+        columns.append(intervals(rows[f"{name}_low"], rows[f"{name}_high"], spare=spare + 3))
     return columns

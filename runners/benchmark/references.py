@@ -14,7 +14,7 @@ from analytics.statistics.tally import Tally
 from quarto.rules import CLASSIC
 from runners.arena.spec import AgentSpec
 from runners.benchmark.datasets import EXPERT, RANDOM, player
-from runners.strength.judging import JudgeOptions, games_with
+from runners.judge.judging import JudgeOptions, games_with
 
 OPPONENT = "semi_random"  # unless another one is named
 GAMES = 4_000

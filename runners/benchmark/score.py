@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics.perfect.position_set import PositionSet, path_for, read
+from analytics.results.columns import ResultColumn, percent, ranked
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
@@ -17,10 +18,9 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec
 from runners.benchmark.references import References, mean_return, references
 from runners.hosting.guarded_agent import unlogged
-from runners.strength.judged import Judged, judged
-from runners.strength.judging import JudgeOptions, Verdict, games_with, judge
+from runners.judge.agents import ChosenAgents, chosen_agents
+from runners.judge.judging import AgentVerdict, JudgeOptions, games_with, judge
 from runners.terminal import console
-from runners.terminal.console import Column, percent
 from runners.terminal.progress import progress_bar
 
 
@@ -36,7 +36,7 @@ class ScoreRequest(NamedTuple):
 class Scored(NamedTuple):
     """The score of one agent."""
 
-    verdict: Verdict  # without games against the oracle
+    verdict: AgentVerdict  # without games against the oracle
     games: Tally  # against the opponent
     returns: Estimate  # mean return of a game
     score: Estimate  # normalised
@@ -61,8 +61,8 @@ def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Even
     """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
     positions = read(path_for(CLASSIC.name) if request.file is None else request.file)
     _check_rules(positions.rules, request.file)
-    found = judged(request.names, request.root, CLASSIC, everything=False)
-    against = judged([request.opponent], request.root, CLASSIC, everything=False)
+    found = chosen_agents(request.names, request.root, CLASSIC, everything=False)
+    against = chosen_agents([request.opponent], request.root, CLASSIC, everything=False)
     for note in dict.fromkeys((*found.notes, *against.notes)):
         console.print_note(note)
     with unlogged():
@@ -84,7 +84,7 @@ def _check_rules(rules: Rules, file: Path | None) -> None:
 
 
 def _scored(
-    found: Judged,
+    found: ChosenAgents,
     opponent: AgentSpec,
     known: References,
     positions: PositionSet,
@@ -140,15 +140,15 @@ def show(scores: Scores, wide: bool | None = None) -> None:
     ranks = sorted(scores.scored, key=lambda each: (-each.score.mean, each.verdict.agent.label))
     games = [each.games for each in ranks]
     columns = [
-        *console.ranked([each.verdict.agent.label for each in ranks]),
-        Column("score", [f"{each.score.mean:.3f}" for each in ranks]),
-        Column("95 % interval", [_between(each.score, 3) for each in ranks], spare=1),
-        Column("win", [percent(each.wins / each.games) for each in games], spare=3),
-        Column("draw", [percent(each.draws / each.games) for each in games], spare=4),
-        Column("loss", [percent(each.losses / each.games) for each in games], spare=3),
-        Column("regret", [f"{each.regret['regret']:.4f}" for each in ranks]),
-        Column("95 % interval", [_between(_regret(each), 4) for each in ranks], spare=2),
-        Column("optimal, %", [percent(each.regret["optimal"]) for each in ranks], spare=5),
+        *ranked([each.verdict.agent.label for each in ranks]),
+        ResultColumn("score", [f"{each.score.mean:.3f}" for each in ranks]),
+        ResultColumn("95 % interval", [_between(each.score, 3) for each in ranks], spare=1),
+        ResultColumn("win", [percent(each.wins / each.games) for each in games], spare=3),
+        ResultColumn("draw", [percent(each.draws / each.games) for each in games], spare=4),
+        ResultColumn("loss", [percent(each.losses / each.games) for each in games], spare=3),
+        ResultColumn("regret", [f"{each.regret['regret']:.4f}" for each in ranks]),
+        ResultColumn("95 % interval", [_between(_regret(each), 4) for each in ranks], spare=2),
+        ResultColumn("optimal, %", [percent(each.regret["optimal"]) for each in ranks], spare=5),
     ]
     low, high = scores.known
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.report.content import Cell, Table
+from analytics.report.content import Cell, PageTable
 from analytics.store.records import RUN_ID
 from quarto.errors import RequestError
 from quarto.notation import parse_position
@@ -19,7 +19,7 @@ MOST_LETTERS = 120  # of a cell
 MOST_CELLS = 2_400  # that a page shows
 
 
-def answer_table(frame: pl.DataFrame) -> Table:
+def answer_table(frame: pl.DataFrame) -> PageTable:
     """The first rows and columns of an answer."""
     shown = frame[:, :MOST_COLUMNS]
     rows = min(MOST_ROWS, max(10, MOST_CELLS // max(1, shown.width)))
@@ -31,7 +31,7 @@ def answer_table(frame: pl.DataFrame) -> Table:
         what = f"The first {shown.height:,} of {what}"
     if shown.width < frame.width:
         what += f", the first {shown.width} of {frame.width} columns"
-    return Table(what, shown.columns, cells, left)
+    return PageTable(what, shown.columns, cells, left)
 
 
 def _cell(name: str, value: Any, row: dict[str, Any]) -> Cell:

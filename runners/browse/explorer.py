@@ -12,8 +12,8 @@ import polars as pl
 from analytics.derived_tables.position_index import counts_turns_of
 from analytics.derived_tables.positions import turns_in
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
-from analytics.report.content import Cell, Table
-from analytics.report.sections import interval, percent
+from analytics.report.content import Cell, PageTable
+from analytics.results.columns import interval, percent
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
@@ -49,7 +49,7 @@ class Explorer(NamedTuple):
     games: int
     cells: list[OpeningTile]  # [16]
     gifts: list[OpeningTile]  # pieces that may be given next; none if a cell is to be chosen
-    table: Table | None
+    table: PageTable | None
     more: int  # rows that are not shown
     missing: str = ""  # why there is nothing to show
 
@@ -165,13 +165,13 @@ def _after(position: Position, rules: Rules, cell: int, kept: dict[str, object])
     return links.openings_page(text, **kept)
 
 
-def _table(found: Explored, kept: dict[str, object]) -> tuple[Table, int]:
+def _table(found: Explored, kept: dict[str, object]) -> tuple[PageTable, int]:
     known = ("piece",) if found.position.hand != NONE else ()  # the piece in hand
     names = [name for name in ("piece", "cell", "gift") if name in found.rows.columns and name not in known]
     rows = [_row(found, row, names, kept) for row in found.rows.head(MOST_ROWS).to_dicts()]
-    headings = [*names, "alike", "games", "share", "won", "95 %", "drawn", "lost", "sample game"]
+    headings = [*names, "alike", "games", "share, %", "won, %", "95 % interval", "drawn, %", "lost, %", "sample game"]
     caption = f"{found.by.capitalize()}s in {found.games:,} games, most played first; results for {DECIDERS[found.by]}"
-    return Table(caption, headings, rows, tuple(range(len(names)))), max(0, len(found.rows) - MOST_ROWS)
+    return PageTable(caption, headings, rows, tuple(range(len(names)))), max(0, len(found.rows) - MOST_ROWS)
 
 
 def _row(found: Explored, row: dict[str, object], names: Sequence[str], kept: dict[str, object]) -> list[str | Cell]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.query.game_filter import GameFilter
 from analytics.query.stored_rows import files_with, plies_of, rows_in
-from analytics.report.content import Cell, Table
+from analytics.report.content import Cell, PageTable
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import unknown_run
 from analytics.store.records import RunRecord
@@ -27,7 +27,7 @@ ORDERS = ("logged", "shortest", "longest")
 class GamesPage(NamedTuple):
     """A page of a list of games."""
 
-    table: Table
+    table: PageTable
     total: int  # games that meet the filters, in the runs that were searched
     searched: int  # runs
     matching: int  # runs that may have such games
@@ -81,7 +81,7 @@ def _condition(wanted: GameFilter, result: str) -> pl.Expr:
     return both[0] | both[1]
 
 
-def _table(page: pl.DataFrame) -> Table:
+def _table(page: pl.DataFrame) -> PageTable:
     rows: list[list[str | Cell]] = [
         [
             Cell(
@@ -97,7 +97,7 @@ def _table(page: pl.DataFrame) -> Table:
         for row in page.iter_rows(named=True)
     ]
     headings = ["game", "gives first", "places first", "winner", "plies", "ending", "imposed plies"]
-    return Table("Games", headings, rows, (1, 2, 3, 5))
+    return PageTable("Games", headings, rows, (1, 2, 3, 5))
 
 
 def result_text(winner: int, agents: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.content import Cell, Table
+from analytics.report.content import Cell, PageTable
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from runners.browse import links
@@ -13,7 +13,7 @@ MOST_ROWS = 25
 VALUES = {1: "win", 0: "draw", -1: "loss"}
 
 
-def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
+def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> PageTable:
     """The mistakes of some games, those that gave up most first, then the latest in a game.
 
     ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
@@ -40,7 +40,7 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
         ]
         for row in found.iter_rows(named=True)
     ]
-    return Table("The largest mistakes, the latest in a game first", _HEADINGS, rows, (1, 2, 4))
+    return PageTable("The largest mistakes, the latest in a game first", _HEADINGS, rows, (1, 2, 4))
 
 
 _HEADINGS = ("game", "agent", "decision", "ply", "value")

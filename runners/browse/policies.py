@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from analytics.policies import policy_store
 from analytics.report import style
-from analytics.report.content import Cell, Figure, Table
+from analytics.report.content import Cell, Figure, PageTable
 from analytics.report.figures.learning import Curve, learning_panels
 from analytics.sql.database import OpenArchive
 from analytics.store.records import PolicyCard
@@ -21,7 +21,7 @@ MOST_ROWS = 200
 _ID = re.compile(r"(?<=run )[0-9a-f]{12}|(?<=policy )[0-9a-f]{12}|(?<=\()[0-9a-f]{12}(?=\))")
 
 
-def policies_table(opened: OpenArchive) -> Table:
+def policies_table(opened: OpenArchive) -> PageTable:
     """All policies, the newest first."""
     cards = opened.archive.cards()
     current = {card.name: card.policy_id for card in cards}
@@ -40,7 +40,7 @@ def policies_table(opened: OpenArchive) -> Table:
     ]
     shown = "" if len(rows) <= MOST_ROWS else f" (the newest {MOST_ROWS} of {len(rows):,})"
     headings = ["policy", "id", "kind", "rules", "made by", "games", "created (UTC)", ""]
-    return Table(f"Policies, the newest first{shown}", headings, rows[:MOST_ROWS], (1, 2, 3, 4, 6, 7))
+    return PageTable(f"Policies, the newest first{shown}", headings, rows[:MOST_ROWS], (1, 2, 3, 4, 6, 7))
 
 
 class LineageLine(NamedTuple):
@@ -54,7 +54,7 @@ class OnePolicy(NamedTuple):
     """A policy: what it is, where it comes from, how it learned."""
 
     card: PolicyCard
-    properties: Table
+    properties: PageTable
     lineage: list[LineageLine]
     curve: Figure | None
 
@@ -83,7 +83,7 @@ def _parts(text: str) -> Iterator[Cell]:
     yield Cell(text[end:])
 
 
-def _properties(card: PolicyCard) -> Table:
+def _properties(card: PolicyCard) -> PageTable:
     learned = card.learned
     how, maker = made_by(card)
     table = card.files.get(policy_store.TABLE)
@@ -102,7 +102,7 @@ def _properties(card: PolicyCard) -> Table:
     rows: list[list[str | Cell]] = [
         [name, Cell(value, code=name in ("command", "games chosen by"))] for name, value in values.items()
     ]
-    return Table("Properties of the policy", ["property", "value"], rows, (1,))
+    return PageTable("Properties of the policy", ["property", "value"], rows, (1,))
 
 
 def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:

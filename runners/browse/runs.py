@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.content import Cell, Table
-from analytics.report.sections import interval, percent
+from analytics.report.content import Cell, PageTable
+from analytics.results.columns import interval, percent
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import unknown_run
@@ -89,7 +89,7 @@ def few(labels: Sequence[str]) -> str:
     return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
 
 
-def runs_table(rows: Sequence[RunRow], caption: str) -> Table:
+def runs_table(rows: Sequence[RunRow], caption: str) -> PageTable:
     """A table of runs."""
     cells: list[list[str | Cell]] = [
         [
@@ -104,7 +104,7 @@ def runs_table(rows: Sequence[RunRow], caption: str) -> Table:
         for row in rows
     ]
     headings = ["run", "agents", "rules", "games", "imposed plies", "begun (UTC)", ""]
-    return Table(caption, headings, cells, (1, 2, 5, 6))
+    return PageTable(caption, headings, cells, (1, 2, 5, 6))
 
 
 class OneRun(NamedTuple):
@@ -112,8 +112,8 @@ class OneRun(NamedTuple):
 
     record: RunRecord
     games: int
-    properties: Table
-    pairings: Table
+    properties: PageTable
+    pairings: PageTable
 
 
 MOST_PAIRINGS = 100  # rows
@@ -131,7 +131,7 @@ def one_run(opened: OpenArchive, run_id: str) -> OneRun:
     return OneRun(record, games, properties, _pairings(record, found))
 
 
-def _properties(record: RunRecord, games: int, fingerprint: str) -> Table:
+def _properties(record: RunRecord, games: int, fingerprint: str) -> PageTable:
     spec, code = record.spec, record.code
     asked = record.games * len(record.pairings)
     values = {
@@ -148,10 +148,10 @@ def _properties(record: RunRecord, games: int, fingerprint: str) -> Table:
         "command": record.command,
     }
     rows: list[list[str | Cell]] = [[name, Cell(value, code=name == "command")] for name, value in values.items()]
-    return Table("Properties of the run", ["property", "value"], rows, (1,))
+    return PageTable("Properties of the run", ["property", "value"], rows, (1,))
 
 
-def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> Table:
+def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
     rows: list[list[str | Cell]] = [
         [
             Cell(each.first, link=_games_of(record, each)),
@@ -165,8 +165,9 @@ def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> Table:
         for each in found[:MOST_PAIRINGS]
     ]
     shown = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
-    headings = ["first agent", "second agent", "games", "score", "95 %", "won", "drawn", "lost", "plies a game"]
-    return Table(f"Results of the first agent{shown}", headings, rows, (1,))
+    shares = ("score, %", "95 % interval", "won, %", "drawn, %", "lost, %")
+    headings = ["first agent", "second agent", "games", *shares, "plies a game"]
+    return PageTable(f"Results of the first agent{shown}", headings, rows, (1,))
 
 
 def _games_of(record: RunRecord, pairing: PairingResult) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from analytics.query.game_filter import GameFilter
 from analytics.query.selection import Selection
 from analytics.report import sections
-from analytics.report.content import Cell, Section, Table
+from analytics.report.content import Cell, PageTable, ReportSection
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -25,7 +25,7 @@ class Subject(NamedTuple):
 
     slug: str
     name: str
-    make: Callable[[ReportedGames], Section]
+    make: Callable[[ReportedGames], ReportSection]
 
 
 SUBJECTS = (
@@ -43,7 +43,7 @@ _OF_TRAININGS = "learning"  # the section that is about them
 class ShownSection(NamedTuple):
     """A section, and the games that it is about."""
 
-    section: Section
+    section: ReportSection
     games: int
     runs: int
     agents: int  # of which at most ``reported_games.MOST_AGENTS`` are shown
@@ -76,7 +76,7 @@ def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ReportedGames:
     return ReportedGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
 
 
-def _with_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
+def _with_games(table: PageTable, labels: Collection[str], wanted: GameFilter) -> PageTable:
     """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
     agents = [row[0].text for row in table.cells]
 

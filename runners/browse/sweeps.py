@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.report.content import Cell, Figure, Table
-from analytics.report.sections import interval, percent
+from analytics.report.content import Cell, Figure, PageTable
+from analytics.results.columns import interval, percent
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.sql.records import value_of
@@ -49,7 +49,7 @@ def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepR
     return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
 
 
-def sweeps_table(rows: Sequence[SweepRow]) -> Table:
+def sweeps_table(rows: Sequence[SweepRow]) -> PageTable:
     """A table of sweeps."""
     cells: list[list[str | Cell]] = [
         [
@@ -61,7 +61,7 @@ def sweeps_table(rows: Sequence[SweepRow]) -> Table:
         ]
         for row in rows
     ]
-    return Table(
+    return PageTable(
         "Sweeps, the newest first", ["sweep", "what varies", "jobs", "objective", "begun (UTC)"], cells, (1, 3, 4)
     )
 
@@ -72,7 +72,7 @@ class OneSweep(NamedTuple):
     sweep_id: str
     settings: tuple[str, ...]  # that vary
     fixed: tuple[tuple[str, str], ...]  # settings that all jobs share
-    table: Table
+    table: PageTable
     failures: list[tuple[int, str]]  # number and error of each job that has no results because of it
     figure: Figure | None
     why_not: str  # there is no picture
@@ -115,7 +115,7 @@ def _is_score(found: Found) -> bool:
     return all(len(pairings) == 1 for _, pairings in found if pairings) and _objective(found) in (None, "score")
 
 
-def _table(settings: Sequence[str], found: Found) -> Table:
+def _table(settings: Sequence[str], found: Found) -> PageTable:
     rows: list[list[str | Cell]] = []
     objective = [] if _is_score(found) else [_objective(found) or "objective"]  # a score has columns of its own
     for job, pairings in found:
@@ -130,10 +130,10 @@ def _table(settings: Sequence[str], found: Found) -> Table:
             score = interval(each.score.low, each.score.high, percent)
             rows.append([*head, *value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])
     shown = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
-    headings = ["job", *settings, *objective, "first agent", "second agent", "games", "score", "95 %"]
+    headings = ["job", *settings, *objective, "first agent", "second agent", "games", "score, %", "95 % interval"]
     agents = len(settings) + len(objective) + 1
     left = [*range(1, len(settings) + 1), agents, agents + 1]
-    return Table(f"Jobs{shown}", headings, rows[:MOST_ROWS], left)
+    return PageTable(f"Jobs{shown}", headings, rows[:MOST_ROWS], left)
 
 
 def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:

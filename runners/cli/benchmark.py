@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     MARKUP,
@@ -21,7 +20,6 @@ from runners.cli.options import (
 
 app = typer.Typer(
     name="benchmark",
-    cls=Group,
     help="Make datasets for offline learning, and score policies.",
     no_args_is_help=True,
     rich_markup_mode=MARKUP,

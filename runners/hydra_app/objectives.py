@@ -189,7 +189,7 @@ class Regret(Objective):
             raise FailureError(
                 f"'{label}' has no decision in run {experiment.run_id} from {settings.from_pieces} pieces on"
             )
-        return float((own["regret"] * own["decisions"]).sum() / own["decisions"].sum())
+        return float((own["regret"] * own["decisions"]).sum()) / int(own["decisions"].sum())
 
     @contextmanager
     def _in_time(self, what: str, error: type[ArenaError]) -> Iterator[Callable[[], None]]:

@@ -19,7 +19,7 @@ from runners.executors.base import Executor, Stop, Task
 POLL_SECONDS = 0.1
 
 
-class Chunk(NamedTuple):
+class BoardChunk(NamedTuple):
     """A chunk of boards: their keys, then their values."""
 
     first: int  # the number of its first board
@@ -34,18 +34,18 @@ class SolveTask(Task):
     rules: Mapping[str, Any]  # the fields of ``Rules``
     megabytes: float
 
-    def __call__(self, part: Chunk, stop: Stop) -> Chunk | None:
+    def __call__(self, part: BoardChunk, stop: Stop) -> BoardChunk | None:
         rules = Rules(**self.rules)
         solver = self.once("solver", lambda: Solver(rules, self.megabytes)).fork()
         with _stopping(solver, stop):
             found = solved(solver, rules, np.asarray(part.content, np.uint64))
-        return None if found is None else Chunk(part.first, *found)
+        return None if found is None else BoardChunk(part.first, *found)
 
 
 def solve(chunks: Chunks, executor: Executor, threads: int, stop: threading.Event) -> None:
     """Solve what is left of a tablebase and store it, until ``stop`` is set."""
     task = SolveTask(asdict(chunks.job.rules), chunks.job.megabytes)
-    parts = (Chunk(first, chunks.keys(first)) for first in list(chunks.left))
+    parts = (BoardChunk(first, chunks.keys(first)) for first in list(chunks.left))
     for found in executor.map(task, parts, threads, stop):
         if found is not None and found.first in chunks.left:
             chunks.keep(found.first, np.asarray(found.content, np.int8), found.seconds)

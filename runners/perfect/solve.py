@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from analytics.results.columns import ResultColumn
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
@@ -29,7 +30,7 @@ from runners.perfect.solvers import (
     solve,
 )
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 from runners.terminal.files import read_file
 from runners.terminal.progress import progress_bar
 
@@ -67,10 +68,10 @@ def solve_file(path: Path, options: SolveOptions, megabytes: float) -> None:
     with progress_bar("solving", "positions") as bar:
         bar.start(len(lines))
         for answer in answers(lines, options, Solvers(megabytes), available_cores()):
-            _write_line(as_json_line(answer.content))
-            if answer.error is not None:
+            _write_line(as_json_line(answer))
+            if "error" in answer:
                 bad += 1
-                console.print_note(f"line {answer.line}: {answer.error}")
+                console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
     if bad:
         raise FailureError(f"{bad} line(s) could not be answered; all others were")
@@ -90,11 +91,11 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
         return
     first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
-        console.Column("rules", [rules.name], right=False),
-        console.Column("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),
-        console.Column("positions searched", [f"{proof.nodes:,}"]),
-        console.Column("seconds", [f"{proof.seconds:.1f}"]),
-        console.Column("memory, MB", [f"{peak:,.0f}"]),
+        ResultColumn("rules", [rules.name], right=False),
+        ResultColumn("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),
+        ResultColumn("positions searched", [f"{proof.nodes:,}"]),
+        ResultColumn("seconds", [f"{proof.seconds:.1f}"]),
+        ResultColumn("memory, MB", [f"{peak:,.0f}"]),
     ]
     console.show([console.tabulated(columns)])
 
@@ -115,7 +116,7 @@ def sentence(question: Question, solution: Solution) -> str:
     return f"{value}, {'the board is full' if solution.distance == 0 else f'over in {placements}'}"
 
 
-def turns_table(question: Question, solution: Solution) -> Table:
+def turns_table(question: Question, solution: Solution) -> TerminalTable:
     """All turns, best first: a row a gift on a board without a hand, else a row a cell and a column a piece."""
     if solution.turns[0].cell == NONE:
         return _gifts_table(solution.turns)
@@ -125,10 +126,10 @@ def turns_table(question: Question, solution: Solution) -> Table:
     cells = sorted(by_cell, key=lambda cell: cell_order(list(by_cell[cell].values())))
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [mark(next(iter(by_cell[cell].values()))) for cell in cells]
-    columns = [console.Column("cell", [format_cell(cell) for cell in cells], right=False), console.Column("best", best)]
+    columns = [ResultColumn("cell", [format_cell(cell) for cell in cells], right=False), ResultColumn("best", best)]
     for piece in pieces:
         marks = [mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
-        columns.append(console.Column(format_piece(piece), marks))
+        columns.append(ResultColumn(format_piece(piece), marks))
     what = "piece" if question.rules.mover_chooses else "gift"
     return console.tabulated(columns, f"Cells by {what}")
 
@@ -142,13 +143,13 @@ def cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
     return -best, soonest, -good if best >= 0 else 0, turns[0].cell
 
 
-def _gifts_table(turns: Sequence[SolvedTurn]) -> Table:
+def _gifts_table(turns: Sequence[SolvedTurn]) -> TerminalTable:
     columns = [
-        console.Column("gift", [format_piece(turn.gift) for turn in turns], right=False),
-        console.Column("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
+        ResultColumn("gift", [format_piece(turn.gift) for turn in turns], right=False),
+        ResultColumn("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
     ]
     if turns[0].distance is not None:
-        columns.append(console.Column("placements", [str(turn.distance) for turn in turns]))
+        columns.append(ResultColumn("placements", [str(turn.distance) for turn in turns]))
     return console.tabulated(columns)
 
 

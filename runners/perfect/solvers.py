@@ -163,23 +163,15 @@ def _move(turn: SolvedTurn) -> dict[str, Any]:
     return found if turn.distance is None else found | {"distance": turn.distance}
 
 
-class Answer(NamedTuple):
-    """The answer to one line of a file."""
-
-    line: int  # from 1
-    content: dict[str, Any]  # JSON values; for a bad line its number and the error
-    error: str | None
-
-
 def answers(
     lines: Sequence[tuple[int, str]], options: SolveOptions, solvers: Solvers, threads: int
-) -> Generator[Answer, None, None]:
-    """The answers to numbered lines, in their order. A bad line gets an error and the others are answered.
+) -> Generator[dict[str, Any], None, None]:
+    """The answers to numbered lines as JSON values, in their order; that to a bad line is its ``line`` and ``error``.
 
     All searches end at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
     """
     tasks = (lines[start : start + LINES_A_TASK] for start in range(0, len(lines), LINES_A_TASK))
-    pending: deque[Future[list[Answer]]] = deque()
+    pending: deque[Future[list[dict[str, Any]]]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="solve") as pool:
         try:
             for task in tasks:
@@ -205,14 +197,13 @@ def _question_or_error(text: str) -> Question | RequestError:
 
 def _answer_all(
     task: Sequence[tuple[int, Question | RequestError]], options: SolveOptions, solvers: Solvers
-) -> list[Answer]:
-    found = []
-    for number, question in task:
-        if isinstance(question, RequestError):
-            found.append(Answer(number, {"line": number, "error": str(question)}, str(question)))
-        else:
-            found.append(Answer(number, as_mapping(question, solve(question, options, solvers), options), None))
-    return found
+) -> list[dict[str, Any]]:
+    return [
+        {"line": number, "error": str(question)}
+        if isinstance(question, RequestError)
+        else as_mapping(question, solve(question, options, solvers), options)
+        for number, question in task
+    ]
 
 
 def as_json_line(content: dict[str, Any]) -> str:
@@ -220,7 +211,7 @@ def as_json_line(content: dict[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
-class Proof(NamedTuple):
+class ProvenGame(NamedTuple):
     """The value of the whole game, and the effort of its proof."""
 
     value: int  # 1, 0 or -1 for the player who gives first or, where the mover chooses the piece, moves first
@@ -228,8 +219,8 @@ class Proof(NamedTuple):
     seconds: float
 
 
-def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: None) -> Proof:
+def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: None) -> ProvenGame:
     """Prove the value of the whole game."""
     started = time.perf_counter()
     value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
-    return Proof(value, solvers.nodes, time.perf_counter() - started)
+    return ProvenGame(value, solvers.nodes, time.perf_counter() - started)

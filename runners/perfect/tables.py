@@ -5,38 +5,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.perfect.tablebase import Card, Tablebase
+from analytics.results.columns import ResultColumn
 from quarto.perft import Layer
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 
 
-def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
+def tablebase_tables(found: Sequence[Tablebase]) -> list[TerminalTable]:
     """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
     cards = [each.card for each in found]
     columns = [
-        console.Column("rules", [str(card.rules["name"]) for card in cards], right=False),
-        console.Column("pieces", [str(card.pieces) for card in cards]),
-        console.Column("boards", [f"{sum(card.boards):,}" for card in cards]),
-        console.Column("bytes", [f"{card.bytes:,}" for card in cards]),
-        console.Column("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
-        console.Column("built", [card.created[:10] for card in cards], right=False),
-        console.Column("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
+        ResultColumn("rules", [str(card.rules["name"]) for card in cards], right=False),
+        ResultColumn("pieces", [str(card.pieces) for card in cards]),
+        ResultColumn("boards", [f"{sum(card.boards):,}" for card in cards]),
+        ResultColumn("bytes", [f"{card.bytes:,}" for card in cards]),
+        ResultColumn("thread seconds", [f"{card.seconds:,.0f}" for card in cards]),
+        ResultColumn("built", [card.created[:10] for card in cards], right=False),
+        ResultColumn("file", ["ships" if each.shipped else str(each.path) for each in found], right=False),
     ]
     return [console.tabulated(columns), *map(_layers_table, cards)]
 
 
-def _layers_table(card: Card) -> Table:
+def _layers_table(card: Card) -> TerminalTable:
     parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
-    columns = [console.Column(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
-    pieces = console.Column("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
+    columns = [ResultColumn(name, [f"{count:,}" for count in counts]) for name, counts in parts.items()]
+    pieces = ResultColumn("pieces", [str(pieces) for pieces in range(card.pieces + 1)])
     return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
-def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
+def perft_table(rules: str, layers: Sequence[Layer]) -> TerminalTable:
     """The counts of each ply."""
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [
-        console.Column(heading, [f"{count:,}" for count in counts])
+        ResultColumn(heading, [f"{count:,}" for count in counts])
         for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)
     ]
     return console.tabulated(columns, f"perft, {rules} rules")

@@ -17,6 +17,7 @@ from agents.learning.policy import Policy
 from agents.lift import lift
 from agents.random import Random
 from analytics.policies import policy_store
+from analytics.results.columns import ResultColumn, percent
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.batch import Batch, Turns
@@ -110,10 +111,10 @@ def _knowledge(learned: list[Policy], common: pl.DataFrame) -> Iterator[tuple[st
 
 def _agreement(choices: TurnComparison) -> Iterator[tuple[str, str]]:
     yield "asked", choices.asked
-    yield "same placement", f"{console.percent(choices.same_board.mean())} %, up to symmetry"
-    yield "same turn", f"{console.percent(choices.same_turn.mean())} %"
+    yield "same placement", f"{percent(choices.same_board.mean())} %, up to symmetry"
+    yield "same turn", f"{percent(choices.same_turn.mean())} %"
     decided = choices.decided
-    share = f", the same in {console.percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
+    share = f", the same in {percent(choices.same_turn[decided].mean())} %" if decided.any() else ""
     yield "neither at random", f"{int(decided.sum()):,} positions{share}"
 
 
@@ -187,7 +188,7 @@ def _left(positions: list[Position], turns: Turns, rules: Rules) -> tuple[NDArra
     return words[0], words[1]
 
 
-def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[console.Column]:
+def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[ResultColumn]:
     """The rows in which values differ most."""
     keys = [name for name in common.columns if name not in ("a", "b", "difference")]
     rows = common.sort("difference", *keys, descending=[True] + [False] * len(keys)).head(SHOWN)
@@ -195,11 +196,11 @@ def _largest(common: pl.DataFrame, cards: list[PolicyCard]) -> list[console.Colu
     if "lanes" in keys:
         hands = rows["hand"].to_list() if "hand" in keys else [0] * len(rows)
         texts = [_text(*each) for each in zip(rows["lanes"].to_list(), rows["occupied"].to_list(), hands, strict=True)]
-        columns.append(console.Column("position", texts, right=False))
+        columns.append(ResultColumn("position", texts, right=False))
         keys = [key for key in keys if key not in ("lanes", "occupied", "hand")]
-    columns += [console.Column(key, [str(value) for value in rows[key].to_list()]) for key in keys]
+    columns += [ResultColumn(key, [str(value) for value in rows[key].to_list()]) for key in keys]
     for card, name in zip(cards, "ab", strict=True):
-        columns.append(console.Column(card.name, [f"{value:.4g}" for value in rows[name].to_list()]))
+        columns.append(ResultColumn(card.name, [f"{value:.4g}" for value in rows[name].to_list()]))
     return columns
 
 
@@ -207,13 +208,13 @@ def _text(lanes: int, occupied: int, hand: int) -> str:
     return format_position(Position(lanes % (1 << 64), occupied, 0, hand, NONE))
 
 
-def _different(choices: TurnComparison, cards: list[PolicyCard]) -> list[console.Column]:
+def _different(choices: TurnComparison, cards: list[PolicyCard]) -> list[ResultColumn]:
     """The first positions in which the turns differ, although neither is chosen at random."""
     rows = np.flatnonzero(choices.decided & ~choices.same_turn)[:SHOWN].tolist()
-    columns = [console.Column("position", [format_position(choices.positions[row]) for row in rows], right=False)]
+    columns = [ResultColumn("position", [format_position(choices.positions[row]) for row in rows], right=False)]
     for card, turns in zip(cards, choices.turns, strict=True):
         texts = [_turn(int(turns.cells[row]), int(turns.gifts[row])) for row in rows]
-        columns.append(console.Column(card.name, texts, right=False))
+        columns.append(ResultColumn(card.name, texts, right=False))
     return columns
 
 

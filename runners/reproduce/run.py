@@ -10,6 +10,7 @@ from pathlib import Path
 from analytics.published import PublishedFigure, figures, studies
 from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
 from analytics.published.page import page
+from analytics.results.columns import ResultColumn
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.checks import MAX_SEED, check_range, rounding_notes
@@ -18,7 +19,7 @@ from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
@@ -114,9 +115,9 @@ def show(reproduction: Reproduction) -> None:
     console.print_line(f"{reproduction.summary()}.")
 
 
-def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:
+def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> TerminalTable:
     columns = (
-        console.Column(getattr(HEADINGS, name), [getattr(row, name) for row in rows], name in NUMBERS) for name in names
+        ResultColumn(getattr(HEADINGS, name), [getattr(row, name) for row in rows], name in NUMBERS) for name in names
     )
     return console.tabulated([*columns], title)
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from analytics.results.columns import ResultColumn
 from runners.arena.config_groups import flat
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 
 if TYPE_CHECKING:
     from runners.speed.turn_times import TurnTimes
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
 TARGET = "target_"  # prefix of the name of a figure that is the target of another one
 
 
-def bench_table(figures: Mapping[str, Any]) -> Table:
+def bench_table(figures: Mapping[str, Any]) -> TerminalTable:
     """Figures as a flat table, each beside its target if it has one."""
     found = dict(flat(figures))
     shown = [name for name in found if not name.rpartition(".")[2].startswith(TARGET)]
     targets = [re.sub(r"[^.]*$", TARGET + r"\g<0>", name, count=1) for name in shown]
     columns = [
-        console.Column("figure", shown, right=False),
-        console.Column("value", [_figure(found[name]) for name in shown]),
-        console.Column("target", [_figure(found[target]) if target in found else "" for target in targets]),
+        ResultColumn("figure", shown, right=False),
+        ResultColumn("value", [_figure(found[name]) for name in shown]),
+        ResultColumn("target", [_figure(found[target]) if target in found else "" for target in targets]),
     ]
     return console.tabulated(columns, "bench")
 
@@ -33,21 +34,21 @@ def bench_table(figures: Mapping[str, Any]) -> Table:
 def show_turns(times: TurnTimes) -> None:
     """Print the microseconds of an agent's turns by pieces on the board, beside what a study published."""
     rows, known = times.rows(), times.published()
-    pieces = console.Column("pieces", [f"{number}" for number in rows])
-    counts = console.Column("positions", [f"{len(times.samples[number]):,}" for number in rows])
+    pieces = ResultColumn("pieces", [f"{number}" for number in rows])
+    counts = ResultColumn("positions", [f"{len(times.samples[number]):,}" for number in rows])
     measured = [
-        console.Column(name.replace("_", " "), [_figure(row[name]) for row in rows.values()])
+        ResultColumn(name.replace("_", " "), [_figure(row[name]) for row in rows.values()])
         for name in next(iter(rows.values()), {})
     ]
     medians = {f"study D, {language}": median for language, median in known.get("medians", {}).items()}
     beside = [
-        console.Column(name, [_figure(median) if number == known["pieces"] else "" for number in rows])
+        ResultColumn(name, [_figure(median) if number == known["pieces"] else "" for number in rows])
         for name, median in medians.items()
     ]
     title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
     narrow = [console.tabulated([pieces, *measured], title)]
     if medians:
-        headings = [console.Column(name, [_figure(median)]) for name, median in medians.items()]
+        headings = [ResultColumn(name, [_figure(median)]) for name, median in medians.items()]
         narrow.append(console.tabulated(headings, f"Published medians, {known['pieces']} pieces"))
     console.show([console.tabulated([pieces, counts, *measured, *beside], title)], narrow)
 

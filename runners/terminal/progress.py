@@ -1,7 +1,8 @@
-"""Progress of long work: one line on standard error where that is a terminal, nothing elsewhere."""
+"""Progress of long work on standard error: a bar on a terminal; elsewhere nothing, or a line now and then."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,20 +21,20 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
+from runners.terminal.console import print_note
+
+NOTE_SECONDS = 10.0  # between two lines where there is no terminal
+
 
 class ProgressBar:
     """A count of units of work that are done, shown from ``start`` on. All methods may be called from any thread."""
 
-    def __init__(self, bar: Progress | None, description: str) -> None:
-        """Without ``bar`` nothing is shown."""
-        self._bar = bar
-        self._description = description
-        self._task = bar.add_task(description, total=None, visible=False) if bar else None
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether there is a terminal to show it on."""
-        return self._bar is not None
+    def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str = "") -> None:
+        """``is_shown``: the bar is on a terminal. If not, and ``unit`` is given, lines tell how far the work is."""
+        self.is_shown = is_shown
+        self._bar, self._description, self._unit = bar, description, unit
+        self._task = bar.add_task(description, total=None, visible=False)
+        self._noted = time.monotonic()
 
     def start(self, total: int | None, done: int = 0) -> None:
         """Show the bar: ``total`` units of work (None: unknown), of which ``done`` are done already."""
@@ -57,17 +58,24 @@ class ProgressBar:
         self._update(description=text)
 
     def _update(self, **fields: Any) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, **fields)
+        self._bar.update(self._task, **fields)
+        now = time.monotonic()
+        if self._unit and not self.is_shown and now - self._noted >= NOTE_SECONDS:
+            self._noted = now
+            task = self._bar.tasks[0]
+            total = "" if task.total is None else f" of {task.total:,.0f}"
+            done = f"{task.completed:,.0f}{total} {self._unit}"
+            print_note(f"{task.description}: {done} after {task.elapsed or 0:.0f} s")
 
 
 @contextmanager
-def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
-    """A bar with the count of units, units a second, and the time left (the time spent if the total is not known)."""
+def progress_bar(description: str, unit: str, wanted: bool = True, notes: bool = False) -> Iterator[ProgressBar]:
+    """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
+
+    With ``notes``, where there is no terminal, a line every ``NOTE_SECONDS``.
+    """
     terminal = Console(stderr=True)
-    if not (wanted and terminal.is_terminal):
-        yield ProgressBar(None, description)
-        return
+    shown = wanted and terminal.is_terminal
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(min(40, terminal.width // 5)),
@@ -75,8 +83,8 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
         _Count(unit),
         _Time(compact=True, table_column=Column(no_wrap=True)),
     )
-    with Progress(*columns, console=terminal, transient=True) as bar:
-        yield ProgressBar(bar, description)
+    with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
+        yield ProgressBar(bar, description, shown, unit if wanted and notes else "")
 
 
 class _Count(ProgressColumn):

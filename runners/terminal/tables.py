@@ -15,10 +15,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
+from analytics.results.columns import ResultColumn
 from analytics.sql.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
-from runners.terminal.console import Table
+from runners.terminal.console import TerminalTable
 from runners.terminal.files import TABLE_FORMATS, check_output, new_file, write_file
 
 
@@ -227,11 +228,11 @@ def _json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def table_of(frame: pl.DataFrame) -> Table:
+def table_of(frame: pl.DataFrame) -> TerminalTable:
     """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
     return console.tabulated(
         [
-            console.Column(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=place)
+            ResultColumn(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=place)
             for place, each in enumerate(frame.iter_columns())
         ]
     )
@@ -246,10 +247,10 @@ def cell_text(value: Any) -> str:
     return str(value.to_list() if isinstance(value, pl.Series) else value)
 
 
-def properties_table(properties: Sequence[tuple[str, str]], title: str) -> Table:
+def properties_table(properties: Sequence[tuple[str, str]], title: str) -> TerminalTable:
     """A table of names and their values, one a row."""
     headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
-    return console.tabulated([console.Column(heading, [*texts], right=False) for heading, texts in headings], title)
+    return console.tabulated([ResultColumn(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:

@@ -22,26 +22,9 @@ HEADROOM = 1.25  # height of the panels over the largest share; intervals are cu
 
 
 def mistakes_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
-    """Regret and blunders of the agents that are shown, by kind of decision and, with ``by_ply``, by ply.
-
-    ``agent``, ``kind`` (String), ``ply`` (Int64, null: all), ``decisions`` (Int64), then ``regret`` (half-points given
-    up a decision) and ``blunders`` (the share of decisions that gave something up), each with ``_low`` and ``_high``
-    (Float64, 95 %). No rows where nothing was judged.
-    """
-    summaries = decision_summaries(chosen.opened, chosen.selection.condition, by_ply, chosen.names)
-    rows = [
-        (each.agent, each.kind, each.ply, each.decisions, *each.regret, *each.blunders)
-        for each in summaries
-        if each.agent in chosen.agents
-    ]
-    return chosen.by_rank(pl.DataFrame(rows, schema=MISTAKES, orient="row"))
-
-
-MISTAKES = {
-    **dict.fromkeys(("agent", "kind"), pl.String()),
-    **dict.fromkeys(("ply", "decisions"), pl.Int64()),
-    **dict.fromkeys(("regret", "regret_low", "regret_high", "blunders", "blunders_low", "blunders_high"), pl.Float64()),
-}
+    """The agents that are shown, in the columns of ``decision_summaries``. No rows where nothing was judged."""
+    found = decision_summaries(chosen.opened, chosen.selection.condition, by_ply, chosen.names)
+    return chosen.by_rank(found.filter(pl.col("agent").is_in(chosen.agents)))
 
 
 def mistakes_panels(frame: pl.DataFrame, chosen: ReportedGames) -> list[Panel]:

@@ -130,13 +130,15 @@ def ratings_frame(chosen: ReportedGames) -> pl.DataFrame:
 
 def frame_of(fit: Ratings | None) -> pl.DataFrame:
     """The same frame from a fit that was computed before."""
-    ranked = fit.ratings if fit else ()
-    rows = []
-    for place, rating in enumerate(ranked):
-        below = place + 1 < len(ranked) and ranked[place + 1].group == rating.group
-        sure = float(fit.superiority[place, place + 1]) if fit and below else None
-        rows.append((rating.agent, *rating.elo, rating.games, rating.group, rating.bounded, sure))
-    return pl.DataFrame(rows, schema=RATINGS, orient="row")
+    if fit is None:
+        return pl.DataFrame(schema=RATINGS)
+    frame = fit.frame()
+    following = [*zip(frame["agent"][1:], frame["group"][1:], strict=True), ("", -1)]
+    above = [
+        row[f"above {agent}"] if group == row["group"] else None
+        for row, (agent, group) in zip(frame.to_dicts(), following, strict=True)
+    ]
+    return frame.with_columns(pl.Series("above_next", above, pl.Float64())).select(*RATINGS)
 
 
 RATINGS = {
@@ -182,9 +184,9 @@ def ratings_panel(frame: pl.DataFrame, chosen: ReportedGames) -> Panel:
 def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
     """The ratings, null for those without a bound; an interval without an end reaches to the last value on its side."""
     names = ("elo", "low", "high")
-    values = [value for name in names for value in frame[name] if math.isfinite(value)]
+    values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
     finite = pl.col("elo").is_finite()
-    ends = pl.col(names).fill_nan(None).clip(min(values, default=0.0), max(values, default=0.0))
+    ends = pl.col(names).clip(min(values, default=0.0), max(values, default=0.0))
     return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
 
 

@@ -18,13 +18,13 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.position import board, from_plies
 from quarto.rules import CLASSIC, NONE
-from runners.strength.judge import SetOptions, make_frame, make_set
+from runners.judge.positions import SetOptions, make_frame, make_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of
 from tests.paths import ROOT, SAMPLE
 
-SHIPPED = ROOT / "data" / "positions" / "classic.parquet"
+SHIPPED = ROOT / "analytics/perfect/position_sets/classic.parquet"
 
 MADE_WITH = SetOptions(CLASSIC)
 

@@ -24,7 +24,7 @@ from tests.paths import ROOT
 @pytest.fixture(scope="module")
 def late() -> PositionSet:
     """A few dozen positions of the set that ships, from nine pieces on."""
-    whole = read(ROOT / "data" / "positions" / "classic.parquet")
+    whole = read(ROOT / "analytics/perfect/position_sets/classic.parquet")
     return taken(whole, (whole.pieces >= 9) & (np.arange(len(whole.pieces)) % 90 == 0))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from analytics.perfect import theory
 from analytics.perfect.tablebase import SHIPPED, open_tablebase
-from analytics.perfect.theory import Finding, Proof, finding, proofs, report
+from analytics.perfect.theory import GameProof, TablebaseFinding, finding, proofs, report
 from quarto.notation import parse_position
 from quarto.perft import perft
 from quarto.position import EMPTY, board
@@ -23,11 +23,11 @@ from tests.naive_quarto import ORACLES
 
 
 @pytest.fixture(scope="module")
-def classic() -> Finding:
+def classic() -> TablebaseFinding:
     return finding(open_tablebase(CLASSIC), 4)  # six pieces take half a minute
 
 
-def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:
+def test_boards_and_positions_are_counted_completely(classic: TablebaseFinding) -> None:
     live = ORACLES["boards_with_k_pieces_and_no_completed_line"]
     for pieces, boards in enumerate(classic.boards):
         assert sum(boards.every) == live[pieces]
@@ -37,12 +37,12 @@ def test_boards_and_positions_are_counted_completely(classic: Finding) -> None:
             assert sum(positions.canonical) == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][pieces]
 
 
-def test_the_page_says_whose_the_value_of_the_game_is(classic: Finding, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_says_whose_the_value_is(classic: TablebaseFinding, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory, "finding", lambda _base: classic)
     assert "## classic\n\nThe game is drawn for the first giver.\n" in report([open_tablebase(CLASSIC)])
 
 
-def test_the_first_turns_are_complete(classic: Finding) -> None:
+def test_the_first_turns_are_complete(classic: TablebaseFinding) -> None:
     assert sum(times for _, times, _ in classic.turns) == 16 * 15
     assert len({example for example, _, _ in classic.turns}) == len(classic.turns) == 8
 
@@ -79,7 +79,7 @@ def test_the_value_of_each_game_is_the_one_in_its_tablebase() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("proof", proofs(), ids=[proof.rules for proof in proofs()])
-def test_each_game_is_proven_again(proof: Proof) -> None:
+def test_each_game_is_proven_again(proof: GameProof) -> None:
     solver = Solver(PRESETS[proof.rules])
     assert solver.value(EMPTY) == proof.value
     assert solver.nodes == proof.positions

@@ -16,7 +16,7 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import style
-from analytics.report.content import Cell, Figure, Section, Table
+from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, strength
 from analytics.report.figures.reported_games import reported_games
 from analytics.report.page import report
@@ -129,7 +129,7 @@ def test_every_section_is_there(content: str) -> None:
     assert anchors == {*page.all("href")}
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("caption")
-    assert len(captions) == content.count("<table") == 8
+    assert len(captions) == content.count("<table") == 9
 
 
 def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
@@ -278,10 +278,10 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_texts_are_escaped_and_charts_are_not() -> None:
-    section = Section(
+    section = ReportSection(
         'a"b',
         "<&",
-        Table("<c>", ["a", "<b>"], [["<x>", Cell("1", tint=-1.0)], ["y", Cell("<2>", hint='"', code=True)]]),
+        PageTable("<c>", ["a", "<b>"], [["<x>", Cell("1", tint=-1.0)], ["y", Cell("<2>", hint='"', code=True)]]),
         [Figure("<f>", "<svg></svg>", "<n>", colour=3)],
     )
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1}

@@ -57,7 +57,7 @@ def whole(archive: Archive) -> Archive:
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     trial = SequentialTest(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
     decide(archive, RUN_ID)
     index(archive)
     return archive

@@ -97,7 +97,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         archive.save_sweep_job(SweepJob("s", 0))
         trial = SequentialTest(Hypotheses(), 8)
         trial.take(np.full(8, 4, np.int8))
-        sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+        sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
         for _ in range(2):
             assert opened.sql(counts).row(0) == (48, 48, 1, 0, 0)
             assert opened.sql("SELECT sum(games) FROM results").item() == 2 * 48  # a row for each of the two

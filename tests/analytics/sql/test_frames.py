@@ -33,7 +33,7 @@ def whole(archive: Archive) -> Archive:
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
     trial = SequentialTest(Hypotheses(), 8)
     trial.take([4] * 8)  # type: ignore[arg-type]
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("genes"))
     for run_id in archive.run_ids():

@@ -49,8 +49,8 @@ def archive(tmp_path: Path) -> Archive:
     return archive
 
 
-def decided(archive: Archive, most: int = 200) -> sprt_verdicts.Verdict:
-    return sprt_verdicts.Verdict.from_trial(
+def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
+    return sprt_verdicts.SprtVerdict.from_trial(
         RUN.run_id, sprt_verdicts.trial(archive, RUN.run_id, TESTED, most), "qarena sprt"
     )
 
@@ -195,7 +195,7 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     archive.save_run(fixed)
     trial = SequentialTest(TESTED, 32)
     trial.take(np.full(32, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(fixed.run_id, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify(archive).problems
     assert "no pairs" in problem.what
 

@@ -252,7 +252,7 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: 
     index_runs(archive, [RUN_ID], 3)
     archive.save_sweep_job(SweepJob("s1", 0, {"a": "1"}, RUN_ID))
     trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0.0, 10.0), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
     policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
     new = Archive.open(tmp_path / "new", create=True)
     done = joined([archive], new)
@@ -352,7 +352,7 @@ def verdict(archive: Archive, wins: int) -> None:
     counts = (0, 0, 8 - wins, 0, wins)
     hypotheses = Hypotheses(0.0, 10.0)
     name = sprt_verdicts.verdict_id_of(hypotheses, 8)
-    stored = sprt_verdicts.Verdict(name, RUN_ID, hypotheses, 8, None, 8, counts, 0.1, record().created, "")
+    stored = sprt_verdicts.SprtVerdict(name, RUN_ID, hypotheses, 8, None, 8, counts, 0.1, record().created, "")
     archive.save(sprt_verdicts.path_of(archive, RUN_ID, name), stored)
 
 

@@ -18,8 +18,8 @@ from quarto.rules import CLASSIC
 from runners.benchmark import references
 from runners.benchmark.references import References, mean_return
 from runners.benchmark.score import ScoreRequest, carry_out
-from runners.strength.judge import SetOptions, make_frame
-from runners.strength.judging import JudgeOptions
+from runners.judge.judging import JudgeOptions
+from runners.judge.positions import SetOptions, make_frame
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from runners.hydra_app.flags import flags_first, in_full
 
 from analytics.store.archive import Archive
 from analytics.store.range_names import check_of
 from quarto.errors import FailureError, RequestError
 from runners.cli import options
 from runners.cli.main import CompilingNotice
-from runners.hydra_app.flags import flags_first, in_full
-from runners.terminal.console import QUESTIONS
+from runners.terminal.results import QUESTIONS
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play

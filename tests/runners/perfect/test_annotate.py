@@ -171,27 +171,6 @@ def test_two_writers_make_the_same_files(root: Path) -> None:
     assert unneeded_files(archive) == []
 
 
-def test_what_was_stored_before_an_interruption_stays_and_the_rest_is_judged_later(root: Path) -> None:
-    archive, done = Archive.open(root), 0
-    (run_id,) = archive.run_ids()
-    sizes = [2 * each.units for each in archive.ranges(run_id)]
-    assert len(sizes) > 1
-
-    def progress(games: int) -> None:
-        nonlocal done
-        done += games
-        if done > sizes[0]:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        annotate_runs(archive, archive.run_ids(), QUICK, progress)
-    assert len(files(root)) == 1
-    assert unneeded_files(archive) == []
-    assert [run.annotated for run in archive.runs()] == [sizes[0] // 2]
-    assert annotated(root).games == 24 - sizes[0]
-    assert verify(archive).problems == []
-
-
 def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
@@ -262,7 +241,7 @@ def test_where_no_bar_is_shown_a_line_tells_now_and_then_how_far_it_is(
 ) -> None:
     quiet = qarena("annotate", "--archive", str(root), "--threads", "1", "--megabytes", "1")
     assert quiet.err == ""
-    monkeypatch.setattr("runners.perfect.annotate.NOTE_SECONDS", 0.0)
+    monkeypatch.setattr("runners.terminal.progress.NOTE_SECONDS", 0.0)
     told = qarena("annotate", "--archive", str(root), "--choices", "--threads", "1", "--megabytes", "1")
     lines = re.findall(r"^judging: (\d+) of 24 games after \d+ s$", told.err, re.MULTILINE)
     assert len(lines) == told.err.count("\n") > 1

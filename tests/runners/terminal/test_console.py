@@ -19,6 +19,7 @@ from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
 from runners.terminal import console, tables
+from runners.terminal.results import show_crosstable, show_outcome
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -41,7 +42,7 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
 ) -> None:
     outcome = play(tmp_path / "games", AGENTS, "games=20")
     with terminal(monkeypatch, width) as screen:
-        console.show_outcome(outcome, Path("qarena.log"))
+        show_outcome(outcome, Path("qarena.log"))
     lines = [line for line in screen.getvalue().splitlines() if line[:1] in "┏┃┡│└"]
     assert lines
     assert max(map(len, lines)) <= width
@@ -81,7 +82,7 @@ def test_opponents_for_whom_there_is_no_room_are_left_out_from_the_last(monkeypa
     names = [f"an_agent_with_a_long_name_{number:02}" for number in range(30)]
     met = [PairingResult(0, a, b, Tally(singles=((1, 0, 2), (1, 1, 1))), False) for a, b in pairwise(names)]
     with terminal(monkeypatch, 80) as screen:
-        console.show_crosstable(crosstable(met), wide=False)
+        show_crosstable(crosstable(met), wide=False)
     text = screen.getvalue()
     assert max(len(line) for line in text.splitlines() if line[:1] in "┏┃┡│└") <= 80
     assert " v 1 " in text
@@ -99,7 +100,7 @@ def test_the_table_of_a_run_gives_no_interval_that_needs_its_games(
     ]
     with terminal(monkeypatch, 200) as screen:
         outcome = Outcome("0123456789ab", results, 0xABC, 54, 1.0, False, False, tmp_path)
-        console.show_outcome(outcome, tmp_path / "qarena.log")
+        show_outcome(outcome, tmp_path / "qarena.log")
     assert "holds 54 games, fingerprint 0000000000000abc" in screen.getvalue().replace("\n", " ")
     of_agents, of_pairings = screen.getvalue().split("Pairings (")
     assert "95 % interval" not in of_agents

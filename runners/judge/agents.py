@@ -15,8 +15,8 @@ from analytics.store.policy_cards import cards, read_card, readable_cards
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
-from runners.arena.agent_labels import agent_named, agent_of, parse_label
 from runners.arena.agent_policies import readers, untrained
+from runners.arena.config import agent_named, agent_of, parse_label
 from runners.arena.config_groups import names
 from runners.arena.spec import AgentSpec
 
@@ -24,14 +24,14 @@ POLICY_PLAYER = "policy"  # the agent that plays by any policy
 KNOWLEDGE = (policy_store.TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
 
 
-class Judged(NamedTuple):
+class ChosenAgents(NamedTuple):
     """The agents to judge, and notes on them for the user."""
 
     agents: list[AgentSpec]
     notes: list[str]
 
 
-def judged(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool) -> Judged:
+def chosen_agents(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool) -> ChosenAgents:
     """The agents that names and labels mean; with ``everything`` all agents and policies for these rules besides.
 
     A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
@@ -49,7 +49,7 @@ def judged(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool
         policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
         found += [*_agents(rules), *(_playing(name, root) for name in policies)]
     distinct = list({agent.label: agent for agent in found}.values())
-    return Judged(distinct, [*notes, *untrained(distinct)])
+    return ChosenAgents(distinct, [*notes, *untrained(distinct)])
 
 
 def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:

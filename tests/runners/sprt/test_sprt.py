@@ -11,7 +11,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_module
 from msgspec import structs
+from omegaconf import DictConfig
 
 from analytics import open_archive
-from analytics.statistics.sprt import Hypotheses, Trial, decision
+from analytics.statistics.sprt import Hypotheses, SequentialTest, decision
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
@@ -31,14 +31,14 @@ from runners.arena import experiment
 from runners.arena.code import code_of
 from runners.arena.engine import Engine, Order, TimedBlock
 from runners.arena.schedule import Pace
-from runners.strength import sprt_play
-from runners.strength.sprt_config import SprtRequest, sprt_request_of
-from runners.strength.sprt_play import SprtOutcome, carry_out, prepare_sprt
-from runners.strength.sprt_show import _ProgressLines, state_of
+from runners.sprt import playing
+from runners.sprt.application import sprt_of
+from runners.sprt.playing import SprtExperiment, SprtOutcome, carry_out
+from runners.sprt.shown import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start, stored_at
+from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
@@ -47,25 +47,24 @@ SHORT = ("agent@a=semi_random", "agent@b=rule_based")
 
 
 @cache
-def composed(*overrides: str) -> SprtRequest:
-    """The request of ``qarena sprt`` with these overrides."""
+def composed(*overrides: str) -> DictConfig:
+    """The configuration of ``qarena sprt`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
-        found = compose("sprt", overrides=[*overrides], return_hydra_config=True)
-        return sprt_request_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+        return compose("sprt", overrides=[*overrides], return_hydra_config=True)
 
 
-def request(root: Path, *overrides: str) -> SprtRequest:
-    """The same in an archive of one's own."""
-    asked = composed(*overrides)
-    return replace(asked, run=stored_at(root, asked.run))
+def arranged(root: Path, *overrides: str) -> SprtExperiment:
+    """The test in an archive of one's own."""
+    found = composed(*overrides, f"archive.root={root}")
+    return sprt_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
 
 
-def ignore(_trial: Trial) -> None:
+def ignore(_trial: SequentialTest) -> None:
     """Nobody watches."""
 
 
 def carried_out(root: Path, *overrides: str) -> SprtOutcome:
-    return carry_out(prepare_sprt(request(root, *overrides)), "qarena sprt", threading.Event(), ignore)
+    return carry_out(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
 
 
 def kept(root: Path) -> list[dict[str, Any]]:
@@ -125,7 +124,7 @@ def test_threads_and_files_change_nothing(tmp_path: Path, long_one: Path, overri
 def test_the_size_of_blocks_changes_nothing(
     tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(sprt_play, "Pace", lambda _: Pace(most))
+    monkeypatch.setattr(playing, "Pace", lambda _: Pace(most))
     carried_out(tmp_path / "archive", *LONG, "threads=2")
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
@@ -136,13 +135,13 @@ def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path
     while True:
         stop, reports = threading.Event(), 0
 
-        def watch(trial: Trial) -> None:
+        def watch(trial: SequentialTest) -> None:
             nonlocal reports
             reports += 1
             if reports == every:
                 stop.set()  # noqa: B023  (called in this round only)
 
-        found = carry_out(prepare_sprt(request(root, *LONG, "threads=2")), "qarena sprt", stop, watch)
+        found = carry_out(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
         sessions += 1
         if found.trial.ended:
             break
@@ -172,7 +171,7 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
     outcome = play(root, *LONG[:2], LONG[-1], "opening_plies=2", "games=4000")
     before = snapshot(root)
     found = carried_out(root, *LONG)
-    assert (found.played, found.run_id) == (0, outcome.run_id)
+    assert (found.played, found.run.run_id) == (0, outcome.run_id)
     assert kept(root) == kept(long_one)
     after = snapshot(root)
     record = root / "runs" / f"{outcome.run_id}.json"  # names the verdict, and is else the same
@@ -183,15 +182,15 @@ def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, lon
 
 def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
     root = tmp_path / "archive"
-    arranged = prepare_sprt(request(root, *LONG, "threads=1"))
-    other, spec = Archive.open(root), arranged.experiment.request.spec
+    here = arranged(root, *LONG, "threads=1")
+    other, spec = Archive.open(root), here.experiment.request.spec
 
-    def watch(trial: Trial) -> None:
+    def watch(trial: SequentialTest) -> None:
         if trial.pairs >= 64 and not other.ranges(spec.run_id):
-            faster = prepare_sprt(request(root, *LONG)).experiment.engine.play_block(Order(0, 0, 64))
+            faster = arranged(root, *LONG).experiment.engine.play_block(Order(0, 0, 64))
             store_games(other, spec.run_id, spec.line, spec.labels, (0, 64), [faster.block])
 
-    carry_out(arranged, "qarena sprt", threading.Event(), watch)
+    carry_out(here, "qarena sprt", threading.Event(), watch)
     assert_as_uninterrupted(root, long_one)
 
 
@@ -337,7 +336,7 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 ) -> None:
     moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    lines, trial = _ProgressLines(), Trial(Hypotheses(), 1000)
+    lines, trial = _ProgressLines(), SequentialTest(Hypotheses(), 1000)
     said = []
     for pairs in (16, 31, 32, 40, 50):
         trial.counts = (0, 0, pairs, 0, 0)

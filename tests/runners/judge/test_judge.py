@@ -20,15 +20,15 @@ from analytics.store.policy_cards import cards
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from quarto.views import PositionView
-from runners.arena.agent_labels import agent_named
+from runners.arena.config import agent_named
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hydra_app.config_dir import user_config_dir
-from runners.strength import judging
-from runners.strength.judge import SetOptions, make_frame
-from runners.strength.judge_show import ranked
-from runners.strength.judging import JudgeOptions, Verdict, draw_rate, judge
+from runners.judge import judging
+from runners.judge.judging import AgentVerdict, JudgeOptions, draw_rate, judge
+from runners.judge.positions import SetOptions, make_frame
+from runners.judge.shown import by_regret
 from tests.paths import ROOT, SAMPLE
 from tests.runners.conftest import Qarena
 
@@ -64,7 +64,7 @@ class Careless:
 @pytest.fixture(scope="module")
 def late() -> PositionSet:
     """A part of the set that ships, from ten pieces on."""
-    whole = read(ROOT / "data" / "positions" / "classic.parquet")
+    whole = read(ROOT / "analytics/perfect/position_sets/classic.parquet")
     return taken(whole, (whole.pieces >= 10) & (np.arange(len(whole.pieces)) % 20 == 0))
 
 
@@ -77,7 +77,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> Verdict:
+def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
     found = judge(agent, positions, options, threading.Event())
     assert found is not None
     return found
@@ -102,7 +102,7 @@ def test_perfect_agents_have_no_regret_whatever_they_choose_among(agent: AgentSp
 
 
 def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
-    whole = read(ROOT / "data" / "positions" / "classic.parquet")
+    whole = read(ROOT / "analytics/perfect/position_sets/classic.parquet")
     few = taken(whole, whole.pieces == 15)
     options = QUICK._replace(games=40)
     oracle, random = (verdict_on(named(name), few, options).draws for name in ("oracle", "random"))
@@ -220,11 +220,11 @@ def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small:
 
 
 def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) -> None:
-    from runners.strength.judged import judged
+    from runners.judge.agents import chosen_agents
 
     with user_config_dir(None):
-        labels = [agent.label for agent in judged([], tmp_path, CLASSIC, everything=True).agents]
-        again = judged(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
+        labels = [agent.label for agent in chosen_agents([], tmp_path, CLASSIC, everything=True).agents]
+        again = chosen_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
     assert {"oracle", "random", "mcts", "polito"} <= set(labels)
     assert not {"policy", "gifts", "rl_encoded", "own_piece_alpha_beta"} & set(labels)
     assert sorted(agent.label for agent in again.agents) == sorted([*labels, "mcts(iterations=9)"])
@@ -233,10 +233,10 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
 @pytest.mark.slow
 def test_the_leaderboard_has_every_agent_and_its_order() -> None:
     text = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
-    whole = read(ROOT / "data" / "positions" / "classic.parquet")
+    whole = read(ROOT / "analytics/perfect/position_sets/classic.parquet")
     rows = dict(re.findall(r"^\| \d+ \| `([^`]+)` \| ([\d.]+) \|", text, re.MULTILINE))
     agents = [named(label) for label in rows if "policy=" not in label and not label.startswith(("genetic", "polito"))]
-    verdicts = ranked([verdict_on(agent, whole, QUICK._replace(draws=4, seed=1)) for agent in agents])
+    verdicts = by_regret([verdict_on(agent, whole, QUICK._replace(draws=4, seed=1)) for agent in agents])
     assert [each.agent.label for each in verdicts] == [label for label in rows if label in {a.label for a in agents}]
     for verdict in verdicts:
         assert f"{100 * verdict.figures['optimal'][0]:.2f}" == rows[verdict.agent.label]

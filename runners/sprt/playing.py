@@ -15,52 +15,43 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.sprt import Trial, looks, pair_outcomes
+from analytics.statistics.sprt import Hypotheses, SequentialTest, looks, pair_outcomes
 from analytics.store import sprt_verdicts
+from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
-from runners.arena.config import Request
 from runners.arena.engine import Order
-from runners.arena.experiment import Experiment, begin, contribute, prepare
+from runners.arena.experiment import Experiment, RangeWriter, begin, contribute
 from runners.arena.schedule import Pace
-from runners.strength.sprt_config import SprtRequest
 
-OnPairs = Callable[[Trial], None]  # called with the test whenever it has taken more pairs
+OnPairs = Callable[[SequentialTest], None]  # called with the test whenever it has taken more pairs
 
 
 @dataclass(frozen=True)
 class SprtExperiment:
-    """A test that is ready to be carried out."""
+    """A test that is ready to be carried out. The games of its run do not depend on the hypotheses."""
 
-    request: SprtRequest
     experiment: Experiment
+    hypotheses: Hypotheses
 
-    def trial(self) -> Trial:
+    @property
+    def most_pairs(self) -> int:
+        """After so many pairs the test ends without a decision."""
+        return self.experiment.request.games // 2
+
+    def trial(self) -> SequentialTest:
         """The state of the test after the games that the archive holds now."""
-        experiment = self.experiment
-        return sprt_verdicts.trial(
-            experiment.archive, experiment.run_id, self.request.hypotheses, self.request.most_pairs
-        )
+        return sprt_verdicts.trial(self.experiment.archive, self.experiment.run_id, self.hypotheses, self.most_pairs)
 
 
 @dataclass(frozen=True)
 class SprtOutcome:
     """The state of a test when playing has ended."""
 
-    run: Request
-    run_id: str
-    trial: Trial
+    run: Experiment
+    trial: SequentialTest
     played: int  # games, by this process
     seconds: float  # playing and writing them
     stopped: bool  # because the user asked to
-
-
-def prepare_sprt(request: SprtRequest) -> SprtExperiment:
-    """Make the agents and open the archive, creating it if need be; no run is touched.
-
-    Raises ``RequestError`` as ``prepare`` does.
-    """
-    experiment = prepare(request.run)
-    return SprtExperiment(replace(request, run=experiment.request), experiment)
 
 
 def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, watch: OnPairs) -> SprtOutcome:
@@ -80,20 +71,22 @@ def carry_out(prepared: SprtExperiment, command: str, stop: threading.Event, wat
         finally:  # the run's record asks for the games up to the next look; none are missing once the test has ended
             begin(archive, spec, experiment.code, 2 * trial.horizon, command)
     if trial.ended:
-        sprt_verdicts.save(archive, sprt_verdicts.Verdict.from_trial(experiment.run_id, trial, command))
-    return SprtOutcome(
-        prepared.request.run, experiment.run_id, trial, contribution.games, contribution.seconds, stop.is_set()
-    )
+        sprt_verdicts.save(archive, SprtVerdict.from_trial(experiment.run_id, trial, command))
+    return SprtOutcome(experiment, trial, contribution.games, contribution.seconds, stop.is_set())
 
 
-def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: OnPairs) -> int:
+def _play(prepared: SprtExperiment, trial: SequentialTest, stop: threading.Event, watch: OnPairs) -> int:
     """Play and write what ``trial`` lacks until it ends or ``stop`` is set; returns the number of games written."""
-    experiment, most = prepared.experiment, prepared.request.most_pairs
+    experiment, most = prepared.experiment, prepared.most_pairs
     outcomes = _Outcomes(sprt_verdicts.outcomes(experiment.archive, experiment.run_id, most))
-    gaps, pace, held = experiment.missing(2 * most), _pace(experiment), dict[int, Block]()
+    gaps, pace, held = (
+        experiment.missing(2 * most),
+        Pace(experiment.request.storage.shard_games // 16),
+        dict[int, Block](),
+    )
     source = takewhile(lambda _: not (stop.is_set() or trial.ended), _orders(gaps, most, pace))
     reached = gaps[0][0] if gaps else 0  # a unit is a pair: there is one pairing
-    with experiment.writer(reached) as writer:
+    with RangeWriter(experiment, reached) as writer:
         for block, seconds in experiment.engine.play(source, experiment.request.threads, stop, writer.look):
             pace.update(block.pairing, block.pairs, seconds)
             outcomes.put(block.first_pair, pair_outcomes(block.games.winner))
@@ -110,10 +103,6 @@ def _play(prepared: SprtExperiment, trial: Trial, stop: threading.Event, watch: 
             if trial.ended:
                 break
     return writer.games
-
-
-def _pace(experiment: Experiment) -> Pace:
-    return Pace(experiment.request.storage.shard_games // 16)
 
 
 def _orders(gaps: list[tuple[int, int]], most: int, pace: Pace) -> Iterator[Order]:

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from analytics.statistics.sprt import Trial, strength
-from runners.strength.sprt_play import OnPairs, SprtOutcome
-from runners.strength.tables import described, with_half_width
+from analytics.statistics.sprt import SequentialTest, strength
+from runners.sprt.playing import OnPairs, SprtOutcome
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
+from runners.terminal.results import described, with_half_width
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled
 
@@ -27,7 +27,7 @@ def showing(progress: bool, games: int) -> Iterator[OnPairs]:
             return
         bar.start(games)
 
-        def report(trial: Trial) -> None:
+        def report(trial: SequentialTest) -> None:
             bar.reach(2 * trial.pairs)
             bar.describe(state_of(trial))
 
@@ -40,14 +40,14 @@ class _ProgressLines:
     def __init__(self) -> None:
         self._pairs, self._since = 0, time.monotonic()
 
-    def report(self, trial: Trial) -> None:
+    def report(self, trial: SequentialTest) -> None:
         moment = time.monotonic()
         if trial.pairs and (trial.pairs >= 2 * self._pairs or moment - self._since >= SECONDS):
             console.print_note(state_of(trial))
             self._pairs, self._since = trial.pairs, moment
 
 
-def state_of(trial: Trial) -> str:
+def state_of(trial: SequentialTest) -> str:
     """The state of a test: games, the log-likelihood ratio at the last look with its bounds, the strength so far."""
     lower, upper = trial.hypotheses.bounds
     known = f", nElo {with_half_width(strength(trial.counts).normalised_elo, 1)}" if trial.pairs else ""
@@ -58,7 +58,7 @@ def show(outcome: SprtOutcome) -> None:
     """Print a test's verdict, its number of games, and where they are stored."""
     trial = outcome.trial
     if not trial.pairs:
-        console.print_note(f"run {outcome.run_id} has no games yet")
+        console.print_note(f"run {outcome.run.run_id} has no games yet")
         return
     measured = described(trial.counts, trial.hypotheses, strength(trial.counts))
     for line in [*measured, *_verdict(outcome), _games_played(outcome)]:
@@ -67,7 +67,7 @@ def show(outcome: SprtOutcome) -> None:
 
 def _verdict(outcome: SprtOutcome) -> list[str]:
     """The decision in words."""
-    trial, spec = outcome.trial, outcome.run.spec
+    trial, spec = outcome.trial, outcome.run.request.spec
     ((first, second),) = spec.labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
     games = f"after {2 * trial.pairs:,} games"
@@ -83,7 +83,7 @@ def _verdict(outcome: SprtOutcome) -> list[str]:
 
 
 def _games_played(outcome: SprtOutcome) -> str:
-    where = f"run {outcome.run_id} in {outcome.run.storage.root}"
+    where = f"run {outcome.run.run_id} in {outcome.run.request.storage.root}"
     if not outcome.played:
         return f"Nothing to play: {where} had all of them."
     return f"{outcome.played:,} games in {outcome.seconds:.1f} s, every ply on disk; {where}."
@@ -91,7 +91,7 @@ def _games_played(outcome: SprtOutcome) -> str:
 
 def row(outcome: SprtOutcome) -> dict[str, str]:
     """The row of a job in the table of its sweep."""
-    trial, ((first, second),) = outcome.trial, outcome.run.spec.labels
+    trial, ((first, second),) = outcome.trial, outcome.run.request.spec.labels
     return {
         "first": first,
         "second": second,

@@ -1,31 +1,36 @@
-"""Judges agents by exact values: their turns in a set of positions, and their draws against the oracle."""
+"""`qarena policy judge`: agents judged by exact values, by turns in solved positions and draws with the oracle."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from agents.lift import LiftedPlayer
-from analytics.perfect.position_set import PositionSet
+from analytics.perfect.position_set import PositionSet, path_for, read
 from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
 from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
 from quarto.batch import Turns
+from quarto.errors import RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.agent_labels import load_agent
+from runners.arena.config import load_agent
+from runners.arena.config_groups import load_rules
 from runners.arena.engine import GAME_MEMORY
 from runners.arena.experiment import engine_of
 from runners.arena.schedule import Pace, orders
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.executors.base import Stop
-from runners.executors.threads import THREADS
-from runners.hosting.guarded_agent import GuardedAgent
+from runners.executors.base import THREADS, Stop
+from runners.hosting.guarded_agent import GuardedAgent, unlogged
+from runners.judge.agents import chosen_agents
+from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
@@ -42,7 +47,7 @@ class JudgeOptions(NamedTuple):
     threads: int = 1
 
 
-class Verdict(NamedTuple):
+class AgentVerdict(NamedTuple):
     """The judgement on one agent."""
 
     agent: AgentSpec
@@ -57,10 +62,10 @@ class Verdict(NamedTuple):
         return draw_rate(self.games) if self.games.games else None
 
 
-class Judgement(NamedTuple):
+class Verdicts(NamedTuple):
     """Verdicts and the positions that they are about."""
 
-    verdicts: list[Verdict]
+    verdicts: list[AgentVerdict]
     positions: PositionSet
 
 
@@ -144,7 +149,7 @@ def judge(
     options: JudgeOptions,
     stop: threading.Event,
     progress: Callable[[int], None] = lambda _turns: None,
-) -> Verdict | None:
+) -> AgentVerdict | None:
     """The judgement on an agent; None once ``stop`` is set. ``progress`` hears of turns taken.
 
     The same agent, positions and options give the same judgement on any number of threads, its speed excepted. Raises
@@ -158,7 +163,7 @@ def judge(
     if stop.is_set():
         return None
     found = regrets(positions.values, turns)
-    return Verdict(agent, judgement(positions, found), speed, games, [*asker.forfeits(found, turns), *notes])
+    return AgentVerdict(agent, judgement(positions, found), speed, games, [*asker.forfeits(found, turns), *notes])
 
 
 def games_with(
@@ -180,3 +185,45 @@ def draw_rate(games: Tally) -> Estimate:
         for j, count in enumerate(row):
             as_wins[WIN if i == DRAW else LOSS][WIN if j == DRAW else LOSS] += count
     return win_rate(Tally(pairs=tuple(map(tuple, as_wins))), by_pairs=True)  # type: ignore[arg-type]  # three rows of three
+
+
+class JudgeRequest(NamedTuple):
+    """The agents to judge, and by which positions."""
+
+    names: Sequence[str]
+    root: PurePath  # of the archive
+    everything: bool = False  # all agents and policies
+    rules: str | None = None  # None: classic, or those of the file
+    file: Path | None = None  # of the positions; None: the set that ships
+
+
+def carry_out(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
+    """Judge agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there."""
+    positions = _positions(request)
+    found = chosen_agents(request.names, request.root, positions.rules, request.everything)
+    for note in found.notes:
+        console.print_note(note)
+    verdicts = []
+    with unlogged(), progress_bar("judging", "turns", notes=True) as bar:
+        bar.start(len(found.agents) * options.draws * len(positions.logged))
+        for agent in found.agents:
+            bar.describe(agent.label)
+            verdict = judge(agent, positions, options, stop, bar.advance)
+            if verdict is None:
+                return None
+            verdicts.append(verdict)
+    for verdict in verdicts:
+        for note in verdict.notes:
+            console.print_note(note)
+    return Verdicts(verdicts, positions)
+
+
+def _positions(request: JudgeRequest) -> PositionSet:
+    """The set of positions to judge by."""
+    wanted = request.rules or "classic"
+    if request.file is None:
+        return read(path_for(load_rules(wanted).name))
+    positions = read(request.file)
+    if request.rules is not None and positions.rules != load_rules(wanted):
+        raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {wanted!r}")
+    return positions

@@ -1,0 +1,208 @@
+"""How results are shown to people: the headings, units and digits of their columns.
+
+A result is a Polars frame. The functions here turn it into columns of texts, which the terminal, reports and pages show
+alike. One unit for one idea: scores and shares are in %, regret is in half-points, ratings are in Elo. Where a heading
+does not name the unit, the title of its table does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import polars as pl
+
+ITSELF = "·"  # where the agent of the row is that of the column
+MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
+
+
+class ResultColumn(NamedTuple):
+    """A column of a table for people."""
+
+    heading: str
+    texts: Sequence[str]
+    right: bool = True  # numbers
+    spare: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+
+
+# The forms of values.
+
+
+def percent(share: float) -> str:
+    """A share or a score (0 to 1) in percent."""
+    return f"{100 * share:.2f}"
+
+
+def tenths_of_percent(share: float) -> str:
+    """A probability from resampling in percent: further digits would be chance."""
+    return f"{100 * share:.1f}"
+
+
+def half_points(regret: float) -> str:
+    """What a decision gave up, 0 to 2."""
+    return f"{regret:.4f}"
+
+
+def elo(rating: float) -> str:
+    """A rating, or a difference of ratings. Infinite: the games set no bound."""
+    if math.isinf(rating):
+        return "∞" if rating > 0 else "−∞"  # noqa: RUF001  (a minus sign)
+    return f"{rating:.1f}".replace("-", "−") if round(rating, 1) else "0.0"  # noqa: RUF001
+
+
+def count(number: int) -> str:
+    """A number of games or of other things."""
+    return f"{number:,}"
+
+
+def interval(low: float, high: float, form: Callable[[float], str] = percent) -> str:
+    """An interval by its two ends; between ends that may be negative stands a word, not a dash."""
+    return f"{form(low)} to {form(high)}" if form is elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
+
+
+# Columns.
+
+
+def words(heading: str, texts: Iterable[str]) -> ResultColumn:
+    """A column of texts."""
+    return ResultColumn(heading, [*texts], right=False)
+
+
+def column(heading: str, values: Iterable[Any], form: Callable[[Any], str] = count, spare: int = 0) -> ResultColumn:
+    """A column of numbers, each written by ``form``."""
+    return ResultColumn(heading, [MISSING if value is None else form(value) for value in values], spare=spare)
+
+
+def intervals(
+    lows: Iterable[float | None],
+    highs: Iterable[float | None],
+    form: Callable[[float], str] = percent,
+    spare: int = 0,
+) -> ResultColumn:
+    """A column of 95 % intervals."""
+    ends = zip(lows, highs, strict=True)
+    texts = [MISSING if low is None or high is None else interval(low, high, form) for low, high in ends]
+    return ResultColumn("95 % interval", texts, spare=spare)
+
+
+def ranked(agents: Sequence[str]) -> list[ResultColumn]:
+    """The columns of ranks and agents, best first."""
+    return [column("", range(1, len(agents) + 1)), words("agent", agents)]
+
+
+def markdown(columns: Sequence[ResultColumn]) -> list[str]:
+    """The lines of a table in Markdown."""
+    sides = "|".join("---:" if each.right else "---" for each in columns)
+    rows = zip(*(each.texts for each in columns), strict=True)
+    return [
+        f"| {' | '.join(each.heading for each in columns)} |",
+        f"|{sides}|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
+
+
+# Results.
+
+
+def standing_columns(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
+    """Agents by score, without their names. ``frame`` is that of ``analytics.results.pairings.Crosstable``."""
+    return [
+        column("score", frame["score"], percent),
+        *([intervals(frame["low"], frame["high"], spare=1)] if with_intervals else []),
+        column("games", frame["games"], spare=2),
+        *_shares(frame),
+        *([column("forfeits", frame["forfeits"], spare=3)] if frame["forfeits"].sum() else []),
+    ]
+
+
+def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """The score of each agent (row) against each other one (column). ``frame`` is as for ``standing_columns``."""
+    return [
+        _against(agent, agent, frame["agent"], frame[f"v {agent}"], percent, spare)
+        for spare, agent in enumerate(frame["agent"])
+    ]
+
+
+def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """The probability that an agent (row) is above another (column). ``frame`` is as for ``rating_columns``."""
+    return [
+        _against(
+            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], lambda share: f"{100 * share:.1f}", spare
+        )
+        for spare, agent in enumerate(frame["agent"])
+    ]
+
+
+def _against(
+    heading: str,
+    agent: str,
+    agents: Iterable[str],
+    values: Iterable[float | None],
+    form: Callable[[float], str],
+    spare: int,
+) -> ResultColumn:
+    shown = column(heading, values, form, spare)
+    texts = [ITSELF if each == agent else text for each, text in zip(agents, shown.texts, strict=True)]
+    return shown._replace(texts=texts)
+
+
+def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
+    """Pairings as the first agent sees them. ``frame`` is that of ``analytics.results.pairings.pairings_frame``."""
+    forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
+    scores = [column("score", frame["score"], percent), intervals(frame["score_low"], frame["score_high"], spare=1)]
+    return [
+        words("first", frame["first"]),
+        *([column("its seat", frame["seat"])] if "seat" in frame.columns else []),
+        words("second", frame["second"]),
+        column("games", frame["games"], spare=2),
+        *(scores if with_scores else []),
+        column("win", frame["win_rate"], percent),
+        intervals(frame["win_rate_low"], frame["win_rate_high"], spare=3),
+        *_shares(frame)[1:],
+        *(
+            [ResultColumn("forfeits", [f"{one:,} : {two:,}" for one, two in forfeits.iter_rows()], spare=1)]
+            if sum(map(sum, forfeits.iter_rows()))
+            else []
+        ),
+    ]
+
+
+def _shares(frame: pl.DataFrame) -> list[ResultColumn]:
+    """The shares of games won, drawn and lost."""
+    kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
+    return [column(heading, frame[name] / frame["games"], percent, spare) for heading, name, spare in kinds]
+
+
+def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Ratings, without the names of the agents. ``frame`` is that of ``analytics.ratings.ratings.Ratings``."""
+    return [
+        ResultColumn("Elo", ["?" if rating is None else elo(rating) for rating in frame["elo"]]),
+        ResultColumn(
+            "95 % interval", [_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()], spare=1
+        ),
+        column("games", frame["games"], spare=2),
+        *([column("group", frame["group"] + 1)] if frame["group"].sum() else []),
+    ]
+
+
+def _elo_interval(rating: float | None, low: float | None, high: float | None) -> str:
+    if rating is None or math.isinf(rating):
+        return "no bound"
+    return "not sampled" if low is None or high is None else interval(low, high, elo)
+
+
+def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Regret and blunders, by ply if they are apart. ``frame`` is that of ``analytics.query.mistakes``."""
+    by_ply = frame["ply"].null_count() < len(frame)
+    return [
+        words("agent", frame["agent"]),
+        words("decision", frame["kind"]),
+        *([column("ply", frame["ply"])] if by_ply else []),
+        column("decisions", frame["decisions"]),
+        column("mean regret", frame["regret"], half_points),
+        intervals(frame["regret_low"], frame["regret_high"], half_points),
+        column("blunders, %", frame["blunders"], percent),
+        intervals(frame["blunders_low"], frame["blunders_high"]),
+    ]

@@ -1,0 +1,162 @@
+"""Verdicts on agents as tables for the terminal, as a frame, and as the page of all agents (the leaderboard)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.results.columns import (
+    ResultColumn,
+    column,
+    half_points,
+    interval,
+    intervals,
+    markdown,
+    percent,
+    ranked,
+    words,
+)
+from analytics.statistics.intervals import Estimate
+from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, Verdicts
+from runners.terminal import console
+
+KINDS = ("turn", "placement", "gift")
+PAGE = """# How close to perfect: all agents
+
+```
+{command}
+```
+
+Each turn was looked up in [a set of {positions:,} positions][set] with the exact value of every turn ({rules} rules);
+every agent took {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) has what the
+figures mean, and how to judge a policy of your own.
+
+[set]: ../data/README.md#positionsclassicparquet
+
+- **optimal** is the share of turns that keep the exact value of the position, in %.
+- **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
+  The 95 % interval of a turn's is at most ± {reach:.3f}.
+- **draws** are those against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 % interval. All
+  other games are lost.
+- **turns/s** is what one thread takes in a second in these positions, the best of {draws} measurements (processor
+  time; of a player with a process of its own, by the clock); **bytes** is the size of the policy or tablebase that it
+  plays by.
+
+"""
+
+
+def frame_of(verdicts: Sequence[AgentVerdict]) -> pl.DataFrame:
+    """One row for each agent, kind, source and number of pieces; the games against the oracle are in each of them."""
+    return pl.concat(
+        each.figures.select(
+            pl.lit(each.agent.label).alias("agent"),
+            pl.all(),
+            pl.lit(each.games.games, pl.Int64).alias("oracle_games"),
+            *(
+                pl.lit(each.draws and getattr(each.draws, end), pl.Float64).alias(name)
+                for name, end in (("draws", "mean"), ("draws_low", "low"), ("draws_high", "high"))
+            ),
+            pl.lit(each.turns_a_second).alias("turns_a_second"),
+        )
+        for each in verdicts
+    )
+
+
+def show(judged: Verdicts, wide: bool | None = None) -> None:
+    """Print a line on each agent, then its decisions by pieces on the board."""
+    verdicts, positions = by_regret(judged.verdicts), judged.positions
+    turns, placements, gifts = (_totals(verdicts, kind) for kind in KINDS)
+    columns = [
+        *ranked([each.agent.label for each in verdicts]),
+        column("optimal, %", turns["optimal"], percent),
+        column("regret", turns["regret"], half_points),
+        intervals(turns["regret_low"], turns["regret_high"], half_points, spare=2),
+        column("of placements", placements["regret"], half_points, spare=1),
+        column("of gifts", gifts["regret"], half_points, spare=1),
+    ]
+    if any(each.draws for each in verdicts):
+        draws = [each.draws or Estimate(0.0, 0.0, 0.0) for each in verdicts]
+        columns += [
+            column("draws, %", [each.mean for each in draws], percent),
+            intervals([each.low for each in draws], [each.high for each in draws], spare=3),
+        ]
+    where = f"{len(positions.logged):,} positions ({positions.rules.name} rules)"
+    title = f"Turns in {where}: regret in half-points, draws v oracle"
+    console.show([console.tabulated(columns, title)], wide=wide)
+    console.show([console.tabulated(_by_pieces(verdicts), "By pieces on the board")], wide=wide)
+
+
+def by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:
+    """Verdicts by the mean regret of a turn, the least first; then by the label."""
+    return sorted(verdicts, key=lambda each: (_totals([each], "turn")["regret"][0], each.agent.label))
+
+
+def _totals(verdicts: Sequence[AgentVerdict], kind: str) -> pl.DataFrame:
+    """A row an agent with the figures of all its decisions of a kind; null where it had none."""
+    whole = (pl.col("kind") == kind) & pl.col("source").is_null() & pl.col("pieces").is_null()
+    found = (verdict.figures.filter(whole) for verdict in verdicts)
+    return pl.concat(rows if len(rows) else rows.clear(1) for rows in found)
+
+
+def _by_pieces(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
+    """Columns with a row for each agent and number of pieces on the board."""
+    labelled = (each.figures.with_columns(agent=pl.lit(each.agent.label)) for each in verdicts)
+    figures = pl.concat(labelled).filter(pl.col("pieces").is_not_null())
+    rows = figures.select("agent", "pieces").unique(maintain_order=True)
+    rows = pl.concat(part.sort("pieces") for part in rows.partition_by("agent", maintain_order=True))
+    placements, gifts = (
+        rows.join(figures.filter(pl.col("kind") == kind), on=("agent", "pieces"), how="left", maintain_order="left")
+        for kind in KINDS[1:]
+    )
+    return [
+        words("agent", rows["agent"]),
+        column("pieces", rows["pieces"]),
+        column("placements", placements["decisions"], spare=1),
+        column("optimal, %", placements["optimal"], percent),
+        column("regret", placements["regret"], half_points),
+        column("gifts", gifts["decisions"], spare=1),
+        column("optimal, %", gifts["optimal"], percent),
+        column("regret", gifts["regret"], half_points),
+    ]
+
+
+class Making(NamedTuple):
+    """The commands and facts with which the page and its agents were made."""
+
+    command: Sequence[str]  # of the page
+    sizes: Mapping[str, int | None]  # bytes that an agent plays by, by label
+    commands: Sequence[str]  # of the policies and their games
+
+
+def page(judged: Verdicts, options: JudgeOptions, making: Making) -> str:
+    """The leaderboard as Markdown."""
+    verdicts = by_regret(judged.verdicts)
+    turns, placements, gifts = (_totals(verdicts, kind) for kind in KINDS)
+    head = PAGE.format(
+        command=shlex.join(making.command),
+        positions=len(judged.positions.logged),
+        rules=judged.positions.rules.name,
+        draws=options.draws,
+        turns="turns" if options.draws > 1 else "turn",
+        games=options.games,
+        plies=OPENING_PLIES,
+        reach=(turns["regret_high"] - turns["regret"]).max(),
+    )
+    draws, sizes = [each.draws for each in verdicts], [making.sizes[each.agent.label] for each in verdicts]
+    columns = [
+        column("", range(1, len(verdicts) + 1)),
+        words("agent", [f"`{each.agent.label}`" for each in verdicts]),
+        column("optimal", turns["optimal"], percent),
+        column("regret", turns["regret"], half_points),
+        column("of placements", placements["regret"], half_points),
+        column("of gifts", gifts["regret"], half_points),
+        ResultColumn("draws", [percent(each.mean) if each else "" for each in draws]),
+        ResultColumn("95 % interval", [interval(each.low, each.high) if each else "" for each in draws]),
+        column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
+        ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
+    ]
+    made = ["", "## The policies", "", "```", *making.commands, "```"] if making.commands else []
+    return head + "\n".join([*markdown(columns), *made]) + "\n"

@@ -1,0 +1,1 @@
+"""Sequential tests of strength: `qarena sprt`."""

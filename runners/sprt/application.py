@@ -1,0 +1,104 @@
+"""`qarena sprt` as a Hydra application: its keys, and playing until the test decides.
+
+What plays is imported when something is to be played: ``--help`` and the refusal of a wrong value need Hydra alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+from hydra.conf import HydraConf
+from hydra.core.config_store import ConfigStore
+from msgspec import Meta
+from omegaconf import DictConfig, OmegaConf
+
+from runners.arena import schemas
+from runners.hydra_app.application import Application, typed_command
+from runners.hydra_app.finished import Finished, Value
+from runners.hydra_app.study import Target
+from runners.terminal import console
+
+if TYPE_CHECKING:
+    from runners.sprt.playing import SprtExperiment
+
+UNDECIDED = 3  # the exit code after as many games as were allowed
+
+
+@dataclass
+class SprtConfig:
+    """One test. ``conf/sprt.yaml`` explains each key."""
+
+    rules: Any = None
+    a: Any = None
+    b: Any = None
+    agents: list[Any] | None = None
+    elo0: float = 0.0
+    elo1: float = 10.0
+    alpha: float = 0.05
+    beta: float = 0.05
+    games: Annotated[int, Meta(ge=2)] = 100000
+    seed: schemas.Seed = 1
+    opening_plies: schemas.OpeningPlies = 2
+    threads: schemas.ThreadCount = None
+    progress: bool = True
+    archive: schemas.ArchiveConfig = field(default_factory=schemas.ArchiveConfig)
+    sweep: schemas.SweepConfig = field(default_factory=schemas.SweepConfig)
+
+
+ConfigStore.instance().store(name="sprt_schema", node=SprtConfig)
+
+
+def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
+    """The test that a composed configuration asks for; its agents are made, its archive is opened, no run is touched.
+
+    Raises ``RequestError`` as ``runners.arena.config.request_of`` and ``runners.arena.experiment.prepare`` do.
+    """
+    schemas.check_values(cfg, SprtConfig)
+    from analytics.statistics.sprt import Hypotheses
+    from runners.arena.config import request_of
+    from runners.arena.experiment import prepare
+    from runners.sprt.playing import SprtExperiment
+
+    hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
+    shared = [each.name for each in fields(schemas.RunConfig) if each.name in cfg]
+    run = OmegaConf.create(OmegaConf.structured(schemas.RunConfig))
+    run.merge_with(OmegaConf.masked_copy(cfg, shared))
+    return SprtExperiment(prepare(request_of(run, choices, overrides)), hypotheses)
+
+
+class SprtApplication(Application["SprtExperiment"]):
+    """Decides which of two agents is stronger."""
+
+    config = "sprt"
+    schema = SprtConfig
+    judged_by = Target("normalised_elo", "maximize", "{:.1f}".format)
+
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtExperiment:
+        return sprt_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+
+    def execute(self, prepared: SprtExperiment) -> Finished:
+        from analytics.statistics.sprt import strength
+        from runners.hosting.interruption import interruptible
+        from runners.sprt.playing import carry_out
+        from runners.sprt.shown import row, show, showing
+
+        request = prepared.experiment.request
+        for note in request.notes:
+            console.print_note(note)
+        with interruptible() as stop, showing(request.progress, request.games) as watch:
+            outcome = carry_out(prepared, typed_command(), stop, watch)
+        trial = outcome.trial
+        return Finished(
+            run_id=prepared.experiment.run_id,
+            show=lambda: show(outcome),
+            interrupted=not trial.ended,
+            stopped=outcome.stopped,
+            value=Value("normalised_elo", strength(trial.counts).normalised_elo.mean) if trial.pairs else None,
+            row=row(outcome),
+            exit_code=UNDECIDED if trial.accepted is None else 0,
+        )
+
+
+SPRT = SprtApplication()

@@ -1,1 +1,0 @@
-"""Tables of ratings, and the sequential test of strength."""

@@ -1,0 +1,244 @@
+"""Results in the terminal: those of a run, crosstables, ratings, and tests of strength."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analytics.ratings.head_to_head import HeadToHead
+from analytics.ratings.ratings import Rating, Ratings
+from analytics.results.columns import (
+    ResultColumn,
+    column,
+    elo,
+    interval,
+    opponent_columns,
+    pairing_columns,
+    percent,
+    ranked,
+    rating_columns,
+    standing_columns,
+    superiority_columns,
+)
+from analytics.results.pairings import Crosstable, PairingResult, crosstable, pairings_frame
+from analytics.statistics.intervals import Estimate
+from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
+from quarto.errors import RequestError, nearest
+from runners.terminal.console import (
+    archive_option,
+    print_line,
+    print_note,
+    program,
+    show,
+    speed,
+    sql_command,
+    tabulated,
+)
+
+if TYPE_CHECKING:
+    from runners.arena.playing import Outcome
+
+# A run.
+
+QUESTIONS = (
+    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
+    "SELECT cell, avg(outcome) AS mean_outcome, count(*) AS games FROM plies WHERE ply = 0 GROUP BY cell ORDER BY cell",
+    "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL",
+)
+
+
+def show_outcome(outcome: Outcome, log: Path) -> None:
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` tells of misbehaviour."""
+    for line in outcome.misbehaviour:
+        print_note(line)
+    if outcome.misbehaviour:
+        print_note(f"more in {os.path.relpath(log)}")
+    if not outcome.results:
+        print_note(f"run {outcome.run_id} has no games yet")
+        return
+    if len(outcome.results) > 1:
+        # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
+        shared = any(each.by_pairs for each in outcome.results)
+        show_crosstable(crosstable(outcome.results), intervals=not shared)
+        if shared:
+            command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+            print_line(f"Pairings share openings; intervals over openings: {command}")
+    _show_pairings(outcome.results)
+    print_line(_summary(outcome))
+    if not outcome.interrupted:
+        print_line("Ask the archive:")
+        for question in QUESTIONS:
+            print_line(f"  {sql_command(question, outcome.root)}")
+
+
+def _summary(outcome: Outcome) -> str:
+    total = sum(result.games for result in outcome.results)
+    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
+    if outcome.played == 0:
+        return f"Nothing to play: {where}."
+    return f"{speed(outcome.played, outcome.seconds)}; {where}."
+
+
+def _show_pairings(found: Sequence[PairingResult]) -> None:
+    seats = [
+        column(
+            f"win in seat {seat}",
+            [row[2] / max(1, sum(row)) for row in (each.in_seat(seat) for each in found)],
+            percent,
+            7,
+        )
+        for seat in (0, 1)
+    ]
+    plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
+    columns = [*pairing_columns(pairings_frame(found), with_scores=False), *seats, plies]
+    show([tabulated(columns, "Pairings (the first agent's view, in %)")])
+
+
+# Crosstables.
+
+
+def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None = None) -> None:
+    """Print agents by score, and the mean score of each agent (row) against each other agent (column)."""
+    frame, title = table.frame(), "Crosstable (score in %, win 1, draw ½)"
+    agents, totals, against = ranked(table.agents), standing_columns(frame, intervals), opponent_columns(frame)
+    apart = [
+        [tabulated(agents + totals, title), tabulated(agents + others)] for others in (against, _numbered("v", against))
+    ]
+    show([tabulated(agents + totals + against, title)], *apart, wide=wide)
+
+
+def _numbered(word: str, columns: Sequence[ResultColumn]) -> list[ResultColumn]:
+    """The columns of agents with their ranks as headings, which are shorter than their names."""
+    return [each._replace(heading=f"{word} {rank}") for rank, each in enumerate(columns, 1)]
+
+
+def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) -> None:
+    """Print the crosstable of a tournament, then the results of every two agents that played each other."""
+    others = [result for result in met.results if result.first != result.second]
+    if len(others) > 1 and not by_seat:
+        show_crosstable(crosstable(others, met.shared), wide=wide)
+    title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
+    show([tabulated(pairing_columns(met.frame(by_seat)), title)], wide=wide)
+
+
+# Ratings.
+
+
+def show_ratings(
+    met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float, wide: bool | None = None
+) -> None:
+    """Print the ratings, the probability that an agent is above another, the seat's value, and what stays unknown."""
+    frame = found.frame()
+    where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
+    games = int(frame["games"].sum()) // 2  # those of an agent against itself are not among them
+    title = f"Ratings in Elo ({met.rules} rules, {games:,} games; {where})"
+    agents, elos, sure = ranked([*frame["agent"]]), rating_columns(frame), superiority_columns(frame)
+    show(
+        [tabulated(agents + elos + sure, f"{title}; > probability of being above, in %")],
+        *(
+            [tabulated(agents + elos, title), tabulated(agents + others, "Probability of being above the other, in %")]
+            for others in (sure, _numbered(">", sure))
+        ),
+        wide=wide,
+    )
+    for line in [_common(found), *_open_questions(found), *unrated(found)]:
+        print_line(line)
+
+
+def unrated(found: Ratings) -> list[str]:
+    """Sentences on agents that the table does not list."""
+    lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in found.forfeited]
+    if found.without_contest:
+        lines.append(f"Not rated, met only these: {', '.join(found.without_contest)}.")
+    return lines
+
+
+def _common(found: Ratings) -> str:
+    if math.isnan(found.seat.mean):
+        return "The games do not determine the value of seat 0: no agent both won and lost points."
+    seat, draws = (
+        "not sampled" if math.isnan(each.low) else interval(each.low, each.high, form)
+        for each, form in ((found.seat, elo), (found.draws, percent))
+    )
+    drawn = f"of games between equals {percent(found.draws.mean)} % are drawn ({draws})"
+    return f"Seat 0 is worth {elo(found.seat.mean)} Elo ({seat}); {drawn}."
+
+
+def _open_questions(found: Ratings) -> list[str]:
+    """Sentences on what the games do not determine."""
+    lines = []
+    if found.groups > 1:
+        lines.append(
+            f"{found.groups} groups of agents have no games between them: compare ratings within a group only."
+        )
+    for text, agents in (
+        ("won every point against the agents below it: its rating has no upper bound", _at(found.ratings, math.inf)),
+        ("lost every point to the agents above it: its rating has no lower bound", _at(found.ratings, -math.inf)),
+        (
+            "cannot be rated: no chain of won points connects it with the others",
+            [r for r in found.ratings if math.isnan(r.elo.mean) and r.agent not in found.by_seat],
+        ),
+    ):
+        lines += [f"{rating.agent} {text}." for rating in agents]
+    if found.by_seat:
+        seat, level = int(found.seat.mean < 0), ", ".join(found.by_seat)
+        lines.append(f"Seat {seat} won every game between {level}: these games do not show which of them is stronger.")
+    return lines
+
+
+def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
+    return [rating for rating in rows if rating.elo.mean == value]
+
+
+# Tests of strength.
+
+HYPOTHESES = Hypotheses.__struct_fields__
+
+
+def show_counts(text: str, settings: Sequence[str]) -> None:
+    """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
+    try:
+        counts = checked_counts([int(count) for count in text.split(",")])
+    except ValueError:
+        raise RequestError(
+            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
+        ) from None
+    hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
+    for line in described(counts, hypotheses, strength(counts)):
+        print_line(line)
+
+
+def _hypothesis(setting: str) -> tuple[str, float]:
+    key, _, value = setting.partition("=")
+    if key not in HYPOTHESES:
+        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, HYPOTHESES)}")
+    try:
+        return key, float(value)
+    except ValueError:
+        raise RequestError(f"{key}: {value!r} is not a number") from None
+
+
+def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
+    """Counts, the ratio with its bounds, and estimates, as lines of text."""
+    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
+    accepted = decision(counts, hypotheses)
+    verdict = f"{accepted} is accepted" if accepted else "undecided"
+    named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
+    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in HYPOTHESES)
+    return [
+        f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
+        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
+        f"nElo   {with_half_width(found.normalised_elo)}",
+        f"Elo    {with_half_width(found.elo)}",
+        f"LOS    {found.superiority:.5f}",
+    ]
+
+
+def with_half_width(estimate: Estimate, digits: int = 4) -> str:
+    """A value ± half the width of its interval."""
+    mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
+    reach = (estimate.high - estimate.low) / 2
+    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))
