@@ -131,7 +131,7 @@ EXTRAS = (
 SAMPLE = "mkdir -p data && cp -r data/sample data/archive"
 MINE = "qarena agents new corner"
 BEFORE = {
-    "data/README.md": ("mkdir -p data/positions && cp $ROOT/data/positions/classic.parquet data/positions",),
+    "data/README.md": ("mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",),
     "docs/archive.md": (
         SAMPLE,
         "qarena run agent@a=random agent@b=dumb games=40 archive=laptop-archive",
