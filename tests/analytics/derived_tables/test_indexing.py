@@ -129,20 +129,6 @@ def test_names_that_are_none_are_passed_over_and_named(archive: Archive, extent:
         assert openings(opened, "..../..../..../.... -", "turn").height
 
 
-def test_what_was_indexed_before_an_interruption_is_kept_and_the_rest_is_made_later(archive: Archive) -> None:
-    more(archive)
-    parts = index_parts(archive, [RUN_ID])
-    assert len(parts) == 8
-    for part in parts[:3]:
-        index(archive, part)
-    before = files(archive)
-    assert index_parts(archive, [RUN_ID]) == parts[3:]
-    index_runs(archive, [RUN_ID])
-    assert len(files(archive)) == 16
-    assert before.items() <= files(archive).items()
-    assert verify(archive).problems == []
-
-
 @pytest.mark.parametrize("table", TABLES)
 def test_one_of_two_tables_is_made_alone_if_the_other_is_there(archive: Archive, table: str) -> None:
     """The process was killed between the two files of a range; or somebody removed one."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path, PurePath
-from typing import Any, Self
 
 import polars as pl
 import pytest
@@ -261,79 +257,11 @@ def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
         compact(archive, RUN_ID)
 
 
-class KilledError(BaseException):
-    """The end of a process."""
-
-
-@pytest.mark.parametrize("step", [8, *seldom(*({*range(1, 19)} - {8}))])
-def test_killed_at_any_write_it_loses_nothing_and_counts_nothing_twice(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    """A killed process removes nothing: neither do we from the moment on at which it is killed."""
-    before, steps = answers(grown(archive, most=8, total=48).root), iter(range(1, 1000))
-
-    def killed(of: Any, name: str) -> Callable[..., Any]:
-        real = getattr(of, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            if next(steps) >= step:
-                raise KilledError
-            return real(*arguments, **options)
-
-        return call
-
-    monkeypatch.setattr(os, "fsync", killed(os, "fsync"))
-    monkeypatch.setattr(Path, "replace", killed(Path, "replace"))
-    monkeypatch.setattr(Path, "unlink", lambda *_arguments, **_options: None)
-    with suppress(KilledError):
-        compact(Archive(archive.root), RUN_ID)
-    assert next(steps) > step
-    monkeypatch.undo()
-    again = Archive(archive.root)
-    assert_same(answers(archive.root), before)
-    assert_sound(again)
-    compact(again, RUN_ID)
-    remove_replaced(again, RUN_ID, 0.0)
-    assert [each[:2] for each in again.ranges(RUN_ID)] == [(0, 48)]
-    assert_same(answers(archive.root), before)
-    assert_sound(again)
-    assert [file.path.name[:5] for file in unneeded_files(again)] in ([], [".tmp-"])
-
-
 # Readers beside.
 
 
-class Beside:
-    """A process that plays parts of the run, compacts and removes what was replaced, until it is ended."""
-
-    def __init__(self, archive: Archive, age: float) -> None:
-        self._archive, self._age = archive, age
-
-    def __enter__(self) -> Self:
-        self.begin()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.kill()
-
-    def begin(self) -> None:
-        """Start it."""
-        arguments = str(self._archive.root), self._age
-        self._process = get_context("spawn").Process(target=play_and_compact, args=arguments, daemon=True)
-        self._process.start()
-
-    def kill(self) -> None:
-        """End it at once, as ``kill -9`` does."""
-        self._process.kill()
-        self._process.join()
-
-    @property
-    def exitcode(self) -> int | None:
-        return self._process.exitcode
-
-
 def play_and_compact(root: str, age: float) -> None:
-    """Store what the run lacks, four units at a time, and compact now and then."""
+    """Store what the run lacks, four units at a time, compact now and then, and remove what was replaced."""
     archive, blocks, dice = Archive.open(location_of(root)), games_of(), random.Random(os.getpid())
     while left := archive.ranges(RUN_ID).missing(TOTAL):
         first = left[0][0]
@@ -365,10 +293,14 @@ def read(root: Path, least: int, in_full: bool) -> int:
 def test_a_reader_beside_compaction_never_sees_less_than_before(archive: Archive, age: float) -> None:
     archive.save_run(record(games=2 * TOTAL // 3))
     root, units, reads = Path(archive.root), FIRST, 0
-    with Beside(archive, age) as beside:
+    beside = get_context("spawn").Process(target=play_and_compact, args=(str(root), age), daemon=True)
+    beside.start()
+    try:
         while beside.exitcode is None:
             units, reads = read(root, units, reads % 20 == 0), reads + 1
-        assert beside.exitcode == 0
+    finally:
+        beside.kill()
+    assert beside.exitcode == 0
     assert read(root, units, in_full=True) == TOTAL
     assert reads > 20
     assert_sound(archive)
@@ -377,24 +309,3 @@ def test_a_reader_beside_compaction_never_sees_less_than_before(archive: Archive
     store(other, RUN_ID, BLOCKS)
     add(other, games_of(), (24, 32), (32, 64), (64, 128), (128, 256), (256, 384))
     assert archive.ranges(RUN_ID).fingerprint == other.ranges(RUN_ID).fingerprint
-
-
-@pytest.mark.slow
-def test_whoever_compacts_may_be_killed_at_any_moment(archive: Archive) -> None:
-    archive.save_run(record(games=2 * TOTAL // 3))
-    root, units, dice, kills = Path(archive.root), FIRST, random.Random(6), 0
-    end = time.monotonic() + 60
-    with Beside(archive, 1.0) as beside:
-        while time.monotonic() < end and beside.exitcode != 0:
-            until = time.monotonic() + 1.5 + 2 * dice.random()
-            while time.monotonic() < until:
-                units = read(root, units, dice.random() < 0.1)
-            beside.kill()
-            kills += 1
-            units = read(root, units, in_full=True)
-            beside.begin()
-    assert kills > 5
-    play_and_compact(str(root), 0.0)
-    assert read(root, units, in_full=True) == TOTAL
-    assert len(archive.ranges(RUN_ID)) == 1
-    assert_sound(archive)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import permutations
 from pathlib import Path
 
@@ -34,7 +32,6 @@ from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
 from tests.analytics.stored_policies import origin
-from tests.marks import seldom
 from tests.object_storage import BOTH
 
 OTHER = record(spec_of(seed=8))
@@ -354,34 +351,3 @@ def verdict(archive: Archive, wins: int) -> None:
     name = sprt_verdicts.verdict_id_of(hypotheses, 8)
     stored = sprt_verdicts.SprtVerdict(name, RUN_ID, hypotheses, 8, None, 8, counts, 0.1, record().created, "")
     archive.save(sprt_verdicts.path_of(archive, RUN_ID, name), stored)
-
-
-class KilledError(BaseException):
-    """The end of a process."""
-
-
-@pytest.mark.parametrize("step", [11, *seldom(*range(1, 11), *range(12, 40))])
-def test_killed_at_any_write_the_same_merge_goes_on(
-    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    index_runs(archive, [RUN_ID], 2)
-    policy_store.save(archive, Policy("genome", {"gene": 1.0}), origin("mine"))
-    target, steps, real = made(tmp_path / "new", [(0, 7)]), iter(range(1, 1000)), os.fsync
-
-    def killed(descriptor: int) -> None:
-        if next(steps) >= step:
-            raise KilledError
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", killed)
-    monkeypatch.setattr(Path, "unlink", lambda *_arguments, **_options: None)
-    with suppress(KilledError):
-        joined([archive], target)
-    monkeypatch.undo()
-    assert target.ranges(RUN_ID).units >= 7
-    joined([archive], target)
-    assert whole(target)[0] == [(0, 24)]
-    assert not verify(Archive(target.root)).problems
-    assert joined([archive], target) == Merged()
-    assert policy_store.read(target, "mine")[1].parameters == {"gene": 1.0}
-    assert target.ranges(RUN_ID, "positions").units == 24

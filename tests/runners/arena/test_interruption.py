@@ -1,17 +1,14 @@
-"""Ctrl-C and ``kill -9`` at any moment: what was committed stays, and the same command ends up with the same rows."""
+"""Ctrl-C at any moment: what was committed stays, and the same command ends up with the same rows."""
 
 from __future__ import annotations
 
-import random
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from uuid import uuid4
 
 import polars as pl
 import pytest
@@ -137,49 +134,3 @@ def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Pa
     assert process.returncode == 130, err
     assert "Traceback" not in out + err
     assert verify(Archive.open(folder / "games here")).problems == []
-
-
-@pytest.mark.slow
-def test_kill_at_any_moment_loses_at_most_what_was_not_written(folder: Path, qarena: Qarena, expected: Rows) -> None:
-    dice = random.Random(1)
-    for moment in range(2):
-        before = files(folder)
-        with start_slow(folder, pause=0.001) as process:
-            if moment:
-                wait_for(process, lambda before=before: files(folder) > before)  # type: ignore[misc]
-            else:
-                wait_for(process, (folder / "games here").exists)
-            time.sleep(dice.random() * 0.3)
-            process.kill()
-            process.communicate(timeout=DEADLINE)
-        assert process.returncode == -signal.SIGKILL
-        assert files(folder) >= before
-        assert verify(Archive.open(folder / "games here")).problems == []
-        assert qarena("archive", "verify", "--archive", "games here").code == 0
-    assert 0 < len(rows(folder / "games here")["games"]) < 400
-
-    assert qarena(*ARGUMENTS).code == 0
-    check_rows(folder, expected)
-
-
-def test_what_a_kill_leaves_is_not_counted_and_can_be_removed(folder: Path, qarena: Qarena) -> None:
-    """Killed after writing the plies of a range and before its games: the moment that leaves the most."""
-    assert qarena(*ARGUMENTS, "games=40").code == 0
-    archive = Archive.open(folder / "games here")
-    before = rows(Path(archive.root))
-    (run_id,) = archive.run_ids()
-    for table in ("plies", "tallies"):
-        path = Path(archive.path(table, run_id, archive.ranges(run_id)[0]))
-        shutil.copy(path, path.with_name(f"000000000064-000000000072-{0:016x}.{0:08x}.parquet"))
-        shutil.copy(path, path.with_name(f".tmp-{uuid4().hex}"))
-    (folder / "games here/plies/notes.txt").write_text("mine")
-    assert_same_rows(rows(Path(archive.root)), before)
-    assert verify(archive).problems == []
-
-    removed = qarena("archive", "gc", "--remove", "--age", "0", "--archive", "games here")
-    assert removed.code == 0
-    assert not list(folder.glob("games here/*/*/000000000064-*"))
-    assert not list(folder.glob("games here/*/*/.tmp-*"))
-    assert (folder / "games here/plies/notes.txt").exists()
-    assert_same_rows(rows(Path(archive.root)), before)
-    assert verify(archive).problems == []

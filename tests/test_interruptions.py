@@ -1,0 +1,294 @@
+"""One contract of every command that can go on: whenever it is killed, the same command ends with the same rows.
+
+A command is a process with several threads. It is killed at random moments, and given again until it ends by itself. A
+reader beside it never sees less than before.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import polars as pl
+import pytest
+
+from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.position_index import NotIndexedError
+from analytics.policies import policy_store
+from analytics.sql.database import OpenArchive
+from analytics.store.archive import Archive
+from analytics.store.range_names import StoredRange
+from analytics.store.records import SweepJob
+from analytics.store.schema import SCHEMAS
+from analytics.verify.archive import verify
+from analytics.verify.garbage import remove, unneeded_files
+from quarto.errors import RequestError
+from runners.cli import main
+from tests.analytics.folders import snapshot
+from tests.analytics.stored_policies import COUNTS, origin
+from tests.marks import seldom
+
+NAME = "games here"  # of the archive, in the folder where a command is typed
+HERE = "--archive", NAME
+RUN = (
+    *("run", "agent@a=rule_based", "agent@b=random", "opening_plies=2", "games=600", "threads=3"),
+    *(f"archive.root={NAME}", "archive.shard_games=8"),
+)
+ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "3", "--megabytes", "4"
+INDEX = "archive", "index", *HERE, "--threads", "3"
+COMPACT = "archive", "compact", *HERE
+MERGE = "archive", "merge", "source", NAME
+COLLECT = "archive", "gc", "--remove", "--age", "0", *HERE
+DEADLINE = 120.0  # seconds that no command takes here
+
+NUMBERS = (
+    *(f"SELECT count(*) FROM {view}" for view in ("games", "plies", "decisions")),
+    *(f"SELECT coalesce(sum(games), 0)::BIGINT FROM {view}" for view in ("runs", "first_plies", "positions")),
+)
+ROWS = (
+    *(f"FROM {view} ORDER BY ALL" for view in ("games", "plies", "decisions", "first_plies", "results")),
+    "SELECT position, ply, cell, piece, sum(games), min(sample_game) FROM positions GROUP BY ALL ORDER BY ALL",
+    "SELECT run_id, status, games FROM runs",
+    "SELECT name, policy_id FROM policies",
+    "SELECT sweep_id, job, status FROM sweeps",
+)
+State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
+
+# What commands import when they are carried out. A process that starts a command has it all, but no thread.
+MODULES = ("arena.experiment", "arena.playing", "hydra_app.application", "archive.index", "perfect.annotate")
+PROCESSES = get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__, *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging"])
+
+
+def type_in(folder: str, arguments: tuple[str, ...]) -> None:
+    """``qarena …``: the work of a process."""
+    os.chdir(folder)
+    log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    sys.argv = ["qarena", *arguments]
+    main.main()
+
+
+def started(folder: Path, arguments: tuple[str, ...]) -> BaseProcess:
+    process = PROCESSES.Process(target=type_in, args=(str(folder), arguments), daemon=True)
+    process.start()
+    return process
+
+
+def typed(folder: Path, arguments: tuple[str, ...]) -> float:
+    """Carry a command out; the seconds that it took."""
+    began, process = time.monotonic(), started(folder, arguments)
+    process.join(DEADLINE)
+    assert process.exitcode == 0, (folder / "log").read_text()
+    return time.monotonic() - began
+
+
+# The archives that commands find, each made once: most of them by the command before.
+
+
+class Undisturbed(NamedTuple):
+    """What a command leaves that nobody kills."""
+
+    folder: Path
+    seconds: float
+    state: State
+
+
+class Archives:
+    """Carries each command out once, when that is needed first."""
+
+    def __init__(self, new_folder: Callable[[], Path]) -> None:
+        self._new_folder = new_folder
+        self._known: dict[str, Undisturbed] = {}
+
+    def after(self, name: str) -> Undisturbed:
+        """A command's folder when nobody disturbed it."""
+        if name not in self._known:
+            folder = self._new_folder()
+            COMMANDS[name].scene(folder, self)
+            seconds = typed(folder, COMMANDS[name].arguments)
+            self._known[name] = Undisturbed(folder, seconds, state(folder / NAME))
+        return self._known[name]
+
+    def copy(self, name: str, place: Path) -> Archive:
+        """The same archive in another place."""
+        shutil.copytree(self.after(name).folder / NAME, place)
+        return Archive.open(place)
+
+
+def nothing(folder: Path, archives: Archives) -> None:
+    """The first run of an archive."""
+
+
+def games(folder: Path, archives: Archives) -> None:
+    archives.copy("run", folder / NAME)
+
+
+def annotated_games(folder: Path, archives: Archives) -> None:
+    archives.copy("annotate", folder / NAME)
+
+
+def sums_of_small_files(folder: Path, archives: Archives) -> None:
+    archive = archives.copy("annotate", folder / NAME)
+    index_runs(archive, archive.run_ids())
+
+
+def all_tables(folder: Path, archives: Archives) -> None:
+    archives.copy("index", folder / NAME)
+
+
+def two_archives(folder: Path, archives: Archives) -> None:
+    """The destination has fewer games, and its last file ends where no file of the source does."""
+    source = archives.copy("index", folder / "source")
+    policy_store.save(source, COUNTS, origin())
+    source.save_sweep_job(SweepJob("sweep", 0, {"games": "600"}))
+    typed(folder, (*RUN, "games=204"))
+
+
+def garbage(folder: Path, archives: Archives) -> None:
+    """What compaction replaced, and what killed writers leave."""
+    archive = archives.copy("compact", folder / NAME)
+    for table in SCHEMAS:
+        there = Path(archive.folder(table, archive.run_ids()[0]))
+        (there / f".tmp-{uuid4().hex}").write_bytes(b"half")
+        if table != "games":
+            (there / StoredRange(1024, 1032, 7, "01234567").name).write_bytes(b"of no games")
+
+
+class Command(NamedTuple):
+    """A command that can go on, and what it finds in the folder where it is typed."""
+
+    arguments: tuple[str, ...]
+    scene: Callable[[Path, Archives], None]
+
+
+COMMANDS = {
+    "run": Command(RUN, nothing),
+    "annotate": Command(ANNOTATE, games),
+    "index": Command(INDEX, annotated_games),
+    "roll up": Command(INDEX, sums_of_small_files),
+    "compact": Command(COMPACT, all_tables),
+    "merge": Command(MERGE, two_archives),
+    "gc": Command(COLLECT, garbage),
+}
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
+    return Archives(lambda: tmp_path_factory.mktemp("undisturbed"))
+
+
+# What an archive says.
+
+
+def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
+    """The answers to questions in SQL; none to those that need an index which is not there yet."""
+    found = {}
+    with OpenArchive(root) as opened:
+        for question in questions:
+            with suppress(NotIndexedError):
+                found[question] = opened.sql(question)
+    return found
+
+
+def state(root: Path) -> State:
+    """The rows of an archive, and the fingerprint of the games that each table holds."""
+    archive = Archive.open(root)
+    every = [(run_id, table, archive.ranges(run_id, table)) for run_id in archive.run_ids() for table in SCHEMAS]
+    sums = {(run_id, table): (ranges.covered, ranges.fingerprint) for run_id, table, ranges in every}
+    return sums, {question: frame.rows() for question, frame in answers(root, ROWS).items()}
+
+
+def counts(root: Path) -> dict[str, int]:
+    """What a reader counts, in SQL and by the names of files."""
+    archive = Archive.open(root)
+    units = {
+        f"{run_id} {table}": archive.ranges(run_id, table).units for run_id in archive.run_ids() for table in SCHEMAS
+    }
+    return units | {question: frame.item() for question, frame in answers(root, NUMBERS).items()}
+
+
+@contextmanager
+def reader(root: Path) -> Iterator[None]:
+    """Counts all the time, on a thread: what was there once is there ever after."""
+    done, wrong = threading.Event(), list[object]()
+
+    def look() -> None:
+        known: dict[str, int] = {}
+        try:
+            while not done.is_set() and not wrong:
+                with suppress(RequestError):  # there is no archive yet
+                    found = counts(root)
+                    less = [name for name, count in known.items() if found.get(name, 0) < count]
+                    wrong.extend((name, known[name], found.get(name)) for name in less)
+                    known = found
+                time.sleep(0.02)
+        except Exception as error:  # noqa: BLE001  (whatever a reader meets fails the test)
+            wrong.append(error)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert not wrong
+
+
+# The contract.
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(("seed", "kills"), [(1, 2), *seldom((2, 60))])
+def test_a_command_that_is_killed_at_any_moment_ends_with_the_same_rows_when_it_is_given_again(
+    archives: Archives, tmp_path: Path, name: str, seed: int, kills: int
+) -> None:
+    command, expected, dice = COMMANDS[name], archives.after(name), random.Random(seed)
+    moments = list[float]()
+    while len(moments) < kills:
+        folder = tmp_path / str(len(moments))
+        folder.mkdir()
+        command.scene(folder, archives)
+        with reader(folder / NAME):
+            while is_killed(folder, command, moment := expected.seconds * dice.random()):
+                moments.append(moment)
+                if len(moments) == kills:
+                    typed(folder, command.arguments)
+                    break
+        assert_as_if_nobody_had_killed_it(folder, command, expected.state)
+        shutil.rmtree(folder)
+
+
+def is_killed(folder: Path, command: Command, moment: float) -> bool:
+    """Carry a command out and kill it after so many seconds, unless it ends before."""
+    process = started(folder, command.arguments)
+    process.join(moment)
+    process.kill()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL), (folder / "log").read_text()
+    return process.exitcode != 0
+
+
+def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: State) -> None:
+    archive = Archive.open(folder / NAME)
+    assert verify(archive).problems == []
+    before = snapshot(folder / NAME)
+    typed(folder, command.arguments)
+    assert snapshot(folder / NAME) == before
+    remove(archive, unneeded_files(archive), 0)
+    assert unneeded_files(archive) == []
+    assert state(folder / NAME) == expected
