@@ -68,7 +68,8 @@ class Connection:
         if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
         self._execute("macros.sql")
-        run(";".join(views.empty(view) for view in (*views.VIEWS, *views.HIDDEN) if view not in views.MADE))
+        files_or_frames = (*TABLES, *views.FILLED, *views.HIDDEN, "boards", "positions")
+        run(";".join(map(views.empty, files_or_frames)))
         run(views.policy_macro({}))
         self._execute("made_views.sql")
         run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
@@ -79,7 +80,7 @@ class Connection:
 
     def _execute(self, name: str) -> None:
         """Execute a file of this package."""
-        self.duckdb.execute((files("analytics.sql") / name).read_text(encoding="utf-8"))
+        self.duckdb.execute(_text_of(name))
 
     def location(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive.
@@ -128,6 +129,8 @@ class Connection:
         complaint = None
         try:
             self._fill(view)
+            if self._broken.pop(view, None) and view in views.DERIVED:  # its files were mended
+                self.duckdb.execute(_statement_of(view))
             self._made.add(view)
         except FailureError as error:
             # A question that is wrong says that first, and nobody indexes for it.
@@ -152,14 +155,16 @@ class Connection:
             self._replay(view)
         elif view == "first_plies":
             counted, rest = self._files.first_plies()
-            known = views.pairings(self._files.archive)
-            self.duckdb.execute(views.over_first_plies(self._locations(counted), self._locations(rest), known))
+            self._read_files("_first_plies", counted)
+            self._read_files(views.UNCOUNTED, rest)
         else:
-            known = [] if view in TABLES else views.pairings(self._files.archive)
-            self.duckdb.execute(views.over_files(view, self._locations(self._files.sound(view)), known))
+            self._read_files(view if view in TABLES else f"_{view}", self._files.sound(view))
+        if view in views.DERIVED:
+            with self.registered({"_frame": views.pairings(self._files.archive)}):
+                self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
-    def _locations(self, found: Sequence[CheckedFile]) -> list[PurePath]:
-        return [self.location(file.path) for file in found]
+    def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
+        self.duckdb.execute(views.over_files(view, [self.location(file.path) for file in found]))
 
     def _replay(self, name: str) -> None:
         """Register the replays of all runs, and the view over them: a condition on the run leaves out the others."""
@@ -212,6 +217,16 @@ class Connection:
         finally:
             for name in done:
                 self.duckdb.unregister(name)
+
+
+def _text_of(name: str) -> str:
+    return (files("analytics.sql") / name).read_text(encoding="utf-8")
+
+
+def _statement_of(view: str) -> str:
+    """The statement that creates a view of a derived table."""
+    statements = f"{_text_of('made_views.sql')}{_text_of(_TEXT_MACROS)}".split(";")
+    return next(each for each in statements if f"CREATE OR REPLACE VIEW {view} AS" in each)
 
 
 def _in_sql(error: FailureError) -> str:

@@ -21,6 +21,42 @@ CREATE VIEW pairs AS
     FROM games
     GROUP BY run_id, pair_id, pairing;
 
+-- The pairings of all runs: rows of derived tables have their numbers. So the agents are known, and games are not read.
+
+CREATE TABLE _pairings (
+    run_id VARCHAR, pairing INTEGER, first_agent VARCHAR, second_agent VARCHAR, mover_chooses BOOLEAN, rules VARCHAR
+);
+
+CREATE OR REPLACE VIEW decisions AS
+    SELECT run_id, game_id, ply, CASE kind WHEN 0 THEN 'gift' ELSE 'placement' END AS kind, seat,
+           CASE WHEN seat = game_id & 1 THEN first_agent ELSE second_agent END AS agent,
+           value_before, value_after, value_before - value_after AS regret,
+           legal AS choices, nullif(saving, -1) AS saving
+    FROM _decisions JOIN _pairings USING (run_id)
+    WHERE pairing = game_id >> 32;
+
+-- Results by first ply. Games that no file counts are counted in their plies.
+
+CREATE OR REPLACE VIEW first_plies AS
+    SELECT run_id, pairing,
+           CASE second WHEN 0 THEN first_agent ELSE second_agent END AS agent,
+           CASE second WHEN 0 THEN second_agent ELSE first_agent END AS opponent,
+           piece, cell, games, wins, draws, games - wins - draws AS losses
+    FROM (
+        SELECT run_id, pairing, second, piece, cell,
+               sum(games)::BIGINT AS games, sum(wins)::BIGINT AS wins, sum(draws)::BIGINT AS draws
+        FROM (
+            FROM _first_plies
+            UNION ALL
+            SELECT run_id, pairing, (1 - game_id % 2)::INTEGER, piece, cell, count(*),
+                   count(*) FILTER (outcome = 1), count(*) FILTER (outcome = 0)
+            FROM _uncounted
+            WHERE ply = 0
+            GROUP BY ALL
+        )
+        GROUP BY ALL
+    ) JOIN _pairings USING (run_id, pairing);
+
 -- Openings in the order of play, up to symmetry: a row for each game of at least k plies.
 
 CREATE MACRO ordered_openings(k) AS TABLE

@@ -69,3 +69,15 @@ CREATE MACRO _rules_text(rules) AS CASE rules WHEN 'classic' THEN '' ELSE ' ' ||
 CREATE MACRO position_text(occupied, board, rules := 'classic') AS
     board_text(occupied, board) || ' '
     || CASE rules WHEN 'own_piece' THEN '-' ELSE piece_name(board & 15) END || _rules_text(rules);
+
+CREATE OR REPLACE VIEW positions AS
+    SELECT run_id, ply, rules,
+           board_text(occupied, board) || ' ' || CASE WHEN mover_chooses THEN '-' ELSE piece_name(board & 15) END
+               || _rules_text(rules) AS position,
+           occupied::INTEGER AS occupied, board, pairing,
+           CASE second WHEN 0 THEN first_agent ELSE second_agent END AS agent,
+           CASE second WHEN 0 THEN second_agent ELSE first_agent END AS opponent,
+           cell, nullif(piece, -1) AS piece,
+           CASE imposed WHEN 0 THEN 'nothing' WHEN 1 THEN 'placement' ELSE 'turn' END AS imposed,
+           games, wins, draws, games - wins - draws AS losses, pairing::BIGINT << 32 | sample AS sample_game
+    FROM _positions JOIN _pairings USING (run_id, pairing);

@@ -1,6 +1,7 @@
 """The views of SQL: their columns, and the statements and rows that fill them.
 
-The columns of ``games`` and ``plies`` are those of the table files; ``views.csv`` lists those of the other views.
+What follows from other rows is said in ``made_views.sql`` and ``position_macros.sql``. The columns of ``games`` and
+``plies`` are those of the table files; ``views.csv`` lists those of the other views.
 """
 
 from __future__ import annotations
@@ -9,34 +10,23 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import PurePath
-from typing import NamedTuple
 
 import polars as pl
 
 from analytics.derived_tables.boards import ORDERS
 from analytics.store.archive import Archive
-from analytics.store.schema import FIRST_PLIES, GIFT, NOT_COUNTED, TABLES
-from quarto.batch import GAME_BITS
+from analytics.store.schema import SCHEMAS, TABLES
 
 _TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
 
-class Pairing(NamedTuple):
-    """A pairing of a run, for the views in which a row has its number."""
-
-    run: str
-    number: int
-    first_agent: str
-    second_agent: str
-    mover_chooses: bool  # under the rules of the run
-    rules: str  # their name
+def _widened(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
+    """The columns of a table of runs in SQL."""
+    return {"run_id": "VARCHAR"} | {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
 
 
 def _columns_of_views() -> dict[str, dict[str, str]]:
-    columns: dict[str, dict[str, str]] = {}
-    for table, schema in TABLES.items():
-        widened = {name: _TYPES.get(type(kind), "VARCHAR") for name, kind in schema.items()}
-        columns[table] = {"run_id": "VARCHAR"} | widened
+    columns = {table: _widened(schema) for table, schema in TABLES.items()}
     text = (files("analytics.sql") / "views.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
         columns.setdefault(row["view"], {})[row["column"]] = row["type"]
@@ -45,12 +35,15 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
 
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
 FILLED = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
-MADE = {"seats": "games", "pairs": "games"}  # views that are made from another one, in made_views.sql
+DERIVED = ("decisions", "positions", "first_plies")  # by the files of a derived table and the pairings of runs
+MADE = {"seats": "games", "pairs": "games"}  # views that need the rows of another one
 ORDERED = "_orders"  # behind the table macro ordered_openings
-HIDDEN = {ORDERED: {"run_id": "VARCHAR"} | {name: _TYPES[type(kind)] for name, kind in ORDERS.items()}}
-READ_FROM = {  # the table whose files a view reads
-    **{view: view for view in ("games", "plies", "decisions", "positions")},
-    **dict.fromkeys(("boards", "ordered_openings"), "plies"),
+UNCOUNTED = "_uncounted"  # the plies of games whose first plies are in no file of the derived table
+# What is behind the views of *.sql: rows of files, and replayed rows.
+HIDDEN = {
+    **{f"_{table}": _widened(SCHEMAS[table]) for table in DERIVED},
+    UNCOUNTED: _widened(TABLES["plies"]),
+    ORDERED: _widened(ORDERS),
 }
 STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
@@ -76,88 +69,16 @@ def from_files(paths: Iterable[PurePath]) -> str:
     return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
 
 
-def over_files(view: str, paths: Sequence[PurePath], known: Iterable[Pairing] = ()) -> str:
-    """The statement that creates a view over Parquet files.
-
-    The agents of ``decisions`` and ``positions`` follow from the pairings ``known``, so that ``games`` is not read.
-    """
+def over_files(view: str, paths: Sequence[PurePath]) -> str:
+    """The statement that creates a view of the rows of Parquet files."""
     if not paths:
         return empty(view)
-    source = from_files(paths)
-    values, number = _DERIVED.get(view, ({"run_id": RUN_OF_FILE}, ""))
-    if number:
-        source += _joined(known, RUN_OF_FILE, number)
-    return _view(view, {name: f"{values.get(name, name)}::{kind}" for name, kind in VIEWS[view].items()}, source)
-
-
-def over_first_plies(counted: Sequence[PurePath], rest: Sequence[PurePath], known: Iterable[Pairing]) -> str:
-    """The statement that creates the view ``first_plies``.
-
-    ``counted`` are the files that count them, ``rest`` the files of plies of the games in none of these.
-    """
-    parts = []
-    if counted:
-        own = ", ".join(FIRST_PLIES)
-        parts.append(f"SELECT {RUN_OF_FILE} AS run_of_file, {own} {from_files(counted)}")
-    if rest:
-        parts.append(
-            f"SELECT {RUN_OF_FILE} AS run_of_file, pairing, 1 - game_id % 2 AS second, piece, cell, count(*) AS games, "
-            "count(*) FILTER (outcome = 1) AS wins, count(*) FILTER (outcome = 0) AS draws "
-            f"{from_files(rest)} WHERE ply = 0 GROUP BY ALL"
-        )
-    if not parts:
-        return empty("first_plies")
-    key = "run_of_file, pairing, second, piece, cell"
-    summed = f"SELECT {key}, sum(games) AS games, sum(wins) AS wins, sum(draws) AS draws"
-    source = (
-        f"FROM ({summed} FROM ({' UNION ALL '.join(parts)}) GROUP BY {key}){_joined(known, 'run_of_file', 'pairing')}"
-    )
-    columns = VIEWS["first_plies"].items()
-    return _view("first_plies", {name: f"{_OF_FIRST_PLIES.get(name, name)}::{kind}" for name, kind in columns}, source)
-
-
-def _joined(known: Iterable[Pairing], run: str, number: str) -> str:
-    """The clause that adds the columns of ``Pairing`` to rows, given their run and the number of their pairing."""
-    rows = ", ".join(f"({', '.join(map(literal, pairing))})" for pairing in known)
-    names = ", ".join(Pairing._fields)
-    return f" JOIN (VALUES {rows}) AS pairings ({names}) ON run = {run} AND number = {number}"
-
-
-_OF_DECISIONS = {
-    "run_id": "run",
-    "kind": f"CASE kind WHEN {GIFT} THEN 'gift' ELSE 'placement' END",
-    "agent": "CASE WHEN seat = game_id & 1 THEN first_agent ELSE second_agent END",
-    "regret": "(value_before - value_after)",
-    "choices": "legal",
-    "saving": f"nullif(saving, {NOT_COUNTED})",
-}
-
-
-_OF_POSITIONS = {
-    "run_id": "run",
-    "position": (
-        "(board_text(occupied, board) || ' ' || CASE WHEN mover_chooses THEN '-' "
-        "ELSE piece_name(board & 15) END || _rules_text(rules))"
-    ),
-    "agent": "CASE WHEN second = 0 THEN first_agent ELSE second_agent END",
-    "opponent": "CASE WHEN second = 0 THEN second_agent ELSE first_agent END",
-    "piece": "nullif(piece, -1)",
-    "imposed": "CASE imposed WHEN 0 THEN 'nothing' WHEN 1 THEN 'placement' ELSE 'turn' END",
-    "losses": "(games - wins - draws)",
-    "sample_game": f"(pairing::BIGINT << {GAME_BITS} | sample)",
-}
-
-_OF_FIRST_PLIES = {name: _OF_POSITIONS[name] for name in ("run_id", "agent", "opponent", "losses")}
-
-# For each view of a derived table: the columns that are not its own, and the number of a row's pairing.
-_DERIVED: dict[str, tuple[Mapping[str, str], str]] = {
-    "decisions": (_OF_DECISIONS, f"game_id >> {GAME_BITS}"),
-    "positions": (_OF_POSITIONS, "pairing"),
-}
+    values = {name: RUN_OF_FILE if name == "run_id" else name for name in _columns(view)}
+    return _view(view, {name: f"{values[name]}::{kind}" for name, kind in _columns(view).items()}, from_files(paths))
 
 
 def empty(view: str) -> str:
-    """The statement that creates a view without rows: what all are until a question reads them."""
+    """The statement that creates a view without rows."""
     return _view(view, {name: f"NULL::{kind}" for name, kind in _simple(view).items()}, "WHERE false")
 
 
@@ -224,10 +145,13 @@ def _listed(values: Mapping[str, str]) -> str:
     return ", ".join(f"{value} AS {name}" for name, value in values.items())
 
 
-def pairings(archive: Archive) -> list[Pairing]:
-    """Every pairing of every run. Raises ``FailureError`` for a damaged record."""
-    return [
-        Pairing(record.run_id, number, first, second, record.rules.mover_chooses, record.rules.name)
+def pairings(archive: Archive) -> pl.DataFrame:
+    """The rows of the table ``_pairings``: every pairing of every run. Raises ``FailureError`` for a damaged record."""
+    rows = [
+        (record.run_id, number, first, second, record.rules.mover_chooses, record.rules.name)
         for record in archive.runs()
         for number, (first, second) in enumerate(record.pairings)
     ]
+    kinds = (pl.String(), pl.Int32(), pl.String(), pl.String(), pl.Boolean(), pl.String())
+    names = ("run_id", "pairing", "first_agent", "second_agent", "mover_chooses", "rules")
+    return pl.DataFrame(rows, dict(zip(names, kinds, strict=True)), orient="row")

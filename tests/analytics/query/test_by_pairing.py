@@ -9,7 +9,7 @@ from analytics.query import by_pairing
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import read_chosen
 from analytics.store.archive import Archive
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from tests.analytics.naive_games import BLOCKS, Pairings, record, single_games, spec_of, store
 
 IMPORTED = {"event": "", "date": "", "sha256": "ab" * 32}

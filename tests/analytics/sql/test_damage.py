@@ -91,9 +91,13 @@ def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
 @pytest.mark.parametrize("table", [*SPOILED])
 def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage: Callable[[Path], None]) -> None:
     path = sorted(Path(whole.folder(table, RUN_ID)).iterdir())[1]
+    content = path.read_bytes()
     damage(path)
     with OpenArchive(whole.root) as opened:
         assert_only(SPOILED[table], opened, complaint_about(path))
+        path.write_bytes(content)
+        for view in SPOILED[table]:
+            assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
 
 
 def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
