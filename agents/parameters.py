@@ -1,9 +1,14 @@
-"""Checks of a player's parameters: each returns the value, or raises an error that says what is wrong in one line."""
+"""Checks of parameters: each returns the value, or raises an error that says what is wrong in one line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
+from math import inf, isfinite
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
 
 
 def checked_flag(name: str, value: bool) -> bool:
@@ -50,3 +55,27 @@ def checked_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")
     return checked_one_of("version", version, valid)
+
+
+def check_fields(record: Any) -> None:
+    """Check the fields of a dataclass whose types declare what is valid. Raises ``ValueError``.
+
+    ``bool`` is true or false, ``float`` a finite number. ``Annotated[int, Meta(ge=1, le=16)]`` declares a range,
+    ``Annotated[float, Meta(ge=0)]`` a least number, ``Probability`` a number from 0 to 1, ``Annotated[str, WORDS]`` the
+    valid words. Where None is a type, None is valid.
+    """
+    for name, hint in get_type_hints(type(record), include_extras=True).items():
+        type_, declared = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+        value, types = getattr(record, name), get_args(type_) or (type_,)
+        if value is None and type(None) in types:
+            continue
+        if bool in types:
+            checked_flag(name, value)
+        elif hint is Probability:
+            checked_probability(name, value)
+        elif float in types and checked_number(name, value) < (declared.ge if declared else -inf):
+            raise ValueError(f"{name}={value} is below {declared.ge}")
+        elif int in types and declared:
+            checked_whole(name, value, declared.ge, declared.le)
+        elif str in types and declared:
+            checked_one_of(name, value, declared)

@@ -122,10 +122,10 @@ def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PureP
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
     folder = policy_cards.folder_of(Archive(root), card.policy_id)
+    rules = f"rules={options.rules.name}{console.archive_option(root)}"
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
         "Play by it:",
-        f"  {console.program()} run 'policy(policy={card.name})' random rules={options.rules.name}"
-        f"{console.archive_option(root)}",
+        f"  {console.program()} run 'policy(policy={card.name})' random {rules}",
     ):
         console.print_line(line)

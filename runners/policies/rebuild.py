@@ -25,7 +25,7 @@ from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import made_of
 from runners.executors.machine import available_cores
 from runners.training.derive import code_of
-from runners.training.kinds import derivation_of, learned_from, source_of
+from runners.training.kinds import learned_from
 from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
@@ -105,14 +105,13 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
     check_named(f"policy '{card.name}'", how["parameters"], [GROUP], f"{GROUP}/{how['kind']}.yaml")
-    derivation = derivation_of(how["kind"], how["parameters"])
     with open_archive(archive.root) as opened:
-        dataset = source_of(derivation, sources_of(opened, card), card.learned["run_ids"])
-        policy = learned_from(derivation, dataset, threads).policy
-        sums = dataset.checksums(threads)
+        selection = sources_of(opened, card)
+        learned, games = learned_from(how["kind"], how["parameters"], selection, threads, card.learned["run_ids"])
+        sums = games.checksums(threads)
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
-    return policy, notes
+    return learned.policy, notes
 
 
 def _learned_again(archive: Archive, card: PolicyCard) -> Policy:

@@ -21,7 +21,7 @@ from runners.arena.config_groups import flat, named_rules, plain, rules_of, sett
 from runners.arena.schemas import archive_settings_of, check_values, executor_of, threads_of
 from runners.arena.spec import made_of
 from runners.training.schemas import TrainConfig
-from runners.training.trainer import Checking, Extensible, Sequential, Trainer, TrainingContext
+from runners.training.trainer import Trainer, TrainingContext
 
 _MISSING = object()
 
@@ -41,12 +41,9 @@ class TrainingRequest:
     def training(self) -> str:
         """The training's id, 12 hex digits: a hash of all that affects what is learned.
 
-        If the trainer is ``Extensible``, its parameter for the length is left out: asking for more is the same
-        training.
+        The trainer's ``extent``, if it has one, is left out: asking for more is the same training.
         """
-        settings = dict(self.settings)
-        if isinstance(self.trainer, Extensible):
-            settings.pop(self.trainer.extent, None)
+        settings = {key: value for key, value in self.settings.items() if key != self.trainer.extent}
         mapping = {"trainer": settings, "rules": asdict(self.context.rules), "seed": self.context.seed}
         other = {"salt": self.code["fingerprint"]} if self.context.storage.other_code == "new" else {}
         return run_id_of(mapping | other)
@@ -55,7 +52,7 @@ class TrainingRequest:
     def changed(self) -> dict[str, Any]:
         """The trainer's settings that differ from its yaml, by dotted key, but for the training's length."""
         own = dict(flat(settings_of("trainer", self.context.name)))
-        extent = self.trainer.extent if isinstance(self.trainer, Extensible) else None
+        extent = self.trainer.extent
         return {key: value for key, value in flat(self.settings) if key != extent and own.get(key, _MISSING) != value}
 
     @functools.cached_property
@@ -89,7 +86,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         context=context,
         policy=cfg.policy.name or "",
         progress=cfg.progress,
-        notes=(*(trainer.notes if isinstance(trainer, Checking) else ()), *_without_effect(trainer, context)),
+        notes=(*trainer.notes, *_without_effect(trainer, context)),
     )
     name = request.policy or _derived_name(request)
     return replace(request, policy=name, context=replace(context, policy=name))
@@ -102,14 +99,9 @@ def check(request: TrainingRequest) -> None:
     """
     policy_store.check_name(request.policy)
     root = request.context.storage.root
-    taken = policy_store.named(Archive.open(root), request.policy) if marker.content_of(root) is not None else None
-    if taken is not None and taken.learned["training"] != request.training:
-        raise RequestError(
-            f"policy.name={request.policy} is the name of another training ({taken.learned['trainer']}, seed "
-            f"{taken.learned['seed']}; 'qarena policy show {request.policy}' describes it): choose another name"
-        )
-    if isinstance(request.trainer, Checking):
-        request.trainer.check(request.context)
+    if marker.content_of(root) is not None:
+        policy_store.check_free(Archive.open(root), request.policy, request.training)
+    request.trainer.check(request.context)
     Archive.open(root, create=True)
 
 
@@ -123,7 +115,7 @@ def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
 
 def _without_effect(trainer: Trainer, context: TrainingContext) -> Iterator[str]:
     """The note that an executor does nothing for a trainer that cannot use it."""
-    if isinstance(trainer, Sequential) and not context.executor.shares_memory:
+    if trainer.sequential and not context.executor.shares_memory:
         why = trainer.sequential
         yield f"trainer {context.name} plays in this process, on one thread, whatever the executor is: {why}"
 

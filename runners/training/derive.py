@@ -15,14 +15,7 @@ import polars as pl
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import (
-    Counting,
-    Dataset,
-    Derivation,
-    LearningDerivation,
-    check_rules,
-    checksums_of,
-)
+from analytics.policies.derived.dataset import Counting, Derivation, LearningDerivation, checksums_of, learning_order
 from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.query.selection import Selection, select
@@ -33,8 +26,7 @@ from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
 from runners.executors.base import THREADS, Executor
 from runners.executors.machine import MEBIBYTE, available_megabytes
-from runners.training.counting import CountTask, parts_of
-from runners.training.kinds import described, guarded, learned_from, source_of
+from runners.training.kinds import CountTask, described, guarded, learned_from, parts_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up
 DERIVING = "analytics/policies/derived"  # whose sources, with those of the players, decide what is derived
@@ -88,9 +80,9 @@ def prepare(request: BuildRequest) -> PreparedBuild:
     """
     with ExitStack() as stack:
         opened = stack.enter_context(open_archive(request.root))
-        _check_name(opened.archive, request)
+        policy_store.check_free(opened.archive, request.name, request.training, "name")
         selection = select(opened, request.where)
-        check_rules(selection.runs)
+        learning_order(selection.runs)
         if not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation)):
             _check_memory(selection.games)
         stack.pop_all()
@@ -130,11 +122,9 @@ class DerivedKnowledge(NamedTuple):
 
 def _derived(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy of all games, which are in memory at once or are read as it is learned."""
-    request, derivation = prepared.request, prepared.request.derivation
-    dataset = source_of(derivation, prepared.selection)
-    learned = guarded(request.kind, request.settings, lambda: learned_from(derivation, dataset, request.threads))
-    ranges = ranges_of(dataset.ids()) if isinstance(dataset, Dataset) else dataset.ranges()
-    return DerivedKnowledge(learned.policy, ranges, dataset.checksums(request.threads), learned.curve)
+    request = prepared.request
+    learned, games = learned_from(request.kind, request.settings, prepared.selection, request.threads)
+    return DerivedKnowledge(learned.policy, games.ranges(), games.checksums(request.threads), learned.curve)
 
 
 def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
@@ -148,10 +138,9 @@ def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
         sums[counted.run_id] = sums.get(counted.run_id, 0) + counted.fingerprint
     derivation: Any = request.derivation
     policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(counts))
-    runs = [record.run_id for record in sorted(selection.runs, key=lambda record: record.place)]
-    checksums = checksums_of(sums)
+    runs = [record.run_id for record in learning_order(selection.runs)]
     ranges = ranges_of({run_id: selection.game_ids(run_id) for run_id in runs})
-    return DerivedKnowledge(policy, ranges, {run_id: checksums[run_id] for run_id in runs})
+    return DerivedKnowledge(policy, ranges, checksums_of({run_id: sums[run_id] for run_id in runs}))
 
 
 def _checked(request: BuildRequest, policy: Any) -> Policy:
@@ -177,15 +166,6 @@ def code_of(settings: Mapping[str, Any]) -> dict[str, str]:
     code = code_by([str(settings["_target_"])], learning=True)
     fingerprint = hashlib.sha256(f"{code['fingerprint']} {source_fingerprint((DERIVING,))}".encode()).hexdigest()[:16]
     return code | {"fingerprint": fingerprint}
-
-
-def _check_name(archive: Archive, request: BuildRequest) -> None:
-    taken = policy_store.named(archive, request.name)
-    if taken is not None and taken.learned["training"] != request.training:
-        raise RequestError(
-            f"name={request.name} is the name of another policy ({taken.learned['trainer']}, "
-            f"{taken.learned['games']:,} games; 'qarena policy show {request.name}' describes it): choose another name"
-        )
 
 
 def _check_memory(games: int) -> None:

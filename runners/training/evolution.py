@@ -6,7 +6,6 @@ the archive is the checkpoint: a stopped evolution begins again, and finds the g
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -26,9 +25,8 @@ from quarto.errors import RequestError
 from quarto.rules import NONE
 from runners.arena.config import Request, agent_of, load_agent
 from runners.arena.experiment import prepare
-from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.training.trainer import Trained, TrainingContext
+from runners.training.trainer import Trained, TrainingContext, TrainingRuns
 
 
 @dataclass(frozen=True)
@@ -57,31 +55,6 @@ class FitnessGames:
     games: int
 
 
-@dataclass
-class Tracker:
-    """Reports the games of a whole training as one count, games found in the archive included."""
-
-    progress: Progress | None
-    counted: int = 0  # games
-
-    def start(self, games: int) -> None:
-        """Do nothing: the count began with the training."""
-
-    def idle(self, turns: int) -> None:
-        if self.progress:
-            self.progress.idle(turns)
-
-    def advance(self, games: int) -> None:
-        self.counted += games
-        if self.progress:
-            self.progress.advance(games)
-
-    def reach(self, games: int) -> None:
-        """Report that the archive holds ``games`` games by now, whichever process played them."""
-        if games > self.counted:
-            self.advance(games - self.counted)
-
-
 class EvolutionTraining:
     """One evolution in progress. ``start`` [n, G] are genes of the initial population.
 
@@ -105,7 +78,7 @@ class EvolutionTraining:
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
         self._curve: list[tuple[float, ...]] = []
-        self._games = self._played = 0
+        self._games = 0
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
@@ -117,35 +90,31 @@ class EvolutionTraining:
         Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
         generation; ``FailureError`` when the disk refuses.
         """
-        started, plan = time.perf_counter(), self._plan
-        tracker = Tracker(self._context.progress)
-        if self._context.progress:
-            judged_later = plan.offspring + plan.again * plan.size
-            individuals = plan.size + plan.generations * judged_later
-            self._context.progress.start(individuals * len(plan.opponents) * plan.games)
-        complete = all(self._generation(tracker) for _ in range(plan.generations + 1))
+        plan = self._plan
+        individuals = plan.size + plan.generations * (plan.offspring + plan.again * plan.size)
+        runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.games)
+        complete = all(self._generation(runs) for _ in range(plan.generations + 1))
         genome = dict(zip(self._genes, self._evolution.answer(plan.answer), strict=True)) if complete else None
         return Trained(
             policy=Policy(GENOME, genome) if genome else None,
             run_ids=tuple(self._run_ids),
             games=self._games,
-            played=self._played,
-            seconds=time.perf_counter() - started,
+            played=runs.played,
+            seconds=runs.seconds,
             curve=pl.DataFrame(self._curve, schema=self._curve_schema(), orient="row"),
             tables={"population": pl.concat(self._populations)} if self._populations else {},
         )
 
-    def _generation(self, tracker: Tracker) -> bool:
+    def _generation(self, runs: TrainingRuns) -> bool:
         """Breed a generation and play its games; false if ``stop`` was set before all were played."""
         due = self._evolution.breed()
         players = [self._individual(genes) for genes in due.genes.tolist()]
-        outcome = self._play(players, tracker)
+        outcome = runs.carry_out(self._request(players))
         if outcome is None:
             return False
         self._run_ids.append(outcome.run_id)
         games = self._plan.games * len(self._opponents)
         self._games += games * len(players)
-        tracker.reach(self._games)
         for number, player in zip(due.number.tolist(), players, strict=True):
             self._judgements[number] = FitnessGames(outcome.run_id, player.label, games)
         judged = self._evolution.judge(self._fitness(outcome.results))
@@ -172,15 +141,6 @@ class EvolutionTraining:
             seats=plan.seats,
         )
         return context.request(spec, plan.games)
-
-    def _play(self, players: Sequence[AgentSpec], tracker: Tracker) -> Outcome | None:
-        """Play what the archive lacks; None if games are still missing."""
-        stop, experiment = self._context.stop, prepare(self._request(players))
-        if experiment.games_left(self._plan.games) and stop.is_set():
-            return None
-        outcome = carry_out(experiment, self._context.command, stop, tracker)
-        self._played += outcome.played
-        return None if outcome.interrupted else outcome
 
     def _fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
         """[n, F] each player's mean reward against each opponent."""

@@ -2,56 +2,57 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
 from agents.genetic.evolution import ANSWERS
-from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
+from agents.parameters import Probability, check_fields, checked_probability
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
-from runners.arena.schemas import check_choice, rounding_notes
+from runners.arena.schemas import rounding_notes
 from runners.training.evolution import EvolutionPlan, EvolutionTraining
-from runners.training.trainer import Trained, TrainingContext
+from runners.training.trainer import Trained, Trainer, TrainingContext
 
-MOST_INDIVIDUALS, MOST_GENERATIONS, MOST_GAMES = 10_000, 100_000, 1 << 30
+IndividualCount = Annotated[int, Meta(ge=1, le=10_000)]
 EVALUATIONS = ("new", "all")
 PHASES = ("early", "stuck", "late")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneticTrainer(ABC):
+class GeneticTrainer(Trainer):
     """The common part of both trainers; the yamls explain each key.
 
     Raises ``RequestError`` for an invalid value.
     """
 
     agent: str
-    population: int
-    offspring: int
-    generations: int
-    games: int
+    population: IndividualCount
+    offspring: IndividualCount
+    generations: Annotated[int, Meta(ge=1, le=100_000)]
+    games: Annotated[int, Meta(ge=1, le=1 << 30)]
     opponents: Sequence[Any]
-    tournament: int
-    evaluate: str
-    answer: str
+    tournament: IndividualCount
+    evaluate: Annotated[str, EVALUATIONS]
+    answer: Annotated[str, ANSWERS]
     start: str | None
-    seats: str | None
-    draw_reward: float
+    seats: Annotated[str | None, SEATS]
+    draw_reward: Probability
     faithful: bool
 
     def __post_init__(self) -> None:
         try:
-            self._check_sizes()
+            check_fields(self)
             self.breeder()
             self._plan()
         except ValueError as error:
@@ -67,35 +68,22 @@ class GeneticTrainer(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks for the user on how the parameters were understood."""
         return rounding_notes("trainer.games", self.games, self._plan().games)
 
     def check(self, context: TrainingContext) -> None:
-        """Raises ``RequestError`` if ``train`` would."""
         self._training(context).check()
 
     def train(self, context: TrainingContext) -> Trained:
-        """Evolve, or continue an evolution. Raises ``RequestError`` before playing if an agent is invalid."""
         return self._training(context).run()
 
     def _training(self, context: TrainingContext) -> EvolutionTraining:
         start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
         return EvolutionTraining(self.breeder(), self._plan(), context, start)
 
-    def _check_sizes(self) -> None:
-        for key, most in (
-            ("population", MOST_INDIVIDUALS),
-            ("offspring", MOST_INDIVIDUALS),
-            ("generations", MOST_GENERATIONS),
-            ("games", MOST_GAMES),
-            ("tournament", MOST_INDIVIDUALS),
-        ):
-            checked_whole(key, getattr(self, key), 1, most)
-        if self.population < self.tournament:
-            raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
-
     def _plan(self) -> EvolutionPlan:
         agent, opponents, start = self.agent, self.opponents, self.start
+        if self.population < self.tournament:
+            raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
         if not isinstance(agent, str):
             raise ValueError(f"agent={agent!r} is not an agent's label, NAME or NAME(parameter=value,…)")
         if not isinstance(start, str | None):
@@ -103,9 +91,6 @@ class GeneticTrainer(ABC):
         if isinstance(opponents, str) or not isinstance(opponents, Sequence) or not opponents:
             raise ValueError(f"opponents={opponents!r} is not a list of agents, [random, …]")
         seats = self.seats or self.seats_of_the_study()
-        check_choice("trainer.seats", seats, SEATS)
-        check_choice("trainer.evaluate", self.evaluate, EVALUATIONS)
-        check_choice("trainer.answer", self.answer, ANSWERS)
         return EvolutionPlan(
             agent=agent,
             size=self.population,
@@ -114,10 +99,10 @@ class GeneticTrainer(ABC):
             games=self.games + (self.games % 2 if seats == "swapped" else 0),
             opponents=tuple(opponents),
             seats=seats,
-            draw_reward=checked_probability("draw_reward", self.draw_reward),
+            draw_reward=self.draw_reward,
             again=self.evaluate == "all",
             answer=self.answer,
-            faithful=checked_flag("faithful", self.faithful),
+            faithful=self.faithful,
         )
 
 
@@ -125,18 +110,13 @@ class GeneticTrainer(ABC):
 class Ga5Trainer(GeneticTrainer):
     """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
 
-    extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
+    extent: ClassVar[str] = "generations"
 
-    reach: float
-    scale: float
+    reach: Annotated[float, Meta(ge=0)]
+    scale: Annotated[float, Meta(ge=0)]
 
     def breeder(self) -> Breeder:
-        return FiveGenes(
-            self.tournament,
-            checked_spread("reach", self.reach),
-            checked_spread("scale", self.scale),
-            writes_into_parents=checked_flag("faithful", self.faithful),
-        )
+        return FiveGenes(self.tournament, float(self.reach), float(self.scale), writes_into_parents=self.faithful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +125,9 @@ class Ga2Trainer(GeneticTrainer):
 
     operators: Mapping[str, Sequence[float]]
     margin: float
-    step: float
-    shift: float
-    decimals: int
+    step: Probability
+    shift: Probability
+    decimals: Annotated[int, Meta(ge=0, le=15)]
 
     def breeder(self) -> Breeder:
         if not isinstance(self.operators, Mapping) or sorted(self.operators) != sorted(PHASES):
@@ -159,22 +139,15 @@ class Ga2Trainer(GeneticTrainer):
             early,
             stuck,
             late,
-            checked_number("margin", self.margin),
-            checked_probability("step", self.step),
-            checked_probability("shift", self.shift),
-            checked_whole("decimals", self.decimals, 0, 15),
-            checked_flag("faithful", self.faithful),
+            self.margin,
+            self.step,
+            self.shift,
+            self.decimals,
+            self.faithful,
         )
 
     def seats_of_the_study(self) -> str:
         return "fixed" if self.faithful else "swapped"
-
-
-def checked_spread(key: str, value: float) -> float:
-    """``value``. Raises ``ValueError`` unless it is a finite number of at least 0."""
-    if checked_number(key, value) < 0:
-        raise ValueError(f"{key}={value} is below 0")
-    return float(value)
 
 
 def checked_operators(key: str, values: Any) -> tuple[float, float, float]:

@@ -15,6 +15,7 @@ from typing import Any
 from agents.learning.game_updates import TrainingGames
 from agents.learning.learner import Learner
 from agents.lift import KernelPlayer
+from agents.parameters import checked_whole
 from analytics.policies.learning_curve import learning_curve
 from analytics.policies.relearn import LearnerState, logged
 from analytics.store.records import SEATS
@@ -28,17 +29,17 @@ from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
 from runners.arena.schedule import Pace
-from runners.arena.schemas import check_choice, check_range, rounding_notes
+from runners.arena.schemas import check_choice, rounding_notes
 from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
 from runners.training.practice import GameBuffers, play_and_learn
-from runners.training.trainer import Trained, TrainingContext
+from runners.training.trainer import Trained, Trainer, TrainingContext
 
 logger = logging.getLogger(__name__)
 
 LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
 
 
-class Online:
+class Online(Trainer):
     """The trainer of learners that learn from each game as soon as it has ended.
 
     ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters, ``opponent`` an agent as
@@ -65,30 +66,27 @@ class Online:
             )
         check_choice("trainer.seats", seats, SEATS)
         games_a_pair = 1 + (seats == "swapped")
-        for key, value, least, most in (
-            ("games", games, 1, MAX_PAIRS * games_a_pair),
-            ("learner_seat", learner_seat, 0, 1),
-        ):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise RequestError(f"trainer.{key}={value!r} is not a whole number")
-            check_range(f"trainer.{key}", value, least, most)
+        try:
+            checked_whole("games", games, 1, MAX_PAIRS * games_a_pair)
+            checked_whole("learner_seat", learner_seat, 0, 1)
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
         self.learner = learner
         self.opponent = opponent
         self.games = games + games % games_a_pair
         self.seats = seats
         self.learner_seat = learner_seat
-        self.notes = rounding_notes("trainer.games", games, self.games)
+        self._asked = games
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return rounding_notes("trainer.games", self._asked, self.games)
 
     def check(self, context: TrainingContext) -> None:
-        """Raises ``RequestError`` if ``train`` would."""
         self._prepared(context)
 
     def train(self, context: TrainingContext) -> Trained:
-        """Learn from the games that the archive has and play those it lacks.
-
-        Raises ``RequestError`` before anything is played if an agent is invalid or other code began the training,
-        ``FailureError`` when the disk refuses; what was written before is kept.
-        """
+        """Learn from the games that the archive has and play those it lacks."""
         experiment, learner = self._prepared(context)
         run_id, archive = experiment.run_id, experiment.archive
         begun = archive.run(run_id)

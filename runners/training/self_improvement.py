@@ -6,16 +6,16 @@ can be rebuilt. A stopped training goes on from the games and policies that are 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import polars as pl
+from msgspec import Meta
 
 from agents.genetic.evolution import seed_of_games
 from agents.learning.policy import Policy
-from agents.parameters import checked_one_of, checked_whole
+from agents.parameters import check_fields, checked_whole
 from analytics.policies import policy_store
 from analytics.policies.derived.provenance import TABLE
 from analytics.store.archive import Archive
@@ -24,19 +24,16 @@ from quarto.errors import RequestError, nearest
 from runners.arena.config import Request, agent_of, agent_settings, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
-from runners.arena.playing import Outcome, carry_out
-from runners.arena.schemas import MAX_OPENING_PLIES
+from runners.arena.schemas import OpeningPlies
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build
-from runners.training.evolution import Tracker
 from runners.training.exact_regret import PlayerRegret, regret_of_first
 from runners.training.kinds import derivation_of
 from runners.training.schemas import GROUP
-from runners.training.trainer import Trained, TrainingContext
+from runners.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
 
-REMEMBER = ("all", "last")
-MOST_GENERATIONS, MOST_GAMES = 10_000, 1 << 30
+GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
 STRENGTH = {
     **dict.fromkeys(("generation", "games"), pl.Int64),
     **dict.fromkeys(("player", "opponent", "run_id"), pl.String),
@@ -47,36 +44,30 @@ STRENGTH = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelfImprovement:
+class SelfImprovement(Trainer):
     """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
 
     Raises ``RequestError`` for an invalid value.
     """
 
-    extent: ClassVar[str] = "generations"  # more of them go on from where fewer ended
-    notes: ClassVar[tuple[str, ...]] = ()
+    extent: ClassVar[str] = "generations"
 
     kind: str
     first: str
     player: str
-    generations: int
-    games: int
-    opening_plies: int
-    remember: str
+    generations: Annotated[int, Meta(ge=1, le=10_000)]
+    games: GameCount
+    opening_plies: OpeningPlies
+    remember: Annotated[str, ("all", "last")]
     opponents: Sequence[Any]
-    strength_games: int
-    strength_opening_plies: int
-    regret_games: int
+    strength_games: GameCount
+    strength_opening_plies: OpeningPlies
+    regret_games: int  # of the strength games
 
     def __post_init__(self) -> None:
         try:
-            checked_whole("generations", self.generations, 1, MOST_GENERATIONS)
-            checked_whole("games", self.games, 2, MOST_GAMES)
-            checked_whole("strength_games", self.strength_games, 2, MOST_GAMES)
+            check_fields(self)
             checked_whole("regret_games", self.regret_games, 0, self.strength_games)
-            checked_whole("opening_plies", self.opening_plies, 0, MAX_OPENING_PLIES)
-            checked_whole("strength_opening_plies", self.strength_opening_plies, 0, MAX_OPENING_PLIES)
-            checked_one_of("remember", self.remember, REMEMBER)
         except ValueError as error:
             raise RequestError(f"trainer.{error}") from error
         if isinstance(self.opponents, str) or not isinstance(self.opponents, Sequence) or not self.opponents:
@@ -98,15 +89,9 @@ class SelfImprovement:
         return name, own | parameters
 
     def check(self, context: TrainingContext) -> None:
-        """Raises ``RequestError`` if ``train`` would."""
         _SelfImprovementTraining(self, context).check()
 
     def train(self, context: TrainingContext) -> Trained:
-        """Go through all generations, or stop once ``context.stop`` is set.
-
-        Raises ``RequestError`` before anything is played if an agent is invalid, ``FailureError`` when the disk
-        refuses; games written and policies derived before are kept.
-        """
         return _SelfImprovementTraining(self, context).run()
 
 
@@ -117,10 +102,11 @@ class _SelfImprovementTraining:
         self._plan, self._context = plan, context
         self._opponents = [agent_of(entry, context.storage.root, "trainer.opponents") for entry in plan.opponents]
         self._first = agent_of(plan.first, context.storage.root, "trainer.first")
-        self._tracker = Tracker(context.progress)
+        self._runs = TrainingRuns(
+            context, (plan.generations + 1) * len(self._opponents) * plan.strength_games + plan.generations * plan.games
+        )
         self._learned_from: list[str] = []  # runs, one for each generation
         self._strength: list[tuple[Any, ...]] = []
-        self._counted = self._played = 0
 
     def check(self) -> None:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
@@ -133,19 +119,16 @@ class _SelfImprovementTraining:
         prepare(self._self_play_request(0, self._first))
 
     def run(self) -> Trained:
-        started, plan = time.perf_counter(), self._plan
-        if self._context.progress:
-            measured = (plan.generations + 1) * len(self._opponents) * plan.strength_games
-            self._context.progress.start(measured + plan.generations * plan.games)
+        plan = self._plan
         card: PolicyCard | None = None
         for generation in range(plan.generations + 1):
             card = self._derive(generation) if generation else None
             if not self._measure(generation) or (generation < plan.generations and not self._practise(generation)):
                 card = None
                 break
-        return self._trained(card, time.perf_counter() - started)
+        return self._trained(card)
 
-    def _trained(self, card: PolicyCard | None, seconds: float) -> Trained:
+    def _trained(self, card: PolicyCard | None) -> Trained:
         """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
         archive = Archive.open(self._context.storage.root)
         policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
@@ -155,8 +138,8 @@ class _SelfImprovementTraining:
             policy=policy,
             run_ids=tuple(card.learned["run_ids"] if card else self._learned_from),
             games=card.learned["games"] if card else len(self._learned_from) * self._plan.games,
-            played=self._played,
-            seconds=seconds,
+            played=self._runs.played,
+            seconds=self._runs.seconds,
             curve=curve_of(strength),
             tables=tables,
             origin={key: card.learned[key] for key in ("where", "checksums", "derivation")} if card else {},
@@ -177,7 +160,7 @@ class _SelfImprovementTraining:
     def _measure(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""
         player = self._player(generation, "policy")
-        outcome = self._play(self._strength_request(player))
+        outcome = self._runs.carry_out(self._strength_request(player))
         if outcome is None:
             return False
         learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
@@ -197,7 +180,7 @@ class _SelfImprovementTraining:
 
     def _practise(self, generation: int) -> bool:
         """Play the games to learn from; false if ``stop`` was set before all were played."""
-        outcome = self._play(self._self_play_request(generation, self._player(generation, self._plan.player)))
+        outcome = self._runs.carry_out(self._self_play_request(generation, self._player(generation, self._plan.player)))
         if outcome is None:
             return False
         self._learned_from.append(outcome.run_id)
@@ -245,17 +228,6 @@ class _SelfImprovementTraining:
     def _seed(self, number: int) -> int:
         """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
         return seed_of_games(self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
-
-    def _play(self, request: Request) -> Outcome | None:
-        """Play what the archive lacks; None if games are still missing."""
-        experiment = prepare(request)
-        if experiment.games_left(request.games) and self._context.stop.is_set():
-            return None
-        outcome = carry_out(experiment, self._context.command, self._context.stop, self._tracker)
-        self._played += outcome.played
-        self._counted += request.games * len(request.spec.pairings)
-        self._tracker.reach(self._counted)
-        return None if outcome.interrupted else outcome
 
 
 def curve_of(strength: pl.DataFrame) -> pl.DataFrame:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -13,7 +15,8 @@ from agents.learning.policy import Policy
 from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
 from runners.arena.config import Request
-from runners.arena.playing import Progress
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
 from runners.executors.base import THREADS, Executor
@@ -56,38 +59,69 @@ class Trained:
     origin: Mapping[str, Any] = field(default_factory=dict)  # what else the card says of a derived policy
 
 
-@runtime_checkable
-class Trainer(Protocol):
+class Trainer(ABC):
     """Trains a policy. The games it plays are in the archive, from which a stopped training goes on."""
 
+    extent: ClassVar[str | None] = (
+        None  # the parameter for the length, if more of it is the same training, gone on with
+    )
+    sequential: ClassVar[str | None] = None  # why its games are played one after the other, by whatever executor
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user on how the parameters were understood."""
+        return ()
+
+    @abstractmethod
+    def check(self, context: TrainingContext) -> None:
+        """Raises ``RequestError`` if ``train`` would; nothing is made or played."""
+
+    @abstractmethod
     def train(self, context: TrainingContext) -> Trained:
         """Train until done or until ``context.stop`` is set.
 
-        Raises ``RequestError`` for an invalid context, before anything is played.
+        Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` when the disk
+        refuses; what was written before is kept.
         """
-        ...
 
 
-@runtime_checkable
-class Sequential(Protocol):
-    """A trainer whose games are played one after the other, by whatever executor."""
+class TrainingRuns:
+    """The runs of one training, carried out one after the other; their games are reported as one count."""
 
-    sequential: str  # why, as the end of a sentence
+    def __init__(self, context: TrainingContext, games: int) -> None:
+        """``games`` are those of all runs, those found in the archive included."""
+        self._context = context
+        self._asked = self._counted = 0  # games of the runs so far: of all, and of those that were reported
+        self._started = time.perf_counter()
+        self.played = 0  # games, in this session
+        if context.progress:
+            context.progress.start(games)
 
+    @property
+    def seconds(self) -> float:
+        """Since the training began in this session."""
+        return time.perf_counter() - self._started
 
-@runtime_checkable
-class Checking(Protocol):
-    """A trainer that finds wrong settings before anything is made or played."""
+    def carry_out(self, request: Request) -> Outcome | None:
+        """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
+        experiment, stop = prepare(request), self._context.stop
+        if experiment.games_left(request.games) and stop.is_set():
+            return None
+        outcome = carry_out(experiment, self._context.command, stop, self)
+        self.played += outcome.played
+        self._asked += request.games * len(request.spec.pairings)
+        if self._asked > self._counted:  # found in the archive, whichever process played them
+            self.advance(self._asked - self._counted)
+        return None if outcome.interrupted else outcome
 
-    notes: tuple[str, ...]  # for the user: how its parameters were read
+    def start(self, games: int) -> None:
+        """Do nothing: the count began with the training."""
 
-    def check(self, context: TrainingContext) -> None:
-        """Raises ``RequestError`` if ``train`` would."""
-        ...
+    def idle(self, turns: int) -> None:
+        if self._context.progress:
+            self._context.progress.idle(turns)
 
-
-@runtime_checkable
-class Extensible(Protocol):
-    """A trainer that, asked for more, goes on from where a shorter training ended."""
-
-    extent: str  # the name of its parameter for the length of a training
+    def advance(self, games: int) -> None:
+        self._counted += games
+        if self._context.progress:
+            self._context.progress.advance(games)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
 
 from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
 from agents.learning.line_values import LINE_NETWORK, LINE_VALUES, MOST_UNITS, columns_of
 from agents.learning.policy import Policy
-from agents.parameters import checked_flag, checked_number, checked_one_of, checked_whole
+from agents.parameters import check_fields
 from analytics.policies.derived.dataset import GameSource, Learned
 from analytics.policies.derived.line_cloning import clone
 from analytics.policies.derived.line_outcomes import learn_from_outcomes
@@ -18,7 +20,7 @@ from quarto.rules import CELLS
 
 OUTCOMES, FITTED, EXACT, CLONING = "outcomes", "fitted", "exact", "cloning"
 PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5, CLONING: 3}
-MOST_BOARDS, MOST_PASSES, MOST_SEED, MOST_BREADTH = 1 << 24, 1000, 1 << 31, 256
+PieceCount = Annotated[int, Meta(ge=1, le=CELLS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,31 +42,23 @@ class LineValues:
 
     kind: ClassVar[str] = LINE_VALUES
 
-    method: str = FITTED
+    method: Annotated[str, tuple(PASSES)] = FITTED
     mobility: bool = True
-    foresight: int = 9
-    exact_from: int = 12
-    solved_from: int = 7
-    breadth: int = 0
-    deep_from: int = 6
-    deep_to: int = 9
-    boards: int = 150_000
-    passes: int | None = None
-    rate: float = 0.05
-    seed: int = 0
+    foresight: PieceCount = 9
+    exact_from: PieceCount = 12
+    solved_from: PieceCount = 7
+    breadth: Annotated[int, Meta(ge=0, le=256)] = 0
+    deep_from: PieceCount = 6
+    deep_to: PieceCount = 9
+    boards: Annotated[int, Meta(ge=1, le=1 << 24)] = 150_000
+    passes: Annotated[int | None, Meta(ge=1, le=1000)] = None
+    rate: Annotated[float, Meta(ge=0)] = 0.05
+    seed: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
     agent: str | None = None
 
     def __post_init__(self) -> None:
-        checked_one_of("method", self.method, tuple(PASSES))
-        checked_flag("mobility", self.mobility)
-        checked_whole("foresight", self.foresight, 1, CELLS)
-        for name in ("exact_from", "solved_from", "deep_from", "deep_to"):
-            checked_whole(name, getattr(self, name), 1, CELLS)
-        checked_whole("breadth", self.breadth, 0, MOST_BREADTH)
-        checked_whole("boards", self.boards, 1, MOST_BOARDS)
-        checked_whole("passes", self.plan.passes, 1, MOST_PASSES)
-        checked_whole("seed", self.seed, 0, MOST_SEED)
-        if not checked_number("rate", self.rate) > 0:
+        check_fields(self)
+        if self.rate == 0:
             raise ValueError(f"rate={self.rate} is not above 0")
         if self.agent is not None and self.method != CLONING:
             raise ValueError(f"agent={self.agent} has no effect on method={self.method}: leave it out")
@@ -120,11 +114,7 @@ class LineNetwork(LineValues):
 
     kind: ClassVar[str] = LINE_NETWORK
 
-    units: int = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checked_whole("units", self.units, 1, MOST_UNITS)
+    units: Annotated[int, Meta(ge=1, le=MOST_UNITS)] = 16
 
     @property
     def hidden(self) -> int:

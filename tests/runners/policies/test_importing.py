@@ -102,7 +102,7 @@ def test_the_name_of_another_policy_is_refused(file: Path, qarena: Qarena) -> No
     assert qarena("policy", "import", "theirs.csv", "kind=q_table").code == 0
     other = qarena("policy", "import", "theirs.csv", "kind=fitted_q")
     assert other.code == 2
-    assert "name=theirs is the name of another policy (import, kind q_table; " in other.err
+    assert "name=theirs is the name of another policy (import, kind q_table, " in other.err
     assert qarena("policy", "import", "nowhere.csv", "kind=q_table").err.startswith(
         "error: nowhere.csv cannot be read: "
     )

@@ -332,9 +332,9 @@ def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None
     for others in (["kind.smoothing=3"], ["where=agent_1 = 'random'"]):
         found = qarena(*words("gift", root, *others))
         assert (found.code, found.out) == (2, "")
-        assert re.fullmatch(r"error: name=mine is the name of another policy \(gift, [\d,]+ games; .*\n", found.err)
+        assert re.fullmatch(r"error: name=mine is the name of another policy \(gift, kind gift, [\d,]+ .*\n", found.err)
     taken = qarena("train", "trainer=rl_tabular", "policy.name=mine", f"archive.root={root}")
-    assert (taken.code, "is the name of another training (gift" in taken.err) == (2, True)
+    assert (taken.code, "is the name of another policy (gift" in taken.err) == (2, True)
     assert snapshot(root) == before
 
 

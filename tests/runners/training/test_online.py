@@ -379,10 +379,10 @@ def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"games": 0}, "trainer.games=0 is out of range: it must be at least 1"),
+        ({"games": 0}, "trainer.games=0 is not a whole number from 1 to "),
         ({"games": 2.5}, "trainer.games=2.5 is not a whole number"),
         ({"seats": "both"}, "trainer.seats=both does not exist; valid: fixed, swapped"),
-        ({"learner_seat": 2}, "trainer.learner_seat=2 is out of range: it must be at most 1"),
+        ({"learner_seat": 2}, "trainer.learner_seat=2 is not a whole number from 0 to 1"),
         ({"learner": "rl"}, "trainer.learner='rl' is not a mapping with the class of a learner under _target_"),
         ({"learner": {}}, "trainer.learner={} is not a mapping with the class of a learner under _target_"),
         ({"learner": {"_target_": "agents.dumb.Dumb"}}, "agents.dumb.Dumb is not a Learner"),
