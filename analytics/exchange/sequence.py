@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
-from quarto.errors import RequestError
 from quarto.rng import GAMMA, stream
 
 CHUNK_GAMES = 16384  # that are converted at a time
@@ -67,10 +66,7 @@ class _File(NamedTuple):
 
 
 def games_in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[GameChunk]:
-    """Yield the selected games, or ``sample`` of them drawn by ``seed``.
-
-    Raises ``RequestError`` for a sample larger than the selection, ``FailureError`` for a damaged file.
-    """
+    """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
     drawn = None if sample is None else draw(selection, sample, seed)
     archive = selection.opened.archive
     wanted = [_wanted(selection, record) if drawn is None else drawn[run] for run, record in enumerate(selection.runs)]
@@ -95,10 +91,8 @@ def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]
     """Draw ``sample`` of the selected games uniformly: their ids by run, ascending.
 
     Every game has a random word that depends on the seed, its run and its id alone; the games with the least words are
-    drawn. Raises ``RequestError`` for more games than there are.
+    drawn.
     """
-    if sample > selection.games:
-        raise RequestError(f"a sample of {sample:,} cannot be drawn from {selection.games:,} games: ask for fewer")
     words, ids, runs = np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
     for run, record in enumerate(selection.runs):
         found = selection.game_ids(record.run_id)

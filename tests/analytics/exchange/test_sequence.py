@@ -9,7 +9,6 @@ from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.sequence import draw, games_in_order
 from analytics.query.selection import select
-from quarto.errors import RequestError
 from tests import naive
 from tests.analytics.exchange.archives import RUNS, archive_of
 from tests.marks import seldom
@@ -69,10 +68,6 @@ def test_a_sample_is_the_games_with_the_least_words_whatever_the_files(
     assert ids(scattered, where, sample, seed=5) == found
 
 
-def test_a_sample_of_all_games_is_all_games(whole: Path) -> None:
-    assert ids(whole, sample=len(ids(whole))) == ids(whole)
-
-
 def test_samples_are_uniform(whole: Path) -> None:
     everything, seeds = ids(whole), 60
     drawn: Counter[Key] = Counter()
@@ -84,11 +79,6 @@ def test_samples_are_uniform(whole: Path) -> None:
     # Each game is drawn with chance 1/2 by each seed: by none of 180 games more than 5 standard deviations off.
     assert all(abs(drawn[key] - seeds / 2) < 5 * (seeds / 4) ** 0.5 for key in everything)
     assert len(set(drawn.values())) > 5
-
-
-def test_a_sample_that_is_too_large_is_a_wrong_request(whole: Path) -> None:
-    with open_archive(whole) as opened, pytest.raises(RequestError, match="a sample of 10,000 cannot be drawn from"):
-        list(games_in_order(select(opened), 10_000))
 
 
 @pytest.mark.parametrize("form", ["text", "minari", *seldom("csv", "d3rlpy", "rlds")])

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from analytics.exchange.turns import ACTIONS, PERSPECTIVES, Episodes, StepOptions, episodes_of
-from quarto.batch import FORFEIT_ILLEGAL, LINE
+from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
+from quarto.batch import FORFEIT_ILLEGAL
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.exchange.naive_turns import Episode, Step, naive_episode
@@ -68,17 +68,6 @@ def test_episodes_equal_the_naive_twin(name: str, perspective: str, imposed: boo
     assert {reward for episode in found.values() for reward in episode.rewards} >= {0, 1}
 
 
-@pytest.mark.parametrize("name", SOME_RULES)
-def test_every_logged_action_is_marked_as_legal(name: str) -> None:
-    rules = naive.PRESETS[name]
-    found = episodes(random_games(rules), rules, "mover")
-    decided = np.ones(len(found.observations), bool)
-    decided[found.final] = False
-    assert found.masks[decided][np.arange(len(found.actions)), found.actions].all()
-    assert found.masks.shape == (len(found.observations), ACTIONS)
-    assert not found.masks[found.final[found.terminated]].any()
-
-
 def rewards(winner: int, perspective: str) -> list[int]:
     """The rewards of the shortest sort of game that a seat wins, or of a drawn one."""
     dice = random.Random(f"won by {winner}")
@@ -106,22 +95,3 @@ def test_whoever_wins_the_signs_are_those_of_the_perspective() -> None:
         (1, "seat_1"): 1,
     }
     assert not any(any(rewards(winner, name)[:-1]) for winner in (-1, 0, 1) for name in PERSPECTIVES)
-
-
-def test_the_two_seats_share_the_turns_of_the_mover_and_their_rewards_cancel() -> None:
-    rules = naive.PRESETS["classic"]
-    games = [(game, 0) for game, _ in random_games(rules) if game["ending"] == LINE]
-    mover, *seats = (episodes(games, rules, name) for name in PERSPECTIVES)
-    assert len(mover.actions) == sum(len(seat.actions) for seat in seats)
-    assert sorted(mover.actions) == sorted([*seats[0].actions, *seats[1].actions])
-    assert (seats[0].rewards[seats[0].last] + seats[1].rewards[seats[1].last] == 0).all()
-
-
-def test_a_forfeit_is_cut_off_without_a_reward() -> None:
-    rules = naive.PRESETS["classic"]
-    games = [(game, 0) for game, _ in random_games(rules) if game["ending"] >= FORFEIT_ILLEGAL]
-    for name in PERSPECTIVES:
-        found = episodes(games, rules, name)
-        assert len(found.steps)
-        assert not found.terminated.any()
-        assert not found.rewards.any()

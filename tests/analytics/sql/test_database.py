@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import analytics
-from analytics.query.named_queries import names, query
 from analytics.results.pairings import results
 from analytics.sql.database import OpenArchive
 from analytics.statistics.sprt import Hypotheses, SequentialTest
@@ -31,17 +30,12 @@ def test_the_views_hold_the_rows_stored(archive: Archive) -> None:
     with analytics.open_archive(archive.root) as opened:
         assert opened.sql("SELECT * EXCLUDE (run_id) FROM games ORDER BY game_id").rows() == games
         assert opened.sql("SELECT * EXCLUDE (run_id) FROM plies ORDER BY ply, game_id").rows() == plies
-        assert opened.sql("SELECT DISTINCT run_id FROM games UNION FROM (SELECT run_id FROM plies)").rows() == [
-            (RUN_ID,)
-        ]
-
-
-def test_the_lazy_frames_hold_the_rows_stored(archive: Archive) -> None:
-    games, plies = naive_rows(BLOCKS, PAIRINGS)
-    with analytics.open_archive(str(archive.root)) as opened:
         assert opened.games().sort("game_id").drop("run_id").collect().rows() == games
         assert opened.plies().sort("ply", "game_id").drop("run_id").collect().rows() == plies
         assert opened.plies().select(pl.col("run_id").unique()).collect().item() == RUN_ID
+        assert opened.sql("SELECT DISTINCT run_id FROM games UNION FROM (SELECT run_id FROM plies)").rows() == [
+            (RUN_ID,)
+        ]
 
 
 @pytest.mark.parametrize("run_id", ["123456789012", "000000000000", "1234567890e1", "0000000000e5"])
@@ -249,34 +243,3 @@ def test_importing_analytics_is_cheap() -> None:
         "import sys, analytics; print(sorted({'duckdb', 'numba', 'numpy', 'polars'} & set(sys.modules)))"
     )
     assert done.stdout == "[]\n"
-
-
-# Named questions.
-
-
-@pytest.mark.parametrize("name", names())
-def test_every_question_has_a_header_and_an_answer(archive: Archive, name: str) -> None:
-    assert query(name).startswith("-- ")
-    with OpenArchive(archive.root) as opened:
-        assert len(opened.sql(query(name)))
-
-
-def test_the_named_questions_answer_what_the_rows_say(archive: Archive) -> None:
-    games, plies = naive_rows(BLOCKS, PAIRINGS)
-    with OpenArchive(archive.root) as opened:
-        lengths = opened.sql(query("game_length"))
-        firsts = opened.sql(query("first_plies"))
-        rates = opened.sql(query("win_rates"))
-    assert lengths.select(pl.col("plies") * pl.col("games")).to_series().sum() == len(plies)
-    assert lengths["share"].sum() == pytest.approx(1)
-    assert firsts["games"].sum() == sum(row[2] == 0 for row in plies)
-    assert rates["games"].sum() == 2 * len(games)
-    wins = rates.select(pl.col("win_rate") * pl.col("games")).to_series().sum()
-    assert wins == pytest.approx(sum(row[5] != -1 for row in games))
-
-
-def test_an_unknown_question_names_the_nearest() -> None:
-    with pytest.raises(RequestError, match="did you mean 'win_rates'"):
-        query("win_rate")
-    with pytest.raises(RequestError):
-        query("../schema")

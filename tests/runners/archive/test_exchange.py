@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 import shlex
@@ -10,12 +9,10 @@ import sys
 from pathlib import Path
 from subprocess import run
 
-import numpy as np
 import pytest
 
 from analytics.store.archive import Archive
-from quarto.rules import CLASSIC
-from tests.analytics.naive_games import has_line
+from tests.analytics.folders import snapshot
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
@@ -23,14 +20,6 @@ SAMPLE = str(ROOT / "data/sample")
 PAGE = (ROOT / "docs/exchange.md").read_text(encoding="utf-8")
 EXPORT = ("archive", "export", "--archive", SAMPLE, "--output")
 WON = "0@a1 1@b1 2@c1 3@d1"
-
-
-def fingerprint(folder: Path) -> str:
-    """Of every name and byte below a folder."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        digest.update(str(path.relative_to(folder)).encode() + (path.read_bytes() if path.is_file() else b""))
-    return digest.hexdigest()
 
 
 def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path) -> None:
@@ -45,10 +34,10 @@ def test_what_leaves_comes_in_and_leaves_the_same(qarena: Qarena, tmp_path: Path
     assert found.out == "4 runs, 4 ranges, 16,000 games, 143,806 plies: no problem(s)\n"
     qarena("archive", "export", "--format", "text", "--output", "two.txt")
     assert (tmp_path / "two.txt").read_bytes() == (tmp_path / "one.txt").read_bytes()
-    before = fingerprint(tmp_path / "data")
+    before = snapshot(tmp_path / "data")
     found = qarena("archive", "import", "two.txt")
     assert "0 games added, 13,000 were in the archive already" in found.out
-    assert fingerprint(tmp_path / "data") == before
+    assert snapshot(tmp_path / "data") == before
 
 
 def test_a_text_that_grows_game_by_game_leaves_one_file(
@@ -88,30 +77,15 @@ def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: 
     perspective = [] if form == "csv" else ["--perspective", "seat_1"]
     typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE]
     assert qarena(*typed, "--sample", "20").code == 0
-    before = fingerprint(tmp_path)
+    before = snapshot(tmp_path)
     found = qarena(*typed, "--sample", "30")
-    assert (found.code, fingerprint(tmp_path)) == (2, before)
+    assert (found.code, snapshot(tmp_path)) == (2, before)
     assert found.err == f"error: --output {name} exists: name another, or replace it with --force\n"
     said = qarena(*typed, "--sample", "30", "--force").out
     episodes = rf"30 episodes, \d+ steps written to {name}, rewards for seat_1, at the end only\n"
     assert re.fullmatch(f"30 games written to {name}\n" if form == "csv" else episodes, said)
-    assert fingerprint(tmp_path) != before
+    assert snapshot(tmp_path) != before
     assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_games_of_one_agent_for_numpy_alone(qarena: Qarena, tmp_path: Path) -> None:
-    where = "agent_1 = 'rule_based' AND ending = 'line'"
-    typed = ("--format", "d3rlpy", "--perspective", "seat_1", "--output", "x.npz", "--archive", SAMPLE)
-    assert qarena("archive", "export", "--where", where, *typed).code == 0
-    with np.load(tmp_path / "x.npz") as packed:
-        found = dict(packed)
-    assert set(found["rewards"][found["terminals"] == 1]) == {-1, 1}
-    won = found["observations"][(found["terminals"] == 1) & (found["rewards"] == 1)]
-    actions = found["actions"][(found["terminals"] == 1) & (found["rewards"] == 1)]
-    for observation, action in zip(won.tolist()[:50], actions.tolist(), strict=False):
-        board = {cell: piece for cell, piece in enumerate(observation[:16]) if piece >= 0}
-        assert not has_line(board, CLASSIC)
-        assert has_line(board | {action // 17: observation[16]}, CLASSIC)
 
 
 def test_text_and_csv_go_down_a_pipe(qarena: Qarena, tmp_path: Path) -> None:
@@ -180,13 +154,13 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(
     (tmp_path / "good.txt").write_text(WON)
     (tmp_path / "rules.txt").write_text(f"[rules=../x] {WON}")
     (tmp_path / "bad.txt").write_text(f"{WON}\n{WON} 4@a2\n[result=0-1] {WON}\n")
-    before, sample = fingerprint(tmp_path), fingerprint(Path(SAMPLE))
+    before, sample = snapshot(tmp_path), snapshot(Path(SAMPLE))
     found = qarena(*typed)
     assert found.code == 2
     assert complaint in found.err
     assert found.err.startswith("error: ")
     assert found.err.count("\n") == 1
-    assert (found.out, fingerprint(tmp_path), fingerprint(Path(SAMPLE))) == ("", before, sample)
+    assert (found.out, snapshot(tmp_path), snapshot(Path(SAMPLE))) == ("", before, sample)
 
 
 def test_bad_lines_are_listed_and_skipped_if_asked(qarena: Qarena, tmp_path: Path) -> None:

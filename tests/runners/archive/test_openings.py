@@ -72,14 +72,9 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["0123/..../..../.... -"], "the game is over"),
         (["..../..../..../.... - square", "--rules", "torus"], "names rules 'square', and --rules is 'torus'"),
         (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
-        (["--rules", "torus_square"], "rules 'torus_square' here, only by: classic, square\n"),
         (["--format", "xml"], "format 'xml' is not one of"),
-        (["--by", "piece"], "by 'piece' is not one of gift, placement, turn"),
-        (["--agent", "rulebased"], "did you mean 'rule_based'"),
-        (["--run", "nothing"], "run 'nothing' is not in archive"),
         (["--until", "tomorrow"], "until 'tomorrow' is not a day"),
     ],
 )
@@ -91,11 +86,6 @@ def test_a_wrong_request_is_one_line(qarena: Qarena, sample: Path, arguments: li
     assert snapshot(sample) == before
     assert found.err.count("\n") == 1
     assert found.out == ""
-
-
-def test_openings_of_no_archive_are_a_wrong_request(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("openings", "--archive", str(tmp_path / "nowhere"))
-    assert (found.code, list(tmp_path.iterdir())) == (2, [])
 
 
 def test_an_archive_that_is_not_writable_is_read_as_it_is(
@@ -215,9 +205,3 @@ def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) 
     assert found.out == "games\n16000\n"
     wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(sample))
     assert (wrong.code, "memory 'much' is not an amount" in wrong.err) == (2, True)
-
-
-def test_the_help_names_the_commands(qarena: Qarena) -> None:
-    assert "openings" in qarena("--help").out
-    assert "--imposed" in qarena("openings", "--help").out
-    assert "index" in qarena("archive", "--help").out
