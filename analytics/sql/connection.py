@@ -36,7 +36,7 @@ _WITH_TEXTS = ("board_text", "position_text", "positions", "query")  # words of 
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
-_ABOUT_A_FILE = re.compile(r"(Invalid|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
+_ABOUT_A_FILE = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
 
 
 class Connection:

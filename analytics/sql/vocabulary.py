@@ -35,7 +35,7 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
         return
     if len(tree["statements"]) != 1:
         raise RequestError(f"SQL here is one SELECT, not {len(tree['statements'])}")
-    allowed, called = {*known, *_own_tables(tree)}, set()
+    allowed, called = {*known, *_own_tables(connection, tree, known)}, set()
     for node in nodes(tree):
         kind = node.get("type")
         if kind == "BASE_TABLE":
@@ -65,14 +65,25 @@ def _refuse(text: str, reason: str) -> None:
         raise RequestError("SQL: EXPLAIN, and PIVOT without its values, are not allowed here")
 
 
-def _own_tables(tree: Node) -> set[str]:
-    """The names that a question gives to parts of itself: WITH name AS (…)."""
-    return {
+def _own_tables(connection: duckdb.DuckDBPyConnection, tree: Node, known: Collection[str]) -> set[str]:
+    """The names that a question gives to parts of itself: WITH name AS (…).
+
+    Outside of the part where it is known, such a name would be DuckDB's own. So none may be the name of a file or, but
+    for ``known``, of a table of the catalogue.
+    """
+    names = {
         entry["key"].lower()
         for node in nodes(tree)
         for entry in (node.get("cte_map") or {}).get("map", ())
         if isinstance(entry.get("key"), str)
     }
+    catalogue = connection.execute(
+        "SELECT lower(view_name) FROM duckdb_views() UNION SELECT lower(table_name) FROM duckdb_tables()"
+    ).fetchall()
+    for name in sorted(names - {*known}):
+        if not name.isidentifier() or (name,) in catalogue:
+            raise RequestError(f"SQL: {name!r} is not a name for a part of a question here: name it otherwise")
+    return names
 
 
 def _check_table(catalog: str, schema: str, table: str, allowed: Collection[str]) -> None:

@@ -83,6 +83,9 @@ SETTINGS = [
     "SELECT pg_get_viewdef('games')",
     "FROM information_schema.tables",
     "FROM duckdb_secrets()",
+    "SELECT b.name FROM (WITH pg_settings AS (SELECT 1 AS q) FROM pg_settings) AS a, pg_settings AS b",
+    "SELECT b.sql FROM (WITH Duckdb_Views AS (SELECT 1 AS q) FROM duckdb_views) AS a, duckdb_views AS b",
+    "SELECT b.* FROM (WITH _pairings AS (SELECT 1 AS q) FROM _pairings) AS a, _pairings AS b",
     "SHOW ALL TABLES",
     "EXPLAIN SELECT 1",
     "SELECT nextval('s')",
@@ -109,6 +112,7 @@ FILES = [
     "SELECT 1 AS x UNION SELECT size FROM read_text('/etc/passwd')",
     "SELECT max(x) OVER (ORDER BY (SELECT count(*) FROM glob('/*'))) AS m FROM range(3) t(x)",
     "FROM system.main.duckdb_settings()",
+    'SELECT b.* FROM (WITH "/etc/passwd" AS (SELECT 1 AS q) FROM "/etc/passwd") AS a, "/etc/passwd" AS b',
     "FROM games, LATERAL (FROM read_text('/etc/passwd'))",
 ]
 
