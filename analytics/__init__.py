@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_ARCHIVE", "open_archive"]
 
-DEFAULT_ARCHIVE: PurePath = Path("data/archive")  # where no other is named
+DEFAULT_ARCHIVE: PurePath = Path(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
 
 
 def open_archive(

@@ -16,14 +16,12 @@ import typer
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
-from runners.cli.groups import with_option
-from runners.hydra_app.flags import FLAGS, flags_first
-from runners.hydra_app.shortcuts import sources_shared
 
 from quarto.errors import MissingExtraError
 from runners.cli.main import app
 from runners.cli.run import is_training
-from runners.hydra_app.sweep_start import _first_value
+from runners.hydra_app.arguments import FLAG_NAMES, parsed
+from runners.hydra_app.launch import first_value
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
@@ -93,7 +91,7 @@ def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
         assert rest[0] in command.commands, f"{shown}: there is no command '{rest[0]}'"
         names.append(rest[0])
         command = command.commands[rest.pop(0)]
-    return names, command, with_option(command.params, rest)
+    return names, command, rest
 
 
 def is_hydra(command: Any) -> bool:
@@ -104,7 +102,7 @@ def is_hydra(command: Any) -> bool:
 def test_command_and_options_exist(shown: Shown) -> None:
     _, command, arguments = resolved(shown)
     known = {name for option in command.params for name in option.opts + option.secondary_opts} | {"--help", "--debug"}
-    known |= set(FLAGS) if is_hydra(command) else set()
+    known |= FLAG_NAMES if is_hydra(command) else set()
     given = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
     assert given <= known, f"{command.name} has no option {given - known}"
 
@@ -127,20 +125,20 @@ HYDRA = [
 def test_keys_and_the_yamls_they_choose_exist(shown: Shown) -> None:
     names, command, arguments = resolved(shown)
     context = command.make_context(" ".join(names), list(arguments))
-    *_, given = flags_first([*(context.params["arguments"] or []), *context.args])
-    overrides = [each for each in given if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
+    given = parsed([*(context.params["arguments"] or []), *context.args])
+    overrides = [each for each in given.overrides if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
     for chosen in choices(overrides):
         check_labels(composed(names, chosen))
 
 
 def choices(overrides: list[str]) -> list[list[str]]:
     """Overrides without sweeps, as many as the longest sweep has values: each value occurs in one of them."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
+    given = OverridesParser.create().parse_overrides(overrides)
     texts = [
         [f"{each.get_key_element()}={value}" for value in each.sweep_string_iterator()]
         if each.is_discrete_sweep()
-        else [_first_value(each)]
-        for each in parsed
+        else [first_value(each)]
+        for each in given
     ]
     longest = max(map(len, texts), default=1)
     return [[values[min(number, len(values) - 1)] for values in texts] for number in range(longest)]
@@ -153,7 +151,7 @@ def composed(names: list[str], overrides: list[str]) -> DictConfig:
     config = "_".join(names)
     if config in ("run", "sweep"):
         config = "train" if is_training(overrides) else "run"
-    with initialize_config_dir(str(CONF), version_base="1.3"), sources_shared():
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(config, overrides=overrides)
 
 

@@ -49,7 +49,7 @@ def _(Path, subprocess, sys, tempfile):
         agents,
         "games=400",
         "progress=false",
-        f"archive={folder}",
+        f"--archive={folder}",
         f"hydra.run.dir={folder}.log",
     ]
     subprocess.run(tournament, check=True, stdout=subprocess.DEVNULL)

@@ -8,6 +8,7 @@ with ``--config-dir``, says which classes may be made: ``check_named``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
@@ -46,14 +47,24 @@ def names(group: str) -> list[str]:
 
 def settings_of(group: str, name: str) -> dict[str, Any]:
     """One option of a configuration group as plain values. Raises ``RequestError`` if it does not exist."""
-    valid = names(group)
-    if name not in valid:
-        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    check_option(group, name)
     with _hydra():
         found = _yaml(group, name)
         if found.header.get("package") or "defaults" in found.config:
             return plain(compose(f"{group}/{name}")[group])
         return plain(OmegaConf.create({group: found.config})[group])  # the same as composing it, 40 ms faster
+
+
+def check_option(group: str, name: str) -> None:
+    """Raises ``RequestError`` for an option of a configuration group that does not exist."""
+    valid = names(group)
+    if name in valid:
+        return
+    for folder in (Path(), *Path().iterdir()) if name.isidentifier() else ():
+        if os.path.isfile(folder / group / f"{name}.yaml"):  # False also for a folder that may not be read
+            raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
+    own = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
+    raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}{own}")
 
 
 def folder_of(group: str, name: str) -> Path:
@@ -65,9 +76,7 @@ def folder_of(group: str, name: str) -> Path:
 
 def text_of(group: str, name: str) -> str:
     """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
-    valid = names(group)
-    if name not in valid:
-        raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}")
+    check_option(group, name)
     return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8")
 
 

@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.groups import Group
 from runners.cli.options import ARCHIVE, MARKUP, ArchiveOption, agent_options, rules_options
 
 app = typer.Typer(
     name="agents",
-    cls=Group,
     invoke_without_command=True,
     help="List, show, check and create agents.",
     rich_markup_mode=MARKUP,

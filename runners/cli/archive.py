@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from analytics.files.location import location_of
-from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     EXECUTOR,
@@ -36,7 +35,6 @@ FROM runs ORDER BY created
 
 app = typer.Typer(
     name="archive",
-    cls=Group,
     help="Check, index, compact, merge, export and import archives.",
     no_args_is_help=True,
     rich_markup_mode=MARKUP,

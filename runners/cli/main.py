@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from quarto import caches
 from quarto.errors import ArenaError, RequestError
@@ -35,7 +36,6 @@ from runners.cli import (
     strength,
     tablebase,
 )
-from runners.cli.groups import Group
 from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
 
@@ -44,7 +44,7 @@ from runners.hosting.interruption import INTERRUPTED, leave, still_working, unpr
 GARBAGE_THRESHOLD = 100_000
 
 
-class Commands(Group):
+class Commands(TyperGroup):
     """All commands, in the order of the help. At Ctrl-C, Typer alone would end without a word."""
 
     def list_commands(self, ctx: Any) -> list[str]:

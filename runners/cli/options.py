@@ -45,7 +45,7 @@ ArchiveOption = Annotated[
         "--archive",
         metavar="DIR",
         parser=location_of,
-        help="The archive's folder or URL (s3://BUCKET/PREFIX), also archive=DIR.",
+        help="The archive's folder or URL (s3://BUCKET/PREFIX); QARENA_ARCHIVE sets another default.",
         show_default=True,
     ),
 ]

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from runners.cli import judge
-from runners.cli.groups import Group
 from runners.cli.options import (
     ARCHIVE,
     HYDRA_ARGUMENTS,
@@ -22,7 +21,6 @@ from runners.cli.options import (
 
 app = typer.Typer(
     name="policy",
-    cls=Group,
     help="Learn policies from logged games; list, compare, judge them.",
     no_args_is_help=True,
     rich_markup_mode=MARKUP,

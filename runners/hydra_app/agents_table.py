@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from analytics.results.columns import ResultColumn
-from quarto.imports import find
+from quarto.sources import find
 from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of, text_of
 from runners.terminal import console
 from runners.terminal.console import TerminalTable

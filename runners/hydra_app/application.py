@@ -56,7 +56,6 @@ class Application(ABC, Generic[Prepared]):
     config: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
     judged_by: ClassVar[Target | None] = None  # the value that its jobs return
-    groups: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:

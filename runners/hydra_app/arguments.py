@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -51,7 +51,7 @@ class Arguments(NamedTuple):
 
     overrides: list[str]  # as Hydra takes them; agents and the archive are among them
     agents: list[str]  # labels
-    config_dirs: list[Path]
+    config_dirs: list[Path]  # of --config-dir and hydra.searchpath
     multirun: bool
     help: bool
     shown: list[str]  # flags with which Hydra shows something; nothing is to be done then
@@ -73,6 +73,8 @@ def parsed(words: Sequence[str]) -> Arguments:
         raise RequestError(_unknown(flag))
     if found.archive == "":
         raise RequestError("--archive needs a value: --archive DIR")
+    if (found.resolve or found.package) and not found.cfg:
+        raise RequestError("--resolve and --package need --cfg job, which shows the configuration")
     labels = [word for word in found.words if LABEL.fullmatch(word)]
     overrides = [in_full(word) for word in found.words if word not in labels]
     if labels:
@@ -81,7 +83,19 @@ def parsed(words: Sequence[str]) -> Arguments:
         overrides.append(f"archive.root={quoted(found.archive)}")
     values = ((f"--{name.replace('_', '-')}", getattr(found, name)) for name in SHOWN_BY_HYDRA)
     shown = [word for flag, value in values if value for word in ([flag] if value is True else [flag, value])]
-    return Arguments(overrides, labels, found.config_dir, found.multirun, found.help, shown)
+    folders = [*found.config_dir, *_on_search_path(overrides)]
+    return Arguments(overrides, labels, folders, found.multirun, found.help, shown)
+
+
+def _on_search_path(overrides: Sequence[str]) -> Iterator[Path]:
+    """The folders that ``hydra.searchpath=[file://…]`` names.
+
+    Hydra reads them for the groups that the request chooses; agents in a list and messages need their options too.
+    """
+    for override in overrides:
+        if override.startswith("hydra.searchpath=["):
+            for found in re.findall(r"file://([^,'\"\]]+)", override):
+                yield Path(found)
 
 
 def _unknown(word: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, get_args, get_type_hints
 
@@ -50,17 +51,22 @@ def _one_line(error: Exception, config: str, overrides: Sequence[str]) -> str:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read: {_advice(error.override, _first_line(error))}"
+        return f"{error.override!r} cannot be read: {_advice(error.override, _own_text(error))}"
     if isinstance(error, ConfigCompositionException):
         if isinstance(error.__cause__, ValidationError):
             return _does_not_fit(error.__cause__)
-        if unknown := _unknown_key(config, overrides):
-            return unknown
-    return _first_line(error)
+        with suppress(HydraException):  # a yaml that an override chooses is wrong
+            if unknown := _unknown_key(config, overrides):
+                return unknown
+    return _own_text(error)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _own_text(error: Exception) -> str:
+    """The error's own text as one line, without what OmegaConf and Hydra add for developers."""
+    text = " ".join(str(error).split())
+    for addition in (" full_key:", " See https", " Available options"):
+        text = text.partition(addition)[0]
+    return text
 
 
 def check_choices(overrides: Sequence[Override]) -> None:
@@ -87,10 +93,10 @@ def _missing(file: str, options: Sequence[str]) -> str:
 
 def _does_not_fit(error: ValidationError) -> str:
     """The message that a value is not of its key's type."""
-    value = "null" if error.value is None else error.value
+    value = json.dumps(error.value) if error.value is None or isinstance(error.value, bool) else str(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
     kinds = [KINDS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
-    wanted = " or ".join(kind for kind in kinds if kind) or _first_line(error)
+    wanted = " or ".join(kind for kind in kinds if kind) or _own_text(error)
     return f"{error.full_key}={value}: {value!r} is not {wanted}"
 
 

@@ -46,6 +46,8 @@ def launch(
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked = parsed(given)
+    for word in asked.agents if "agents" not in application.schema.__dataclass_fields__ else ():
+        raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
     _set_environment(command, given if typed is None else typed)
     with own_modules(asked.config_dirs), explained(application.config, asked.overrides):
         if asked.help:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.files import locks
@@ -53,6 +54,11 @@ def study_of(first: DictConfig, overrides: Sequence[str], target: Target | None,
             raise RequestError(
                 f"{given} contradicts the objective {target.name}, which is to {target.direction}: leave it out"
             )
+    if str(sweeper.sampler.get("_target_")).endswith("GridSampler"):
+        for each in OverridesParser.create().parse_overrides(list(overrides)):
+            if each.is_interval_sweep():
+                key = each.get_key_element()
+                raise RequestError(f"{key}: a grid needs values, {key}=1,2,3 or {key}=range(1,4), not an interval")
     name = sweeper.study_name or sweep_id
     told = [f"hydra.sweeper.direction={target.direction}", f"hydra.sweeper.study_name={name}"]
     import optuna

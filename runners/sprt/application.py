@@ -14,6 +14,7 @@ from hydra.core.config_store import ConfigStore
 from msgspec import Meta
 from omegaconf import DictConfig, OmegaConf
 
+from quarto.errors import RequestError
 from runners.arena import schemas
 from runners.hydra_app.application import Application, typed_command
 from runners.hydra_app.finished import Finished, Value
@@ -65,7 +66,10 @@ def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str
     shared = [each.name for each in fields(schemas.RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(schemas.RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
-    return SprtExperiment(prepare(request_of(run, choices, overrides)), hypotheses)
+    request = request_of(run, choices, overrides)
+    if len(request.spec.agents) != 2:
+        raise RequestError(f"a test is between two agents, and {len(request.spec.agents)} are named")
+    return SprtExperiment(prepare(request), hypotheses)
 
 
 class SprtApplication(Application["SprtExperiment"]):

@@ -19,7 +19,6 @@ from omegaconf._utils import get_yaml_loader
 
 from quarto import caches
 from runners.cli import main
-from runners.hydra_app import sweep_folders
 
 
 class Result(NamedTuple):
@@ -84,8 +83,6 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
-        monkeypatch.setattr(sweep_folders, "folders", [])
-        monkeypatch.setattr(sweep_folders, "_created", [])
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             main.main()

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from runners.hydra_app.flags import flags_first, in_full
 
 from analytics.store.archive import Archive
 from analytics.store.range_names import check_of
@@ -73,64 +72,6 @@ def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "flags"),
-    [
-        ("a=1 --cfg job b=2", "--cfg job"),
-        ("--cfg=job a=1 b=2", "--cfg=job"),
-        ("a=1 -cd folder -cn name b=2", "-cd folder -cn name"),
-        ("a=1 b=2 --config-dir --odd", "--config-dir --odd"),
-        ("a=1 b=2 --resolve --cfg all", "--resolve --cfg all"),
-        ("--info a=1 b=2", "--info all"),
-        ("a=1 --info config b=2", "--info config"),
-        ("a=1 b=2 -i", "-i all"),
-        ("a=1 b=2", ""),
-    ],
-)
-def test_flags_are_separated_from_overrides(typed: str, flags: str) -> None:
-    assert flags_first(typed.split()) == (False, flags.split(), ["a=1", "b=2"])
-
-
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ("--multi", "--multi is not an option of this command: did you mean --multirun?"),
-        ("--agent=random", "--agent is not an option of this command: write agent@a=random, without dashes"),
-        ("--archive", "--archive needs a value: --archive DIR"),
-        ("--archive=", "--archive needs a value: --archive DIR"),
-        ("--games=7", "--games is not an option of this command: settings have no dashes, games=7"),
-        ("-x", "-x is not an option of this command: settings have no dashes, x=VALUE"),
-        ("--cfg games=7", "--cfg games=7 shows nothing: choose job, hydra, all"),
-        ("games=7 --cfg", "--cfg needs a value: --cfg VALUE"),
-        (
-            "a.fast=true",
-            (
-                "key 'a.fast' does not exist; did you mean 'a.faithful'? "
-                "valid: a.faithful, a.isolation, a.megabytes, a.name, a.turn_seconds, a.version"
-            ),
-        ),
-    ],
-)
-def test_a_wrong_option_is_one_line_of_ours(typed: str, message: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", *typed.split())
-    assert (found.code, found.out, found.err) == (2, "", f"error: {message}\n")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("games=1e6", "games=1000000"),
-        ("games=2.5e3,1E2", "games=2500,100"),
-        ("agents=[{agent:mcts,iterations:1e2},random]", "agents=[{agent:mcts,iterations:100},random]"),
-        *((same, same) for same in ("games=1.55e1", "a.weight=1e-3", "archive.root=1e3", "trainer.path=/tmp/1e3")),
-        ("""agents=["mcts(iterations=1e2)"]""", """agents=["mcts(iterations=1e2)"]"""),
-    ],
-)
-def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
-    assert in_full(typed) == meant
-
-
 def test_games_with_an_exponent_are_played(qarena: Qarena) -> None:
     found = qarena("run", "games=1e1", "--cfg", "job")
     assert (found.code, "\ngames: 10\n" in found.out) == (0, True)
@@ -144,17 +85,6 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(capsys: pytest.Cap
     first, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("Compiling the kernels")
     assert more == ["… still compiling"] * 2
-
-
-@pytest.mark.parametrize("verb", ["run", "sweep"])
-def test_hydras_help_shows_what_can_be_chosen(verb: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena(verb, "--help")
-    assert (found.code, found.err) == (0, "")
-    assert re.search(r"^agent: .*\bdumb, .*\brandom, .*\brule_based, .*\bsemi_random", found.out, re.MULTILINE)
-    assert re.search(r"^rules: classic, own_piece, square, torus, torus_square", found.out, re.MULTILINE)
-    assert re.search(r"^experiment: .*round_robin", found.out, re.MULTILINE)
-    assert "opening_plies: 0" in found.out
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

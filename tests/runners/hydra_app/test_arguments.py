@@ -1,0 +1,167 @@
+"""Agents are named before the settings, the archive in one way; flags stand anywhere; help explains every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analytics.store.archive import Archive
+from quarto.errors import RequestError
+from runners.arena.config_groups import CONF
+from runners.hydra_app.arguments import in_full, parsed
+from runners.hydra_app.help import keys_in
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import command, request
+
+LABELS = ["random", "rule_based(faithful=true)"]
+
+
+# Agents.
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (LABELS, ["agent@a=random", "agent@b=rule_based", "b.faithful=true"]),
+        (["random", "random"], ["agent@a=random", "agent@b=random"]),
+        (
+            ["mcts(iterations=1e2)", "mcts(c=1.5, final='value')"],
+            ["agents=['mcts(iterations=100)',{agent: mcts, c: 1.5, final: value}]"],
+        ),
+        (["random", "dumb", "rule_based", "rules=square"], ["agents=[random,dumb,rule_based]", "rules=square"]),
+    ],
+)
+def test_agents_before_the_settings_are_the_same_run(words: list[str], same: list[str]) -> None:
+    found = request(*parsed(["seed=3", *words]).overrides).spec
+    assert found.run_id == request("seed=3", *same).spec.run_id
+    assert found == request("seed=3", *same).spec
+
+
+def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
+    assert qarena("run", *LABELS, "games=4").code == 0
+    assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
+    assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
+    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").runs()}
+    assert labels == {tuple(LABELS)}
+    assert len(Archive.open(tmp_path / "data/archive").runs()) == 3  # seeds 1 and 2, and imposed openings
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("run mcts", "agents has 1 player(s): name two for a match"),
+        ("sprt random dumb mcts", "a test is between two agents"),
+        ("run random dump", "agent 'dump' does not exist; did you mean 'dumb'?"),
+        ("run random dumb agent@a=mcts", "agent@a=mcts has no effect"),
+        ("run random nobody", "one of your own needs its folder, --config-dir DIR"),
+        ("run random mine", "agent 'mine' is one of your own: name its folder too, --config-dir own"),
+        ("train q_table", "'q_table' is not key=value"),
+    ],
+)
+def test_agents_that_cannot_play_are_one_line(typed: str, expected: str, qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/mine.yaml").write_text("_target_: agents.dumb.Dumb\nfaithful: false\n")
+    found = qarena(*typed.split())
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert expected in found.err
+
+
+# The archive.
+
+
+@pytest.mark.slow
+def test_the_environment_names_the_archive_of_a_session(tmp_path: Path) -> None:
+    played = command(tmp_path, "run", "random", "dumb", "games=2", QARENA_ARCHIVE="mine")
+    assert played.returncode == 0, played.stderr
+    assert "--archive" not in played.stdout
+    asked = command(tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine")
+    assert asked.stdout == "games\n2\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "outputs"}
+
+
+def test_an_option_names_the_archive_and_its_text_means_nothing_to_hydra(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "random", "dumb", "games=2", "--archive", "a=b,c ${d}")
+    assert found.code == 0, found.err
+    assert (tmp_path / "a=b,c ${d}/archive.json").exists()
+    assert "qarena sql --archive 'a=b,c ${d}' " in found.out
+
+
+# Flags and numbers.
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("a=1 --cfg job b=2", "--cfg job"),
+        ("--cfg=job a=1 b=2", "--cfg job"),
+        ("a=1 b=2 --resolve -c all", "--cfg all --resolve"),
+        ("a=1 --info config b=2", "--info config"),
+        ("a=1 b=2", ""),
+    ],
+)
+def test_flags_may_stand_anywhere(typed: str, shown: str) -> None:
+    found = parsed(typed.split())
+    assert (found.overrides, found.shown, found.multirun) == (["a=1", "b=2"], shown.split(), False)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("--multi", "--multi is not an option of this command: did you mean --multirun?"),
+        ("--archive=", "--archive needs a value: --archive DIR"),
+        ("--archive", "--archive: expected one argument"),
+        ("--games=7", "--games is not an option of this command: settings have no dashes, games=7"),
+        ("-x", "-x is not an option of this command: settings have no dashes, x=VALUE"),
+        ("--cfg games=7", "--cfg/-c: invalid choice: 'games=7' (choose from 'job', 'hydra', 'all')"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_of_ours(typed: str, message: str) -> None:
+    with pytest.raises(RequestError, match=f"^{re.escape(message)}$"):
+        parsed(typed.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("games=1e6", "games=1000000"),
+        ("games=2.5e3,1E2", "games=2500,100"),
+        ("agents=[{agent:mcts,iterations:1e2},random]", "agents=[{agent:mcts,iterations:100},random]"),
+        *((same, same) for same in ("games=1.55e1", "a.weight=1e-3", "archive.root=1e3", "trainer.path=/tmp/1e3")),
+        ("""agents=["mcts(iterations=1e2)"]""", """agents=["mcts(iterations=1e2)"]"""),
+    ],
+)
+def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
+    assert in_full(typed) == meant
+
+
+# Help.
+
+
+@pytest.mark.parametrize("typed", ["run", "sweep", "train", "sprt", "policy build"])
+def test_help_says_what_a_command_does_with_examples_and_every_key(typed: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(*typed.split(), "--help")
+    assert (found.code, found.err, list(tmp_path.iterdir())) == (0, "", [])
+    assert found.out.startswith(f"Usage: qarena {typed} ")
+    assert len(re.findall(rf"^  qarena {typed} ", found.out, re.MULTILINE)) == 3
+    config = typed.replace("sweep", "run").replace(" ", "_")
+    keys = list(keys_in((CONF / f"{config}.yaml").read_text()))
+    assert len(keys) > 8
+    for key in keys:
+        assert re.search(rf"^  {key.name}[=. ]", found.out, re.MULTILINE) or not key.default, key
+
+
+def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
+    agent = qarena("run", "mcts", "--help").out
+    assert "agent mcts: Study E: Monte Carlo tree search over whole turns." in agent
+    assert re.search(r"^  iterations=200 +for each turn, 2 to 1,000,000", agent, re.MULTILINE)
+    trainer = qarena("train", "trainer=q_table", "--help").out
+    assert re.search(r"^  learner\.discount=0\.98 +of the value of the opponent's next position", trainer, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONF)))
+def test_every_key_of_a_command_is_explained(path: Path) -> None:
+    if path.parent == CONF and path.name != "command.yaml":
+        unexplained = [key.name for key in keys_in(path.read_text()) if key.default and not key.meaning]
+        assert set(unexplained) <= {"run_schema", "train_schema", "sprt_schema", "policy_build_schema", "command"}
