@@ -61,7 +61,7 @@ def check_option(group: str, name: str) -> None:
     if name in valid:
         return
     for folder in (Path(), *Path().iterdir()) if name.isidentifier() else ():
-        if os.path.isfile(folder / group / f"{name}.yaml"):  # False also for a folder that may not be read
+        if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
             raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
     own = "; one of your own needs its folder, --config-dir DIR" if group == "agent" else ""
     raise RequestError(f"{group} {name!r} does not exist{nearest(name, valid)}{own}")
