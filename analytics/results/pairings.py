@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from analytics.results.shared_openings import SharedOpenings
-from analytics.statistics.clusters import Clusters
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import Row, Tally
 from analytics.store.archive import Archive, unknown_run
 from analytics.store.range_files import read_tallies
+
+if TYPE_CHECKING:
+    from analytics.results.shared_openings import SharedOpenings
+    from analytics.statistics.clusters import Clusters
 
 
 @dataclass(frozen=True)

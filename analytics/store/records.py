@@ -31,6 +31,7 @@ POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
 STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}-[0-9a-f]{16}\.(parquet|json|svg)")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
+LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
@@ -53,7 +54,7 @@ def run_id_of(spec: Mapping[str, Any]) -> str:
 
 
 class _AgentFields(msgspec.Struct):
-    label: str
+    label: Annotated[str, matching(LABEL)]  # printable: it is shown, and a renderer of pictures ends at ESC
 
 
 class _SpecFields(msgspec.Struct):

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.store.records import SEATS
+from analytics.store.records import LABEL, SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import (
@@ -37,7 +37,7 @@ from runners.arena.schemas import (
     rounding_notes,
     threads_of,
 )
-from runners.arena.spec import AGENT_PARAMETERS, LABEL, AgentSpec, RunSpec, label_of, target_of
+from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, target_of
 from runners.executors.base import THREADS, Executor
 from runners.hosting.agent_limits import limits_of
 

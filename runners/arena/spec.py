@@ -7,7 +7,6 @@ import importlib
 import inspect
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
 HUMAN = "runners.play.Human"  # the target of a person
-LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 
 @dataclass(frozen=True)

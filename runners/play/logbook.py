@@ -14,6 +14,7 @@ from dataclasses import replace
 from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
+from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS, first_game_id
 from analytics.store.units import merged, missing
 from quarto.batch import Block, Games
@@ -21,7 +22,7 @@ from quarto.errors import ArenaError, RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_of, differences
 from runners.arena.experiment import begin, end
-from runners.arena.spec import LABEL, AgentSpec, RunSpec
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.play.game import Game
 
 HUMAN = "runners.play.Human"

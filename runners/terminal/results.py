@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics.ratings.head_to_head import HeadToHead
-from analytics.ratings.ratings import Rating, Ratings
 from analytics.results.columns import (
     ResultColumn,
     column,
@@ -39,6 +37,8 @@ from runners.terminal.console import (
 )
 
 if TYPE_CHECKING:
+    from analytics.ratings.head_to_head import HeadToHead  # most runs need no more than their outcome
+    from analytics.ratings.ratings import Rating, Ratings
     from runners.arena.playing import Outcome
 
 # A run.

@@ -18,7 +18,7 @@ from agents.lift import KernelPlayer
 from agents.parameters import checked_whole
 from analytics.policies.learning_curve import learning_curve
 from analytics.policies.relearn import LearnerState, logged
-from analytics.store.records import SEATS
+from analytics.store.records import LABEL, SEATS
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
@@ -30,7 +30,7 @@ from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
 from runners.arena.schedule import Pace
 from runners.arena.schemas import check_choice, rounding_notes
-from runners.arena.spec import LABEL, AgentSpec, RunSpec, label_of
+from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.practice import GameBuffers, play_and_learn
 from runners.training.trainer import Trained, Trainer, TrainingContext
 

@@ -53,6 +53,7 @@ def test_a_run_names_its_pairings_by_label() -> None:
         {"spec": {"seed": 1 << 63}},
         {"spec": {"opening_plies": None}},
         {"spec": {"agents": [{}]}},
+        {"spec": {"agents": [{"label": "red\x1b[31m"}, {"label": "b"}, {"label": "c"}]}},
     ],
     ids=str,
 )

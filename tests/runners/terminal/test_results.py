@@ -187,7 +187,7 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert rows["star"][2:6] == ["∞", "no bound", "18", "1"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
     assert rows["x"][5] == "2"
-    assert rows["x"][6] == "·"
+    assert rows["x"][6] == "–"  # noqa: RUF001  (an en dash)
     show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
     show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
