@@ -1,15 +1,17 @@
-"""One contract of every command that can go on: whenever it is killed, the same command ends with the same rows.
+"""One contract of every command that can go on: whatever ends it early, the same command ends with the same rows.
 
-A command is a process with several threads. It is killed at random moments, and given again until it ends by itself. A
-reader beside it never sees less than before.
+A command is a process with several threads. It is killed at random moments, and given again until it ends by itself; or
+the disk refuses. A reader beside it never sees less than before.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import resource
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -72,9 +74,10 @@ PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging"])
 
 
-def type_in(folder: str, arguments: tuple[str, ...]) -> None:
-    """``qarena …``: the work of a process."""
+def type_in(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> None:
+    """``qarena …``: the work of a process, which may write files of at most so many bytes."""
     os.chdir(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
     log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
@@ -82,8 +85,8 @@ def type_in(folder: str, arguments: tuple[str, ...]) -> None:
     main.main()
 
 
-def started(folder: Path, arguments: tuple[str, ...]) -> BaseProcess:
-    process = PROCESSES.Process(target=type_in, args=(str(folder), arguments), daemon=True)
+def started(folder: Path, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> BaseProcess:
+    process = PROCESSES.Process(target=type_in, args=(str(folder), arguments, most_bytes), daemon=True)
     process.start()
     return process
 
@@ -125,7 +128,7 @@ class Archives:
 
     def copy(self, name: str, place: Path) -> Archive:
         """The same archive in another place."""
-        shutil.copytree(self.after(name).folder / NAME, place)
+        shutil.copytree(self.after(name).folder / NAME, place, dirs_exist_ok=True)
         return Archive.open(place)
 
 
@@ -292,3 +295,88 @@ def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: 
     remove(archive, unneeded_files(archive), 0)
     assert unneeded_files(archive) == []
     assert state(folder / NAME) == expected
+
+
+# Several at once.
+
+
+@pytest.mark.parametrize(("players", "beside"), [(3, ()), *seldom((6, (COMPACT, (*COLLECT[:4], "1s", *HERE))))])
+def test_processes_play_one_run_at_once(
+    archives: Archives, tmp_path: Path, players: int, beside: Sequence[tuple[str, ...]]
+) -> None:
+    expected = archives.after("run")
+    with reader(tmp_path / NAME):
+        racing = [started(tmp_path, RUN) for _ in range(players)]
+        while any(each.exitcode is None for each in racing):
+            time.sleep(0.05)
+            for arguments in beside if (tmp_path / NAME / "games").exists() else ():
+                typed(tmp_path, arguments)
+        assert [each.exitcode for each in racing] == [0] * players, (tmp_path / "log").read_text()
+    assert_as_if_nobody_had_killed_it(tmp_path, COMMANDS["run"], expected.state)
+
+
+# A disk that refuses.
+
+SMALLEST = 1200  # bytes: every file of a table is larger
+REFUSALS = {
+    "full": "the disk is full: free some space and run the same command again",
+    "limited": "a limit on the size of files was hit (see 'ulimit -f'): raise it and run the same command again",
+    "read-only": "the file system is read-only",
+}
+
+
+@contextmanager
+def disk(folder: Path) -> Iterator[Callable[[str], None]]:
+    """A disk of its own at a folder; the function changes its options."""
+
+    def mount(options: str) -> None:
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False)
+        if done.returncode:
+            pytest.skip("this machine does not let us mount a small disk")
+
+    mount("size=1g")
+    try:
+        yield lambda options: mount(f"remount,{options}")
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def room(folder: Path) -> int:
+    """The bytes of the blocks of files."""
+    return sum(-(-len(content) // 4096) * 4096 for content in snapshot(folder).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        *(("run", "full"), ("compact", "full"), ("annotate", "limited"), ("index", "read-only")),
+        *seldom(*((name, "full") for name in ("annotate", "index", "roll up", "merge"))),
+        *seldom(*((name, "limited") for name in COMMANDS if name not in ("annotate", "gc"))),
+        *seldom(*((name, "read-only") for name in COMMANDS if name != "index")),
+    ],
+)
+def test_a_disk_that_refuses_costs_one_line_and_nothing_that_was_there(
+    archives: Archives, tmp_path: Path, name: str, refusal: str
+) -> None:
+    command, expected = COMMANDS[name], archives.after(name)
+    (tmp_path / NAME).mkdir()
+    with disk(tmp_path / NAME) as change:
+        command.scene(tmp_path, archives)
+        before, there = snapshot(tmp_path / NAME), room(tmp_path / NAME)
+        if refusal == "full":
+            change(f"size={(there + room(expected.folder / NAME)) // 2}")
+        if refusal == "read-only":
+            change("ro")
+        process = started(tmp_path, command.arguments, SMALLEST if refusal == "limited" else resource.RLIM_INFINITY)
+        process.join(DEADLINE)
+        assert process.exitcode in (1, 2), (tmp_path / "log").read_text()
+        said = (tmp_path / "log").read_text().splitlines()[-1]
+        assert said.startswith("error: ")
+        assert REFUSALS[refusal] in said
+        change("rw,size=1g")
+        after = snapshot(tmp_path / NAME)
+        assert before.items() <= after.items() | {each for each in before.items() if each[0].parent.name == "runs"}
+        if (tmp_path / NAME / "archive.json").exists():
+            assert verify(Archive.open(tmp_path / NAME)).problems == []
+        typed(tmp_path, command.arguments)
+        assert_as_if_nobody_had_killed_it(tmp_path, command, expected.state)

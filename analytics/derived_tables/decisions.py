@@ -17,8 +17,7 @@ from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent,
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.store.archive import Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, integer_table
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, integer_table
 from analytics.store.records import RunRecord
 from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from analytics.store.units import Range
@@ -27,7 +26,7 @@ from quarto.rules import CELLS, PIECES, Rules
 FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
 
 
-def _joined(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     del record, span
     return integer_table(merged_rows(parts, ("ply", "kind"), ROW_GROUP_ROWS), DECISIONS)
 

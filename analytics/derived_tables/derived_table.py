@@ -15,7 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.store.archive import Archive, Extent
-from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, table_of
 from analytics.store.range_files import file_parts, store_table
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
@@ -33,7 +33,7 @@ class RangeTable:
     """A table with a file for each range of units."""
 
     name: str  # of the folder of its files
-    join: Callable[[Parts, RunRecord, Range], EncodedTable]  # a parent's table, from those of its children
+    join: Callable[[Parts, RunRecord, Range], TableBytes]  # a parent's table, from those of its children
     most: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files

@@ -47,17 +47,9 @@ class ExactValues(NamedTuple):
         return ExactValues(gift, placement, np.zeros(games, np.int8), gifts, cells)
 
 
-class Task(NamedTuple):
-    """The games that one call evaluates."""
-
-    start: int
-    end: int
-    choices: int  # 1: count the choices that keep a value
-
-
 GAMES_TYPE = numba.typeof(Games.zeros(1))
 VALUES_TYPE = numba.typeof(ExactValues.empty(1))
-TASK_TYPE = types.NamedUniTuple(types.int64, 3, Task)
+COUNT = types.int64
 
 
 @inlined
@@ -179,15 +171,26 @@ def boards_of(games: Games, game: int, lanes: Any, occupied: Any, available: Any
         available[ply + 1] = available[ply] & ~(int64(1) << piece)
 
 
-@kernel(types.void(TASK_TYPE, GAMES_TYPE, types.int8[::1], VALUES_TYPE, RULES_TYPE, SEARCH_TYPE))
-def evaluate(task: Task, games: Games, first: NDArray[np.int8], values: ExactValues, rules: Any, search: Any) -> None:
-    """Fill ``values`` for some games, each from ply ``first`` [G] on.
+@kernel(types.void(COUNT, COUNT, COUNT, GAMES_TYPE, types.int8[::1], VALUES_TYPE, RULES_TYPE, SEARCH_TYPE))
+def evaluate(
+    start: int,
+    end: int,
+    choices: int,
+    games: Games,
+    first: NDArray[np.int8],
+    values: ExactValues,
+    rules: Any,
+    search: Any,
+) -> None:
+    """Fill ``values`` for the games from ``start`` to before ``end``, each from ply ``first`` [G] on.
+
+    With ``choices`` 1 the choices that keep a value are counted too.
 
     The values mean nothing once ``search.stopped`` is 1.
     """
     lanes, occupied, available = np.empty(17, np.uint64), np.empty(17, np.int64), np.empty(17, np.int64)
     mover = rules.mover_chooses != 0
-    for game in range(task.start, task.end):
+    for game in range(start, end):
         plies = int64(games.plies[game])
         boards_of(games, game, lanes, occupied, available)
         after = int64(0)
@@ -203,7 +206,7 @@ def evaluate(task: Task, games: Games, first: NDArray[np.int8], values: ExactVal
             if mover:
                 value = value_on_board(board, after, rules, search)
                 values.placement[ply, game] = value
-                if task.choices != 0:
+                if choices != 0:
                     pieces, count = available[ply], int64(0)
                     while pieces:
                         count += saving_cells(board, lowest_bit(pieces), value, rules, search)
@@ -214,7 +217,7 @@ def evaluate(task: Task, games: Games, first: NDArray[np.int8], values: ExactVal
             placement = value_in_hand(board, piece, after, rules, search)
             gift = value_on_board(board, -placement, rules, search)
             values.placement[ply, game], values.gift[ply, game] = placement, gift
-            if task.choices != 0:
+            if choices != 0:
                 values.saving_cells[ply, game] = saving_cells(board, piece, placement, rules, search)
                 values.saving_gifts[ply, game] = saving_gifts(board, gift, rules, search)
             after = gift

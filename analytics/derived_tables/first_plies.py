@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from analytics.derived_tables.derived_table import Parts, RangeTable
-from analytics.store.blocks import EncodedTable, table_of
+from analytics.store.blocks import TableBytes, table_of
 from analytics.store.records import RunRecord
 from analytics.store.schema import FIRST_PLIES
 from analytics.store.units import Range
@@ -32,7 +32,7 @@ def _summed(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by(KEY).agg(pl.sum("games", "wins", "draws")).sort(KEY).cast(FIRST_PLIES)
 
 
-def _joined(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     del record, span
     rows = (each for table in parts for each in table)
     return table_of(_summed(pl.concat([pl.DataFrame(schema=FIRST_PLIES), *rows])))  # no game may have any plies

@@ -12,7 +12,7 @@ from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent
 from analytics.derived_tables.merged_positions import AT_ONCE, merged
 from analytics.derived_tables.positions import positions_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import EncodedTable, integer_table
+from analytics.store.blocks import TableBytes, integer_table
 from analytics.store.range_files import damaged, read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
@@ -28,7 +28,7 @@ class NotIndexedError(FailureError):
     """The answer to a question needs positions that are not indexed."""
 
 
-def _joined(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     del span
     return integer_table(merged(parts, record.rules, record.spec["opening_plies"]), POSITIONS)
 

@@ -22,7 +22,8 @@ from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
 from analytics.store import units
 from analytics.store.archive import Archive
-from analytics.store.range_files import games_at, read_games, store_games
+from analytics.store.blocks import games_at
+from analytics.store.range_files import read_games, store_games
 from analytics.store.records import RunRecord, now, run_id_of
 from analytics.store.run_numbers import next_number
 from quarto.batch import Block, Games

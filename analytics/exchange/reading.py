@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from analytics.exchange.tags import Tags, outcome_of, parse_tags
 from analytics.exchange.text_kernels import first_line_plies, read_plies
-from analytics.store.range_files import games_at
+from analytics.store.blocks import games_at
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.notation import parse_game

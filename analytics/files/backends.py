@@ -11,7 +11,7 @@ from analytics.files.local import LOCAL
 from analytics.files.location import ObjectUrl
 
 if TYPE_CHECKING:
-    from analytics.files.object_settings import Settings
+    from analytics.files.object_settings import StoreSettings
 
 
 def backend_of(location: PurePath) -> Backend:
@@ -21,13 +21,13 @@ def backend_of(location: PurePath) -> Backend:
     """
     if not isinstance(location, ObjectUrl):
         return LOCAL
-    from analytics.files.object_settings import Settings  # the library takes time to import, and is an extra
+    from analytics.files.object_settings import StoreSettings  # the library takes time to import, and is an extra
 
-    return _objects(location.scheme, location.bucket, Settings.of_environment(location.scheme))
+    return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
 
 
 @cache
-def _objects(scheme: str, bucket: str, settings: Settings) -> Backend:
+def _objects(scheme: str, bucket: str, settings: StoreSettings) -> Backend:
     from analytics.files.objects import ObjectBackend
 
     return ObjectBackend(scheme, bucket, settings)
@@ -48,6 +48,6 @@ def listed_once(root: PurePath) -> Backend:
     if not isinstance(root, ObjectUrl):
         return LOCAL
     from analytics.files.object_listing import ListedBackend
-    from analytics.files.object_settings import Settings
+    from analytics.files.object_settings import StoreSettings
 
-    return ListedBackend(root, Settings.of_environment(root.scheme))
+    return ListedBackend(root, StoreSettings.of_environment(root.scheme))

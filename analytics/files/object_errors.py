@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import PurePath
 
 from analytics.files.location import ObjectUrl
-from analytics.files.object_settings import Settings
+from analytics.files.object_settings import StoreSettings
 from quarto.errors import of_extra
 
 with of_extra("s3", "an archive on object storage"):
@@ -33,7 +33,7 @@ _IN_PASSING = re.compile(r"5\d\d|429|408")
 
 
 @contextmanager
-def explained(path: PurePath, settings: Settings) -> Iterator[None]:
+def explained(path: PurePath, settings: StoreSettings) -> Iterator[None]:
     """Turn the library's errors inside into ``OSError``.
 
     ``FileNotFoundError``: no such object. ``FileExistsError``: a condition was not met. ``PermissionError``: the
@@ -45,7 +45,7 @@ def explained(path: PurePath, settings: Settings) -> Iterator[None]:
         raise _error(path, settings, error) from error
 
 
-def _error(path: PurePath, settings: Settings, error: Exception) -> OSError:
+def _error(path: PurePath, settings: StoreSettings, error: Exception) -> OSError:
     text, store = str(error), f"the store at {settings.endpoint}" if settings.endpoint else "the store"
     status = _STATUS.search(text)
     refused = next((code for code in _REFUSED if code in text), status[1] if status else "")
@@ -64,7 +64,7 @@ def _error(path: PurePath, settings: Settings, error: Exception) -> OSError:
     return _answer(text, status, store, settings)
 
 
-def _answer(text: str, status: re.Match[str] | None, store: str, settings: Settings) -> OSError:
+def _answer(text: str, status: re.Match[str] | None, store: str, settings: StoreSettings) -> OSError:
     """The error for an answer that is none of the expected ones, or for none."""
     if status:
         what = f"{store} answers {status[1]} {status[2]}".strip()

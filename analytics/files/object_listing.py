@@ -12,7 +12,7 @@ from threading import RLock
 
 from analytics.files.backend import FileStatus
 from analytics.files.location import ObjectUrl
-from analytics.files.object_settings import Settings
+from analytics.files.object_settings import StoreSettings
 from analytics.files.objects import ObjectBackend, at_once
 
 RECORD = ".json"
@@ -37,7 +37,7 @@ class _Tree:
 class ListedBackend(ObjectBackend):
     """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
 
-    def __init__(self, root: ObjectUrl, settings: Settings) -> None:
+    def __init__(self, root: ObjectUrl, settings: StoreSettings) -> None:
         super().__init__(root.scheme, root.bucket, settings)
         self._root = root
         self._lock = RLock()

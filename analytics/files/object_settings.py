@@ -21,7 +21,7 @@ LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Settings:
+class StoreSettings:
     """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
 
     scheme: str
@@ -31,7 +31,7 @@ class Settings:
     patience: float  # seconds
 
     @staticmethod
-    def of_environment(scheme: str) -> Settings:
+    def of_environment(scheme: str) -> StoreSettings:
         """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
         endpoint = next((os.environ[name] for name in ENDPOINTS.get(scheme, ()) if os.environ.get(name)), "")
         parts, allow = urlsplit(endpoint), ALLOW_HTTP.get(scheme, "")
@@ -44,7 +44,7 @@ class Settings:
                 f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
             )
         times = _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0)
-        return Settings(scheme, _shown(endpoint), parts.scheme == "http", *times)
+        return StoreSettings(scheme, _shown(endpoint), parts.scheme == "http", *times)
 
     def client_options(self) -> dict[str, Any]:
         """The options of obstore's connections."""

@@ -25,7 +25,7 @@ from analytics.files.atomic import temporary_name
 from analytics.files.backend import Backend, FileStatus
 from analytics.files.location import ObjectUrl
 from analytics.files.object_errors import explained
-from analytics.files.object_settings import Settings
+from analytics.files.object_settings import StoreSettings
 from quarto.errors import RequestError, of_extra
 
 with of_extra("s3", "an archive on object storage"):
@@ -61,7 +61,7 @@ class ObjectBackend(Backend):
 
     checks_bytes = True  # a store keeps a checksum of each object; reading all bytes once more would cost the transfer
 
-    def __init__(self, scheme: str, bucket: str, settings: Settings) -> None:
+    def __init__(self, scheme: str, bucket: str, settings: StoreSettings) -> None:
         self.settings = settings
         self.bucket = ObjectUrl(f"{scheme}:", bucket)
         self._answered = False

@@ -64,7 +64,7 @@ KEPT_RANGE = 256  # of a dictionary: smaller ones are made once
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 
-class Storage(NamedTuple):
+class ColumnStorage(NamedTuple):
     """The storage of a type: physical type, converted type, logical type."""
 
     physical: int
@@ -76,11 +76,11 @@ def _signed(bits: int) -> Field:
     return nested(10, [(1, BYTE, bytes([bits])), (2, TRUE, b"")])
 
 
-TEXT = Storage(BYTE_ARRAY, 0, nested(1, []))  # UTF8
-INTEGERS: dict[type[pl.DataType], Storage] = {
-    pl.Int8: Storage(INT32, 15, _signed(8)),
-    pl.Int32: Storage(INT32, 17, _signed(32)),
-    pl.Int64: Storage(INT64, 18, _signed(64)),
+TEXT = ColumnStorage(BYTE_ARRAY, 0, nested(1, []))  # UTF8
+INTEGERS: dict[type[pl.DataType], ColumnStorage] = {
+    pl.Int8: ColumnStorage(INT32, 15, _signed(8)),
+    pl.Int32: ColumnStorage(INT32, 17, _signed(32)),
+    pl.Int64: ColumnStorage(INT64, 18, _signed(64)),
 }
 
 
@@ -91,7 +91,7 @@ class Page(NamedTuple):
     content: bytes | memoryview
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     """One column of one row group, encoded."""
 
     dictionary: bytes  # page with its header; empty without a dictionary
@@ -117,7 +117,7 @@ class ParquetFile:
         self._content = bytearray(MAGIC)
         self._groups: list[bytes] = []
 
-    def add(self, chunks: Iterable[Chunk], rows: int) -> None:
+    def add(self, chunks: Iterable[ColumnChunk], rows: int) -> None:
         """Add a row group of ``rows`` rows: a chunk for each column, in order.
 
         Each is copied before the next is asked for, so that all may be packed in the same room.
@@ -166,7 +166,7 @@ def buffer_for(rows: int, columns: int = 1) -> NDArray[np.uint8]:
     return np.empty(columns * bytes_for(rows), np.uint8)
 
 
-def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
+def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of integers, ``values`` [R], R > 0.
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
@@ -181,7 +181,7 @@ def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> Chunk:
     return chunk
 
 
-def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: Facts) -> Iterator[Chunk]:
+def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8], facts: Facts) -> Iterator[ColumnChunk]:
     """Columns of integers that are packed in ``room``, one after the other: valid until that is written again.
 
     ``physical`` [columns] are their types, ``facts`` [columns] what ``pack_small`` and ``pack_ascending`` wrote.
@@ -192,11 +192,11 @@ def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8],
         dictionary = _range_page(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
         bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
-        yield Chunk(dictionary, page, ENCODINGS[encoding], *bounds)
+        yield ColumnChunk(dictionary, page, ENCODINGS[encoding], *bounds)
         start = end
 
 
-def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> Chunk:
+def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.uint8]) -> ColumnChunk:
     """A column of labels: ``indices`` [R], R > 0, into ``known``.
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
@@ -208,7 +208,7 @@ def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(known[number].encode() for number in numbers)
     page = _data_page(room[:end].data, len(indices), RLE_DICTIONARY)
-    return Chunk(
+    return ColumnChunk(
         _text_page(tuple(known[least : largest + 1])), page, ENCODINGS[RLE_DICTIONARY], present[0], present[-1]
     )
 
@@ -252,7 +252,7 @@ def _dictionary_page(content: bytes, entries: int) -> bytes:
     return _page_header(DICTIONARY_PAGE, content, nested(7, [i32(1, entries), i32(2, PLAIN)])) + content
 
 
-def _describe(name: str, physical: int, chunk: Chunk, rows: int, offset: int, end: int) -> bytes:
+def _describe(name: str, physical: int, chunk: ColumnChunk, rows: int, offset: int, end: int) -> bytes:
     """The ``ColumnChunk`` of a chunk from ``offset`` to before ``end`` of the file."""
     size = zigzag(end - offset)
     metadata = [
@@ -279,7 +279,7 @@ def _statistics(least: bytes, largest: bytes) -> Field:
     return nested(12, [i64(3, 0), binary(5, largest), binary(6, least)])
 
 
-def _footer(columns: Mapping[str, Storage], rows: int, groups: list[bytes], metadata: Mapping[str, str]) -> bytes:
+def _footer(columns: Mapping[str, ColumnStorage], rows: int, groups: list[bytes], metadata: Mapping[str, str]) -> bytes:
     elements = [struct([binary(4, b"schema"), i32(5, len(columns))])]
     for name, storage in columns.items():
         logical = nested(10, [storage.logical])

@@ -20,13 +20,15 @@ from analytics.derived_tables.decisions import (
     note_annotations,
 )
 from analytics.derived_tables.derived_table import GamesPart, lacking, made_inside, parts_lacking
-from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
+from analytics.derived_tables.exact_values import ExactValues, evaluate
 from analytics.derived_tables.jobs import StoppedError, run_jobs
 from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import RangeGames, read_games
+from analytics.store.blocks import RangeGames
+from analytics.store.range_files import read_games
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
+from analytics.store.units import Range
 from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
@@ -69,19 +71,21 @@ class Evaluator:
         All searches end when one of them raises, also those of other calls: they raise ``StoppedError``.
         """
         values, size = ExactValues.empty(len(games.plies)), len(games.plies)
-        tasks = (Task(start, min(start + TASK_GAMES, size), int(choices)) for start in range(0, size, TASK_GAMES))
-        jobs = (partial(self._evaluate, task, games, first, values) for task in tasks)
+        spans = ((start, min(start + TASK_GAMES, size)) for start in range(0, size, TASK_GAMES))
+        jobs = (partial(self._evaluate, span, choices, games, first, values) for span in spans)
         run_jobs(jobs, self._settings.threads, progress, self._shared.stop, on_wait)
         return values
 
-    def _evaluate(self, task: Task, games: Games, first: NDArray[np.int8], values: ExactValues) -> int:
+    def _evaluate(self, span: Range, choices: bool, games: Games, first: NDArray[np.int8], values: ExactValues) -> int:
+        """Fill in the values of the games from one to before another; returns how many they are."""
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
         solver = self._local.solver
-        evaluate(task, games, first, values, *solver.state)
+        start, end = span
+        evaluate(start, end, int(choices), games, first, values, *solver.state)
         if solver.stopped:  # perhaps by another thread, whose part failed: these values mean nothing
             raise StoppedError
-        return task.end - task.start
+        return end - start
 
 
 class AnnotationSummary(NamedTuple):

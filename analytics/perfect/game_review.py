@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from analytics.derived_tables.decisions import decisions_of
-from analytics.derived_tables.exact_values import ExactValues, Task, evaluate
+from analytics.derived_tables.exact_values import ExactValues, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from analytics.store.schema import GIFT
 from quarto.batch import Games
 from quarto.position import Position, board, from_plies
@@ -111,7 +111,7 @@ class Review:
     def _evaluate(self, games: int, first: int) -> ExactValues:
         """The values from ply ``first`` on of no game or of this one. What was searched before is looked up."""
         values = ExactValues.empty(1)
-        evaluate(Task(0, games, 0), self._game.games, np.array([first], np.int8), values, *self.solver.state)
+        evaluate(0, games, 0, self._game.games, np.array([first], np.int8), values, *self.solver.state)
         return values
 
     def stop(self) -> None:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from analytics.query.selection import within
 from analytics.store.archive import Archive
-from analytics.store.range_files import RangeGames, read_rows
+from analytics.store.blocks import RangeGames
+from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
 

@@ -14,7 +14,8 @@ from analytics.sql.conditions import check
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import RangeGames, read_games
+from analytics.store.blocks import RangeGames
+from analytics.store.range_files import read_games
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS

@@ -11,9 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet.encoder import Chunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
+from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
+from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.schema import GAMES, PLIES, game_ids
+from analytics.store.units import UnitLine
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
 from quarto.jit import kernel
 from quarto.rules import PIECES
@@ -24,6 +26,48 @@ ROW_GROUP_ROWS = 65536
 # Blocks of this many games or more are read where they are, 16 times each. Smaller ones are joined first.
 PART_GAMES = 16384
 ROWS, GAME = 0, 1  # of a row group that fills: the rows that it has, and the game to go on with
+
+
+# The bytes of a table's file.
+TableBytes = bytes | bytearray
+
+
+def games_at(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
+    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
+    pieces, cells, *columns = games
+    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+
+
+class RangeGames(NamedTuple):
+    """``G`` games of one range of units, ascending by id."""
+
+    game_id: NDArray[np.int64]  # [G]
+    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
+    games: Games
+
+    @property
+    def pairing(self) -> NDArray[np.int64]:
+        """[G] index into the run's pairings."""
+        return self.game_id >> GAME_BITS
+
+    @property
+    def fingerprint(self) -> int:
+        """The fingerprint of the games, uint64."""
+        return int(fingerprint_of_games(*self, (0, len(self.game_id))))
+
+    def part(self, rows: slice) -> RangeGames:
+        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
+        games = (np.ascontiguousarray(each) for each in games_at(self.games, rows))
+        return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
+
+    def within(self, line: UnitLine, first: int, end: int) -> RangeGames:
+        """The games of a range of units, in contiguous arrays."""
+        unit = line.units_of(self.game_id)
+        return self.taken(np.flatnonzero((first <= unit) & (unit < end))).part(slice(None))
+
+    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
+        """Some of these games, as ``games_at`` gives them."""
+        return RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
 
 class PlyColumns(NamedTuple):
@@ -42,14 +86,6 @@ class PlyColumns(NamedTuple):
         """Uninitialised columns."""
         small = (np.empty(rows, np.int8) for _ in range(5))
         return PlyColumns(np.empty(rows, np.int64), np.empty(rows, np.int32), *small)
-
-
-class _Part(NamedTuple):
-    """Consecutive games of a shard, by ``game_id``."""
-
-    game_id: NDArray[np.int64]  # [G]
-    opening: NDArray[np.int8]  # [G]
-    games: Games
 
 
 class GameRows(NamedTuple):
@@ -71,7 +107,7 @@ class GameRows(NamedTuple):
         return GameRows(self.game_id[of], self.winner[of], self.plies[of], self.opening[of], self.ending[of])
 
 
-class _Derived(NamedTuple):
+class _FromIds(NamedTuple):
     """The columns of ``games`` that follow from the ids, ``R`` rows."""
 
     pair_id: NDArray[np.int64]  # [R]
@@ -80,13 +116,13 @@ class _Derived(NamedTuple):
     agent_1: NDArray[np.int32]  # [R]
 
     @staticmethod
-    def empty(rows: int) -> _Derived:
+    def empty(rows: int) -> _FromIds:
         """Uninitialised columns."""
-        return _Derived(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
+        return _FromIds(np.empty(rows, np.int64), *(np.empty(rows, np.int32) for _ in range(3)))
 
 
 @kernel()
-def _derive(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _Derived) -> None:
+def _fill_from_ids(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _FromIds) -> None:
     """Fill ``columns``. ``agents`` [first or second, pairing] are numbers of the pairings' agents."""
     for row in range(game_id.shape[0]):
         game = game_id[row]
@@ -97,19 +133,12 @@ def _derive(game_id: NDArray[np.int64], agents: NDArray[np.int32], columns: _Der
         columns.agent_1[row] = agents[1 - odd, pairing]
 
 
-class EncodedTable(NamedTuple):
-    """A table as the bytes of its file."""
-
-    content: bytes | bytearray
-    rows: int
-
-
 def in_order(blocks: Sequence[Block]) -> list[Block]:
     """Blocks by pairing and first pair, so that game ids ascend."""
     return sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
 
 
-def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[EncodedTable, EncodedTable]:
+def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[TableBytes, TableBytes]:
     """The tables ``games`` and ``plies`` of ``blocks``, by the schemas of ``analytics.store.schema``.
 
     ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
@@ -137,18 +166,18 @@ def _gathered(blocks: Iterable[Block]) -> Iterator[list[Block]]:
         yield found
 
 
-def _joined(blocks: Sequence[Block]) -> _Part:
+def _joined(blocks: Sequence[Block]) -> RangeGames:
     """The games of blocks that are in order."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
     if len(blocks) == 1:
-        return _Part(ids[0], openings, blocks[0].games)
+        return RangeGames(ids[0], openings, blocks[0].games)
     parts = zip(*(block.games for block in blocks), strict=True)
-    return _Part(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
+    return RangeGames(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
 
 
-def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> EncodedTable:
+def _plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
     file, facts = ParquetFile(PLIES), Facts.empty(len(PLIES))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
@@ -157,7 +186,7 @@ def _plies(parts: Sequence[_Part], games: int, room: NDArray[np.uint8]) -> Encod
         least = 1 if number == len(turns) else len(columns.game_id)
         while rows := _pack_rows(part.games, part.game_id, ply, least, filled, columns, room, facts):
             file.add(packed_integers(file.physical, rows, room, facts), rows)
-    return EncodedTable(file.ended(), file.rows)
+    return file.ended()
 
 
 @kernel()
@@ -218,21 +247,21 @@ def _write_rows(
 
 
 def _games(
-    parts: Sequence[_Part], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
-) -> EncodedTable:
+    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
+) -> TableBytes:
     whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *map(_rows_of, parts), strict=True)))
     starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
     groups = (whole.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
     return games_table(groups, used, pairings, room)
 
 
-def _rows_of(part: _Part) -> GameRows:
+def _rows_of(part: RangeGames) -> GameRows:
     return GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending)
 
 
 def games_table(
     parts: Iterable[GameRows], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
-) -> EncodedTable:
+) -> TableBytes:
     """The table ``games`` from the rows of its row groups; ``used`` are the numbers of the pairings that have games.
 
     ``room`` is for the rows of a row group (``buffer_for``). Raises ``ValueError`` for a game of another pairing.
@@ -245,21 +274,21 @@ def games_table(
     file = ParquetFile(GAMES, _types_of_games())
     for part in parts:
         file.add(_chunks_of_games(part, agents, known, room), len(part.game_id))
-    return EncodedTable(file.ended(), file.rows)
+    return file.ended()
 
 
 def _chunks_of_games(
     rows: GameRows, agents: NDArray[np.int32], known: Sequence[str], room: NDArray[np.uint8]
-) -> Iterator[Chunk]:
+) -> Iterator[ColumnChunk]:
     if rows.game_id[-1] >> GAME_BITS >= agents.shape[1]:  # ids ascend
         raise ValueError("there is a game of a pairing that is not named")
-    derived = _Derived.empty(len(rows.game_id))
-    _derive(rows.game_id, agents, derived)
+    columns = _FromIds.empty(len(rows.game_id))
+    _fill_from_ids(rows.game_id, agents, columns)
     yield integers(rows.game_id, room)
-    yield integers(derived.pair_id, room)
-    yield integers(derived.pairing, room)
-    yield labels(derived.agent_0, known, room)
-    yield labels(derived.agent_1, known, room)
+    yield integers(columns.pair_id, room)
+    yield integers(columns.pairing, room)
+    yield labels(columns.agent_0, known, room)
+    yield labels(columns.agent_1, known, room)
     yield integers(rows.winner, room)
     yield integers(rows.plies, room)
     yield integers(rows.opening, room)
@@ -275,7 +304,7 @@ def _types_of_games() -> Mapping[str, str]:
     return pl.read_parquet_metadata(buffer)
 
 
-def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> EncodedTable:
+def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> TableBytes:
     """A table of integers from its row groups, which need not be in memory at once."""
     file = ParquetFile(schema)
     room = buffer_for(0)
@@ -283,9 +312,9 @@ def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> EncodedT
         if len(room) < bytes_for(len(group)):
             room = buffer_for(len(group))
         file.add((integers(group[name].to_numpy(), room) for name in schema), len(group))
-    return EncodedTable(file.ended(), file.rows)
+    return file.ended()
 
 
-def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> EncodedTable:
+def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> TableBytes:
     """A frame of integers as the bytes of a file, in row groups of so many rows."""
-    return EncodedTable(encode(frame, group_rows), len(frame))
+    return encode(frame, group_rows)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import RangeGames, read_games
+from analytics.store.blocks import RangeGames
+from analytics.store.range_files import read_games
 from analytics.store.range_names import Ranges, StoredRange
-from analytics.store.units import Line, Range
+from analytics.store.units import Range, UnitLine
 
 
 class FingerprintsOfRun:
@@ -19,7 +20,7 @@ class FingerprintsOfRun:
 
     def __init__(self, archive: Archive, run_id: str, ranges: Ranges) -> None:
         self.archive, self.run_id, self.ranges = archive, run_id, ranges
-        self._read: tuple[StoredRange, RangeGames, Line] | None = None  # last
+        self._read: tuple[StoredRange, RangeGames, UnitLine] | None = None  # last
 
     def has(self, stored: StoredRange) -> bool:
         """Whether these are the games of whole files."""

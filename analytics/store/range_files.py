@@ -11,7 +11,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 import numpy as np
 import polars as pl
@@ -21,12 +21,12 @@ from analytics.files.atomic import explained
 from analytics.files.backend import Backend
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import EncodedTable, in_order, table_of, tables
+from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables
 from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.range_names import MODULUS, Ranges, StoredRange, check_of, range_named
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SCHEMAS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
-from analytics.store.units import Line, Range
-from quarto.batch import GAME_BITS, Block, Games
+from analytics.store.units import Range, UnitLine
+from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
 from quarto.rules import PIECES
@@ -34,49 +34,16 @@ from quarto.rules import PIECES
 VERIFY = "see 'qarena archive verify'"
 
 
-def games_at(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Games:
-    """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
-    pieces, cells, *columns = games
-    return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
-
-
-class RangeGames(NamedTuple):
-    """``G`` games of one range of units, ascending by id."""
-
-    game_id: NDArray[np.int64]  # [G]
-    opening: NDArray[np.int8]  # [G] plies that were imposed, not chosen
-    games: Games
-
-    @property
-    def pairing(self) -> NDArray[np.int64]:
-        """[G] index into the run's pairings."""
-        return self.game_id >> GAME_BITS
-
-    @property
-    def fingerprint(self) -> int:
-        """The fingerprint of the games, uint64."""
-        return int(fingerprint_of_games(*self, (0, len(self.game_id))))
-
-    def part(self, rows: slice) -> RangeGames:
-        """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
-        games = (np.ascontiguousarray(each) for each in games_at(self.games, rows))
-        return RangeGames(self.game_id[rows], self.opening[rows], Games(*games))
-
-    def within(self, line: Line, first: int, end: int) -> RangeGames:
-        """The games of a range of units, in contiguous arrays."""
-        unit = line.units_of(self.game_id)
-        return self.taken(np.flatnonzero((first <= unit) & (unit < end))).part(slice(None))
-
-    def taken(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> RangeGames:
-        """Some of these games, as ``games_at`` gives them."""
-        return RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
-
-
 # Writing.
 
 
 def store_games(
-    archive: Archive, run_id: str, line: Line, labels: Sequence[tuple[str, str]], span: Range, blocks: Sequence[Block]
+    archive: Archive,
+    run_id: str,
+    line: UnitLine,
+    labels: Sequence[tuple[str, str]],
+    span: Range,
+    blocks: Sequence[Block],
 ) -> StoredRange:
     """Write the games of a range of units: its plies, its tallies, and its games, by which it counts.
 
@@ -104,7 +71,7 @@ def fingerprint(block: Block) -> int:
     return int(fingerprint_of_games(ids, np.full(len(ids), block.opening, np.int8), block.games, (0, len(ids))))
 
 
-def _require_games_of(blocks: Sequence[Block], line: Line, span: Range) -> None:
+def _require_games_of(blocks: Sequence[Block], line: UnitLine, span: Range) -> None:
     """Raise ``ValueError`` unless blocks, which are in order, are the games of a range of units."""
     first, end = span
     units = 0
@@ -124,11 +91,11 @@ def _require_games_of(blocks: Sequence[Block], line: Line, span: Range) -> None:
 
 
 def store_table(
-    archive: Archive, run_id: str, table: str, games: StoredRange, encoded: EncodedTable, extent: str = ""
+    archive: Archive, run_id: str, table: str, games: StoredRange, encoded: TableBytes, extent: str = ""
 ) -> StoredRange:
     """Write a table's file of a range of games. Raises ``FailureError`` when the disk refuses."""
-    stored = games._replace(check=check_of(encoded.content), extent=extent)
-    archive.put(archive.folder(table, run_id) / stored.name, encoded.content)
+    stored = games._replace(check=check_of(encoded), extent=extent)
+    archive.put(archive.folder(table, run_id) / stored.name, encoded)
     return stored
 
 

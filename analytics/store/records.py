@@ -22,7 +22,7 @@ from analytics.store.json_records import (
     typed,
 )
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.units import Line
+from analytics.store.units import UnitLine
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
@@ -139,10 +139,10 @@ class RunRecord(StoredRecord, frozen=True):
         return tuple(agent["label"] for agent in self.spec["agents"])
 
     @property
-    def line(self) -> Line:
+    def line(self) -> UnitLine:
         """The form of the run's line of units."""
         pairings = 1 if "imported" in self.spec else len(self.spec["pairings"])
-        return Line(pairings, 1 + self.swapped)
+        return UnitLine(pairings, 1 + self.swapped)
 
     @property
     def end_unit(self) -> int:

@@ -21,7 +21,7 @@ MOST_UNITS = 10**12 - 1  # of a run: file names have twelve digits
 LARGEST = 1 << 39  # units of the largest aligned range
 
 
-class Line(NamedTuple):
+class UnitLine(NamedTuple):
     """The form of a run's line of units.
 
     Imported games are numbered through all pairings: their line has one pairing, and a unit is a pair's number.

@@ -22,7 +22,8 @@ from analytics.files.atomic import explained
 from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
 from analytics.store.archive import GAMES, Archive, has_all
-from analytics.store.range_files import RangeGames, read_games, store_games
+from analytics.store.blocks import RangeGames
+from analytics.store.range_files import read_games, store_games
 from analytics.store.range_names import StoredRange, check_of, fitting
 from analytics.store.records import RunRecord
 from analytics.store.run_numbers import next_number

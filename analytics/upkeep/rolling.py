@@ -23,7 +23,7 @@ from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, EncodedTable, GameRows, games_table, integer_table, table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table, integer_table, table_of
 from analytics.store.range_files import VERIFY, file_parts, store_table, tallies_frame, tallies_of
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
@@ -39,7 +39,7 @@ SUM_BYTES = 640 << 20  # of the files that become one sum, at most: the sum is m
 SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
 
 
-def _games(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _games(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     rows = (_game_rows(part) for part in merged_rows(parts, (), ROW_GROUP_ROWS))
     return games_table(rows, _pairings_in(record, span), record.pairings, buffer_for(ROW_GROUP_ROWS))
 
@@ -54,12 +54,12 @@ def _game_rows(frame: pl.DataFrame) -> GameRows:
     return GameRows(*(frame[name].to_physical().to_numpy().copy() for name in GameRows._fields))
 
 
-def _plies(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _plies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     del record, span
     return integer_table(merged_rows(parts, ("ply",), ROW_GROUP_ROWS), PLIES)
 
 
-def _tallies(parts: Parts, record: RunRecord, span: Range) -> EncodedTable:
+def _tallies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     del record, span
     return table_of(tallies_frame(tallies_of(pl.concat(each for table in parts for each in table))))
 
@@ -194,7 +194,7 @@ def _make_parents(archive: Archive, record: RunRecord, tables: Sequence[RangeTab
 
 def parent_table(
     archive: Archive, record: RunRecord, table: RangeTable, family: Family, listed: RangeTable
-) -> EncodedTable:
+) -> TableBytes:
     """A parent's table from those of its children, which are named as the files of the table ``listed``.
 
     Raises ``FailureError`` for a damaged file, ``FileNotFoundError`` for one that is not there.

@@ -24,8 +24,8 @@ from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.positions import positions_of
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.blocks import EncodedTable
-from analytics.store.range_files import RangeGames, checked_parts, read_games, read_rows
+from analytics.store.blocks import RangeGames, TableBytes
+from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
@@ -187,8 +187,8 @@ def _summed(table: StoredTable, of: RangeTable, counts: Callable[[StoredRange], 
         expected = counts(sources[0])
     else:
         parts = [_laid_aside(counts(source), rows_at_once(len(sources))) for source in sources]
-        joined: EncodedTable = of.join(parts, table.record, table.stored[:2])
-        expected = pl.read_parquet(io.BytesIO(joined.content))
+        joined: TableBytes = of.join(parts, table.record, table.stored[:2])
+        expected = pl.read_parquet(io.BytesIO(joined))
     if not table.frame.equals(expected):
         yield Problem(table.path, f"its rows are not what its games give: {of.remedy}")
 

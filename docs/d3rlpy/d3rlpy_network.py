@@ -17,7 +17,7 @@ from agents.learning.policy import Policy
 from agents.network import ACTIONS, PLANES, inputs, policy_of
 from analytics.exchange.turns import StepOptions, episodes_of
 from analytics.policies.derived.dataset import Dataset
-from analytics.store.range_files import games_at
+from analytics.store.blocks import games_at
 from quarto.batch import Games
 from quarto.errors import of_extra
 

@@ -18,7 +18,7 @@ from analytics.store.marker import check_place
 from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
-from analytics.store.units import Line, Range, parts
+from analytics.store.units import Range, UnitLine, parts
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
@@ -46,7 +46,7 @@ class Experiment:
         return self.request.spec.run_id
 
     @property
-    def line(self) -> Line:
+    def line(self) -> UnitLine:
         return self.request.spec.line
 
     def missing(self, games: int) -> list[Range]:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-from analytics.store.units import Line, Range, parts
+from analytics.store.units import Range, UnitLine, parts
 from runners.arena.engine import MAX_PAIRS, Order
 
 LEAST_SECONDS = 1.0  # of work in a part, if there is so much
@@ -31,7 +31,7 @@ class Pace:
         """The number of pairs to order next."""
         return min(self._pairs.get(pairing, self.FIRST), self._most)
 
-    def units(self, line: Line) -> int:
+    def units(self, line: UnitLine) -> int:
         """The number of units of all pairings to play next."""
         a_unit = sum(1 / self._pairs.get(pairing, self.FIRST) for pairing in range(line.pairings)) / line.pairings
         return max(1, min(int(1 / a_unit), self._most * line.pairings))
@@ -54,7 +54,7 @@ def orders(left: Mapping[int, Sequence[Range]], pace: Pace) -> Iterator[Order]:
             queue.append((pairing, first + pairs, end))
 
 
-def orders_of(line: Line, first: int, end: int) -> Iterator[Order]:
+def orders_of(line: UnitLine, first: int, end: int) -> Iterator[Order]:
     """The pairs of each pairing in a range of units, in blocks of at most ``MAX_PAIRS``."""
     every = (
         range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})

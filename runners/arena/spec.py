@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.records import run_id_of
-from analytics.store.units import Line
+from analytics.store.units import UnitLine
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
 from runners.hosting.agent_limits import AgentLimits
+from runners.hosting.child_program import one_line
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -186,9 +187,9 @@ class RunSpec:
         return 2 if self.seats == "swapped" else 1
 
     @property
-    def line(self) -> Line:
+    def line(self) -> UnitLine:
         """The form of the run's line of units."""
-        return Line(len(self.pairings), self.games_a_pair)
+        return UnitLine(len(self.pairings), self.games_a_pair)
 
     @property
     def repeatable(self) -> bool:
@@ -253,13 +254,26 @@ def _class(what: str, target: str) -> type[Any]:
     except BaseException as error:  # and so may its module
         if is_ctrl_c(error):
             raise
-        raise RequestError(
-            f"{what}: _target_ {target!r} cannot be imported ({error}); it names a class, 'package.module.Class', of a "
-            "module in the folder of --config-dir or on PYTHONPATH"
-        ) from error
+        reason = _reason(module_name, class_name, error)
+        raise RequestError(f"{what}: _target_ {target!r} cannot be imported {reason}") from error
     if not isinstance(found, type):
         raise RequestError(f"{what}: _target_ {target!r} is not a class")
     return found
+
+
+def _reason(module: str, name: str, error: BaseException) -> str:
+    """Why a class cannot be imported: its module is not found or has no such class, or the module itself fails."""
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    is_absent = bool(missing) and f"{module}.".startswith(f"{missing}.")
+    if not module or is_absent or (isinstance(error, AttributeError) and error.name == name):
+        return (
+            f"({error}); it names a class, 'package.module.Class', of a module in the folder of --config-dir or on "
+            "PYTHONPATH"
+        )
+    remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
+    if "relative import" in str(error):
+        remedy = "; a module beside it is imported by its name: 'import other', not 'from . import other'"
+    return f"({one_line(error)}){remedy}"
 
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

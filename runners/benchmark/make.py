@@ -24,8 +24,9 @@ from analytics.exchange.sequence import FIRST
 from analytics.files.atomic import explained, make_folder
 from analytics.query.selection import select
 from analytics.store.archive import Archive, readable
+from analytics.store.blocks import RangeGames, games_at
 from analytics.store.marker import require_outside
-from analytics.store.range_files import RangeGames, games_at, store_games
+from analytics.store.range_files import store_games
 from analytics.store.schema import first_game_id
 from quarto.batch import Block, Games
 from quarto.errors import FailureError, RequestError

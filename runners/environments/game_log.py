@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import checked_text
 from analytics.exchange.text_kernels import text_of
-from analytics.store.range_files import games_at
+from analytics.store.blocks import games_at
 from quarto.batch import Games
 
 

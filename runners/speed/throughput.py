@@ -20,8 +20,8 @@ from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import RunSpec
 from runners.executors.machine import available_cores
+from runners.speed.timing import Yardstick
 from runners.speed.warm import play
-from runners.speed.yardstick import Yardstick
 
 Figures = dict[str, Any]
 
@@ -95,7 +95,7 @@ def _write(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Path, thr
     def one(number: int) -> None:
         for table, kind in zip(tables(blocks, spec.labels), ("games", "plies"), strict=True):
             path = folder / f"{kind}-{number}.parquet"
-            path.write_bytes(table.content)
+            path.write_bytes(table)
             path.unlink()
 
     started = time.perf_counter()
@@ -119,7 +119,7 @@ def stages(engine: Engine, spec: RunSpec, repeats: int = 5) -> Figures:
 
     blocks = measured("playing", lambda: [engine.play_block(order).block for order in orders_of(SHARD_GAMES)])
     found = measured("encoding", lambda: tables(blocks, spec.labels))
-    measured("checks", lambda: [check_of(table.content) for table in found])
+    measured("checks", lambda: [check_of(table) for table in found])
     measured("fingerprints", lambda: [fingerprint(block) for block in blocks])
     measured("tallies", lambda: [tally_of(block) for block in blocks])
     total = sum(milliseconds.values())

@@ -13,7 +13,7 @@ from analytics.perfect.annotate import AnnotationSettings, Evaluator
 from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import select
 from analytics.store.archive import Archive
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from quarto.batch import GAME_BITS
 
 FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge

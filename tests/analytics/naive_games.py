@@ -12,11 +12,11 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import tables
-from analytics.store.range_files import games_at, store_games
+from analytics.store.blocks import games_at, tables
+from analytics.store.range_files import store_games
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord, now, run_id_of
-from analytics.store.units import LARGEST, Line, Range, merged, parts
+from analytics.store.units import LARGEST, Range, UnitLine, merged, parts
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 
@@ -131,7 +131,7 @@ RUN_ID = record().run_id
 
 def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables ``games`` and ``plies`` of blocks, as they are read from the files that hold them."""
-    games, plies = (pl.read_parquet(io.BytesIO(table.content)) for table in tables(blocks, pairings))
+    games, plies = (pl.read_parquet(io.BytesIO(table)) for table in tables(blocks, pairings))
     return games, plies
 
 
@@ -140,13 +140,13 @@ SEED = 16
 BLOCKS = [random_block(SEED, pairing, 0) for pairing in range(3)]
 
 
-def units_of(block: Block, line: Line) -> list[int]:
+def units_of(block: Block, line: UnitLine) -> list[int]:
     """The units of a block's pairs."""
     pairs = range(block.first_pair, block.first_pair + block.pairs)
     return [*pairs] if line.pairings == 1 else [pair * line.pairings + block.pairing for pair in pairs]
 
 
-def cut(block: Block, line: Line, span: Range) -> Block:
+def cut(block: Block, line: UnitLine, span: Range) -> Block:
     """The pairs of a block that are in a range of units."""
     of = [pair for pair, unit in enumerate(units_of(block, line)) if span[0] <= unit < span[1]]
     rows = slice(of[0] * block.games_a_pair, (of[-1] + 1) * block.games_a_pair) if of else slice(0)

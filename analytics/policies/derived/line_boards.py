@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.random import random_cell, random_piece
 from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies.derived.dataset import GameSource
-from analytics.store.range_files import games_at
+from analytics.store.blocks import games_at
 from quarto.batch import Games
 from quarto.bits import spread
 from quarto.jit import int64, kernel, uint64

@@ -42,7 +42,7 @@ from analytics.policies.derived.line_fit import (
 )
 from analytics.policies.derived.line_outcomes import BLOCK, StageLearner, learn_in_passes
 from analytics.policies.derived.line_sweep import LearningPlan, Stages
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inlined, int64, kernel, uint64

@@ -33,7 +33,7 @@ from analytics.policies.derived.line_fit import (
     step_memory,
 )
 from analytics.policies.derived.line_sweep import CURVE, LearningPlan, Stages
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from quarto.batch import Games
 from quarto.jit import float64, int64, kernel
 from quarto.position import ALL_PIECES

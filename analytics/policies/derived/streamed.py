@@ -13,7 +13,7 @@ from analytics.policies.derived.dataset import checksums_of, learning_order
 from analytics.policies.derived.provenance import RANGES, ranges_of
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from analytics.store.records import RunRecord
 from quarto.rules import Rules
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analytics.files.location import ObjectUrl, location_of
-from analytics.files.object_settings import ALLOW_HTTP, ENDPOINTS, Settings
+from analytics.files.object_settings import ALLOW_HTTP, ENDPOINTS, StoreSettings
 from quarto.errors import MissingExtraError, RequestError
 
 
@@ -74,25 +74,25 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def test_without_a_word_connections_are_encrypted(settings: pytest.MonkeyPatch) -> None:
-    found = Settings.of_environment("s3")
+    found = StoreSettings.of_environment("s3")
     assert (found.endpoint, found.allow_http) == ("", False)
     assert "allow_http" not in found.client_options()
     settings.setenv("AWS_ENDPOINT", "https://minio.example:9000")
-    assert Settings.of_environment("s3").polars_options()["storage_options"] == {
+    assert StoreSettings.of_environment("s3").polars_options()["storage_options"] == {
         "aws_endpoint_url": "https://minio.example:9000"
     }
-    assert Settings.of_environment("gs").endpoint == ""
+    assert StoreSettings.of_environment("gs").endpoint == ""
     settings.setenv("GOOGLE_BASE_URL", "https://google.example")
-    assert Settings.of_environment("gs").endpoint == "https://google.example"
-    assert Settings.of_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
+    assert StoreSettings.of_environment("gs").endpoint == "https://google.example"
+    assert StoreSettings.of_environment("gs").polars_options()["storage_options"] == {}  # Polars reads it by itself
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
 def test_this_machine_may_be_reached_by_http(settings: pytest.MonkeyPatch, host: str) -> None:
     settings.setenv("AWS_ENDPOINT_URL", f"http://{host}:9000")
-    assert Settings.of_environment("s3").client_options()["allow_http"]
+    assert StoreSettings.of_environment("s3").client_options()["allow_http"]
     settings.setenv("GOOGLE_BASE_URL", f"http://{host}:4443")
-    assert Settings.of_environment("gs").client_options()["allow_http"]
+    assert StoreSettings.of_environment("gs").client_options()["allow_http"]
 
 
 def test_another_machine_only_when_that_is_said(settings: pytest.MonkeyPatch) -> None:
@@ -100,20 +100,20 @@ def test_another_machine_only_when_that_is_said(settings: pytest.MonkeyPatch) ->
     with pytest.raises(
         RequestError, match=r"http://minio\.example:9000 is not encrypted.*AWS_ALLOW_HTTP=true"
     ) as caught:
-        Settings.of_environment("s3")
+        StoreSettings.of_environment("s3")
     assert "word" not in str(caught.value)
     settings.setenv("AWS_ALLOW_HTTP", "true")
-    assert Settings.of_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
-    assert "word" not in repr(Settings.of_environment("s3"))
+    assert StoreSettings.of_environment("s3").polars_options()["storage_options"]["aws_allow_http"] == "true"
+    assert "word" not in repr(StoreSettings.of_environment("s3"))
 
 
 def test_the_word_is_that_of_the_store(settings: pytest.MonkeyPatch) -> None:
     settings.setenv("GOOGLE_BASE_URL", "http://google.example")
     settings.setenv("AWS_ALLOW_HTTP", "true")
     with pytest.raises(RequestError, match=r"http://google\.example is not encrypted.*GOOGLE_ALLOW_HTTP=true"):
-        Settings.of_environment("gs")
+        StoreSettings.of_environment("gs")
     settings.setenv("GOOGLE_ALLOW_HTTP", "true")
-    assert Settings.of_environment("gs").client_options()["allow_http"]
+    assert StoreSettings.of_environment("gs").client_options()["allow_http"]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_word_is_that_of_the_store(settings: pytest.MonkeyPatch) -> None:
 def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch, name: str, value: str, complaint: str) -> None:
     settings.setenv(name, value)
     with pytest.raises(RequestError, match=complaint):
-        Settings.of_environment("s3")
+        StoreSettings.of_environment("s3")
 
 
 def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ import random
 import numpy as np
 import pytest
 
-from analytics.store.range_files import RangeGames
+from analytics.store.blocks import RangeGames
 from analytics.store.schema import game_ids
-from analytics.store.units import Line
+from analytics.store.units import UnitLine
 from quarto.batch import Block
 from tests.analytics.naive_games import random_block, single_games
 
@@ -55,7 +55,7 @@ def test_it_is_that_of_its_slow_twin(pairs: int) -> None:
 
 def test_it_adds_up_in_any_order_and_over_any_parts() -> None:
     block, dice = random_block(7, 1, 40, 30), random.Random(3)
-    games, line = games_of(block), Line(3, 2)
+    games, line = games_of(block), UnitLine(3, 2)
     for _ in range(10):
         ends = sorted({120, 213, *(dice.randrange(120, 214) for _ in range(5))})
         parts = [games.within(line, first, end) for first, end in itertools.pairwise(ends)]

@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.range_files import games_at, read_games, read_rows, read_tallies, row_parts, scatter, store_games
+from analytics.store.blocks import games_at
+from analytics.store.range_files import read_games, read_rows, read_tallies, row_parts, scatter, store_games
 from analytics.store.range_names import StoredRange, check_of
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot

@@ -6,7 +6,7 @@ from msgspec import to_builtins
 
 from analytics.store.json_records import RecordError, dump, parse, typed
 from analytics.store.records import RunRecord, SweepJob, run_id_of
-from analytics.store.units import Line
+from analytics.store.units import UnitLine
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
 
@@ -64,13 +64,13 @@ def test_a_run_that_makes_no_sense_is_refused(change: dict[str, Any]) -> None:
 
 def test_a_run_knows_its_line_of_units_and_where_it_ends() -> None:
     run = record(games=100)
-    assert (run.line, run.end_unit) == (Line(3, 2), 150)
+    assert (run.line, run.end_unit) == (UnitLine(3, 2), 150)
     assert (record(spec_of(seats="fixed"), games=7).line, record(spec_of(seats="fixed"), games=7).end_unit) == (
-        Line(3, 1),
+        UnitLine(3, 1),
         21,
     )
     imported = record(spec_of(seats="fixed", imported={"event": "cup"}), games=5, units=12)
-    assert (imported.line, imported.end_unit) == (Line(1, 1), 12)
+    assert (imported.line, imported.end_unit) == (UnitLine(1, 1), 12)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.store.schema import first_game_id
-from analytics.store.units import LARGEST, Line, Range, aligned, merged, missing, parts
+from analytics.store.units import LARGEST, Range, UnitLine, aligned, merged, missing, parts
 
 SPANS = st.tuples(st.integers(0, 70), st.integers(0, 70)).map(lambda ends: (min(ends), max(ends)))
 MANY_SPANS = st.lists(SPANS.filter(lambda span: span[0] < span[1]), max_size=8)
@@ -24,7 +24,7 @@ def is_aligned(first: int, end: int) -> bool:
 
 @given(st.integers(1, 5), st.integers(1, 2), SPANS)
 def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, games: int, span: Range) -> None:
-    line = Line(pairings, games)
+    line = UnitLine(pairings, games)
     for pairing in range(pairings):
         expected = [pair for pair in range(80) if span[0] <= pair * pairings + pairing < span[1]]
         first, end = line.pairs(pairing, *span)
@@ -36,7 +36,7 @@ def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, gam
 
 
 def test_imported_games_are_numbered_through_all_pairings() -> None:
-    line = Line(1, 1)
+    line = UnitLine(1, 1)
     assert line.units_of(np.array([first_game_id(3, 7), first_game_id(0, 8)])).tolist() == [7, 8]
     assert line.pairs(3, 5, 9) == (5, 9)
 

@@ -17,7 +17,7 @@ from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.store.blocks import EncodedTable
+from analytics.store.blocks import TableBytes
 from analytics.store.range_names import StoredRange
 from analytics.upkeep import rolling
 from analytics.upkeep.rolling import (
@@ -185,7 +185,7 @@ def test_whoever_comes_late_leaves_it_at_that(derived: Archive, monkeypatch: pyt
     """Another process rolls everything up and removes the children before this one reads them."""
     real, before = rolling.parent_table, answers(derived.root)
 
-    def late(*arguments: Any) -> EncodedTable:
+    def late(*arguments: Any) -> TableBytes:
         monkeypatch.undo()
         roll_all(Archive(derived.root))
         remove_replaced(derived, RUN_ID, 0.0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.units import Line, Range
+from analytics.store.units import Range, UnitLine
 from runners.arena.config import pairings
 from runners.arena.engine import MAX_PAIRS
 from runners.arena.schedule import Pace, Parts, orders, orders_of
@@ -46,7 +46,7 @@ def test_orders_are_exactly_what_is_left_for_any_pace(
 
 @given(st.integers(1, 7), st.integers(0, 50), st.integers(1, 50))
 def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
-    line = Line(pairings, 2)
+    line = UnitLine(pairings, 2)
     found = [
         pair * pairings + order.pairing
         for order in orders_of(line, first, first + size)
@@ -56,7 +56,7 @@ def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: in
 
 
 def test_no_order_has_more_pairs_than_a_block() -> None:
-    assert [order.pairs for order in orders_of(Line(1, 2), 5, 5 + 2 * MAX_PAIRS + 1)] == [MAX_PAIRS, MAX_PAIRS, 1]
+    assert [order.pairs for order in orders_of(UnitLine(1, 2), 5, 5 + 2 * MAX_PAIRS + 1)] == [MAX_PAIRS, MAX_PAIRS, 1]
 
 
 @given(RANGES, st.integers(1, 64), st.integers(1, 5), st.data())
@@ -121,7 +121,7 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
 
 
 def test_units_of_all_pairings_go_by_the_slow_ones() -> None:
-    line, pace = Line(2, 2), Pace()
+    line, pace = UnitLine(2, 2), Pace()
     assert pace.units(line) == 1
     for _ in range(10):
         pace.update(0, pace.pairs(0), 1e-9)

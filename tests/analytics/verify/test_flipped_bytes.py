@@ -1,0 +1,86 @@
+"""Whichever bit of a file that counts flips, a question or ``verify`` names the file, or all is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from analytics.derived_tables.indexing import index_runs
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies import policy_store
+from analytics.statistics.sprt import Hypotheses
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.records import SweepJob
+from analytics.store.snapshot import Snapshot
+from analytics.verify.archive import verify
+from quarto.errors import FailureError, RequestError
+from tests.analytics.naive_games import RUN_ID
+from tests.analytics.stored_policies import COUNTS, CURVE, origin
+from tests.marks import seldom
+
+FOLDERS = (
+    *("games", "plies", "tallies", "decisions", "positions", "first_plies"),
+    *("runs", "sweeps", "verdicts", "policies"),
+)
+
+
+@pytest.fixture
+def complete(archive: Archive) -> Archive:
+    """An archive with files of every kind."""
+    index_runs(archive, [RUN_ID], 2)
+    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=1.0))
+    archive.save_sweep_job(SweepJob("sweep", 0, {"games": "16"}, RUN_ID, jobs=1))
+    trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0, 50), 8)
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert {path.relative_to(archive.root).parts[0] for path in one_of_each_kind(archive)} == {"archive.json", *FOLDERS}
+    return archive
+
+
+def one_of_each_kind(archive: Archive) -> Iterator[Path]:
+    """The marker, and a file of each folder; of a policy all."""
+    yield Path(archive.root) / "archive.json"
+    for folder in FOLDERS:
+        files = [path for path in sorted((Path(archive.root) / folder).rglob("*")) if path.is_file()]
+        yield from files if folder == "policies" else files[:1]
+
+
+def said(root: Path) -> Any:
+    """What the records say; those of tables are compared by ``verify``, row by row or byte by byte."""
+    archive = Snapshot(root)
+    cards = [structs.asdict(card) for card in archive.cards()]
+    return archive.runs(), archive.sweep_jobs(), archive.verdicts(), cards
+
+
+def complaints(root: Path) -> list[str]:
+    """What a reader, or ``verify``, finds wrong."""
+    try:
+        return [str(problem) for problem in verify(Archive.open(root)).problems]
+    except (FailureError, RequestError) as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("samples", [6, *seldom(400)])
+def test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed(complete: Archive, samples: int) -> None:
+    root = Path(complete.root)
+    assert complaints(root) == []
+    before, harmless = said(root), 0
+    for path in one_of_each_kind(complete):
+        content = path.read_bytes()
+        for at in range(0, len(content), max(1, len(content) // samples)):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
+            found = complaints(root)
+            if found:
+                assert any(path.name in complaint for complaint in found), (path, at, found)
+            else:
+                harmless += 1
+                assert path.suffix == ".json", (path, at)
+                assert said(root) == before, (path, at)
+        path.write_bytes(content)
+    assert complaints(root) == []
+    assert harmless <= 1 + samples // 10  # spaces, and the end of a line
