@@ -39,7 +39,8 @@ class Scratch:
 
     def plain(self, root: Path) -> Path:
         """A path to an archive that DuckDB takes as it is: no pattern, and UTF-8."""
-        if not _PATTERN & set(str(root)) and _is_unicode(root):
+        text = str(root)
+        if not _PATTERN & set(text) and text.encode(errors="replace").decode() == text:
             return root
         link = self.folder / _ARCHIVE
         if not link.is_symlink():
@@ -52,14 +53,6 @@ class Scratch:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _is_unicode(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def remove_abandoned(temporary: Path) -> None:

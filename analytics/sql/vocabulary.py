@@ -48,7 +48,8 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
                 raise RequestError(f"SQL: {name}() is not allowed here: read the views {', '.join(sorted(known))}")
         if "function_name" in node:
             called.add(node["function_name"].lower())
-    for name in sorted(name for name in called if name.startswith(_OF_POSTGRES)) + _settings(connection, called):
+    postgres = [name for name in called if name.startswith(_OF_POSTGRES)]
+    for name in sorted({*postgres, *_inconsistent(connection, called)} - _CHANGING):
         raise RequestError(f"SQL: {name}() is not allowed here: it does not depend on the games")
 
 
@@ -92,11 +93,11 @@ def _check_table(catalog: str, schema: str, table: str, allowed: Collection[str]
         raise RequestError(f"SQL: there is no table {shown!r} here; views: {', '.join(sorted(allowed))}")
 
 
-def _settings(connection: duckdb.DuckDBPyConnection, called: Collection[str]) -> list[str]:
-    """Those of the functions that depend on more than their arguments: settings, sequences, logs."""
+def _inconsistent(connection: duckdb.DuckDBPyConnection, called: Collection[str]) -> set[str]:
+    """Those of some functions that depend on more than their arguments: settings, sequences, logs, chance, the time."""
     found = connection.execute(
-        "SELECT DISTINCT function_name FROM duckdb_functions() "
+        "SELECT function_name FROM duckdb_functions() "
         "WHERE function_type = 'scalar' AND stability <> 'CONSISTENT' AND list_contains($1, function_name)",
         [[*called]],
     ).fetchall()
-    return sorted(name for (name,) in found if name not in _CHANGING)
+    return {name for (name,) in found}

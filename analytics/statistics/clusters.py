@@ -55,11 +55,10 @@ class ClusterSums(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """Deviations of independent clusters of games from the mean of all games, as sums of squares over the clusters."""
+    """Independent clusters of games."""
 
-    number: int
-    points: float  # of (points - games * mean score) squared; a win is a point, a draw half of one
-    wins: float  # of (wins - games * share of wins) squared
+    points: ClusterSums  # a win is a point, a draw half of one
+    wins: ClusterSums
 
 
 def cells_of(tally: Tally) -> NDArray[np.int64]:
@@ -77,13 +76,11 @@ def clusters(grouped: NDArray[np.int64], alone: NDArray[np.int64], seat: int | N
     times = np.concatenate([np.ones(len(grouped), np.int64), alone])
     games = of_clusters.sum(axis=1)
     times[games == 0] = 0
-    total = max(1, int(times @ games))
 
-    def spread(scored: NDArray[np.float64]) -> float:
-        return float(times @ (scored - games * (times @ scored) / total) ** 2)
+    def sums(scored: NDArray[np.float64]) -> ClusterSums:
+        number, n, n_n = (int(times @ each) for each in (np.ones_like(games), games, games * games))
+        y, n_y, y_y = (float(times @ each) for each in (scored, games * scored, scored * scored))
+        return ClusterSums(number, n, y, n_n, n_y, y_y)
 
-    return Clusters(
-        int(times.sum()),
-        spread(of_clusters[:, WIN] + of_clusters[:, DRAW] / 2),
-        spread(of_clusters[:, WIN].astype(np.float64)),
-    )
+    wins = of_clusters[:, WIN].astype(np.float64)
+    return Clusters(sums(wins + of_clusters[:, DRAW] / 2), sums(wins))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from analytics.statistics.clusters import Clusters, ClusterSums
 from analytics.statistics.tally import WIN, Tally
+
+if TYPE_CHECKING:
+    from analytics.statistics.clusters import Clusters, ClusterSums
 
 CONFIDENCE = 0.95
 
@@ -85,17 +87,12 @@ def effective_games(tally: Tally) -> float:
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """The first agent's share of games won with Wilson's interval, over the effective number of games.
 
-    That is the number of games, by pairs divided by ``design_effect``. With ``clusters`` the design effect is that of
-    the clusters: as many games as clusters if there is only one.
+    That is the number of games, by pairs divided by ``design_effect``, or as many as ``clusters`` are worth.
     """
+    if clusters is not None:
+        return share_over_clusters(clusters.wins)
     rate = tally.wins / tally.games if tally.games else 0.0
-    if clusters is None:
-        games = effective_games(tally) if by_pairs else float(tally.games)
-    elif clusters.number < 2:
-        games = float(clusters.number)
-    else:
-        spread = clusters.number / (clusters.number - 1) * clusters.wins
-        games = tally.games**2 * rate * (1 - rate) / spread if spread else float(tally.games)
+    games = effective_games(tally) if by_pairs else float(tally.games)
     return Estimate(rate, *wilson(rate * games, games))
 
 
@@ -120,15 +117,10 @@ def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Est
     """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
 
     By pairs, a game that comes alone is a unit too: the mean is then a ratio over units of one or two games, and its
-    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the units;
-    a single one says nothing about the variance, and the interval is (0, 1).
+    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the units.
     """
     if clusters is not None:
-        mean = mean_score(tally.trinomial).mean
-        if clusters.number < 2:
-            return Estimate(mean, 0.0, 1.0)
-        spread = clusters.number / (clusters.number - 1) * clusters.points
-        return _estimate(mean, spread / tally.games**2, clusters.number)
+        return mean_over_clusters(clusters.points, 1.0)
     if not by_pairs:
         return mean_score(tally.trinomial)
     if not any(map(sum, tally.singles)):

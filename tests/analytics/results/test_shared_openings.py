@@ -114,7 +114,7 @@ def test_two_deterministic_agents_that_met_twice_on_the_same_openings_met_once(t
     (one,), (two,) = alone.results, both.results
     assert two.games == 2 * one.games
     assert two.clusters is not None
-    assert two.clusters.number == one.tally.pair_count == 8
+    assert two.clusters.points.clusters == one.tally.pair_count == 8
     small = math.sqrt(8 / 7)  # the sample's variance, over n or over n - 1
     assert two.score.high - two.score.mean == pytest.approx(small * (one.score.high - one.score.mean))
     assert two.win_rate == pytest.approx(one.win_rate)
@@ -207,7 +207,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say_where_openings_are_shared
         clusters = shared.of_agent("a", total)
         assert clusters is not None
         mean = total.wins / total.games
-        reach = quantile() * math.sqrt(clusters.points * clusters.number / (clusters.number - 1)) / total.games
+        reach = quantile() * math.sqrt(clusters.points.variance)
         held["score"] += mean - reach <= 0.5 <= mean + reach
     assert 0.9 <= held["openings"] / trials <= 0.98
     assert 0.9 <= held["score"] / trials <= 0.98
