@@ -38,6 +38,13 @@ class Snapshot(Archive):
         new = {run_id: self._read(run_id) for _, run_id in self._found if run_id not in self._records}
         self._records |= {run_id: record for run_id, record in new.items() if record is not None}
 
+    def leave_out_damaged(self) -> list[str]:
+        """Forget the runs whose records are damaged, and their games, from now on; returns a line for each."""
+        damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
+        self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
+        self._found = {key: found for key, found in self._found.items() if key[1] not in damaged}
+        return [str(error) for error in damaged.values()]
+
     def _read(self, run_id: str) -> RunRecord | FailureError | None:
         return _kept(lambda: super(Snapshot, self).run(run_id))
 

@@ -1,4 +1,4 @@
-"""Questions in SQL from strangers, each answered within limits by a process that can be ended.
+"""Questions in SQL from strangers, each answered within limits by a process that can be ended; answers as tables.
 
 DuckDB's own limits are not enough for a page that anybody may fill in: ``len(range(1000000000))`` took 8 GB where 256
 MB were allowed, and ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. A process
@@ -9,20 +9,32 @@ another one. What a question may read, ``analytics.sql.vocabulary`` decides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import PurePath
 from queue import Empty, LifoQueue
+from typing import Any
 
 import polars as pl
 
 from agents.base import LateError
+from analytics.report.content import Cell, PageTable
+from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RequestError
-from runners.browse.busy import BusyError
-from runners.hosting.child import MOST_BYTES, Child, ChildDiedError, RemoteError
+from quarto.notation import parse_position
+from runners.browse import links
+from runners.browse.library import BusyError
+from runners.hosting.child import MOST_BYTES, Child, ChildDiedError
+from runners.hosting.child_program import RemoteError
+from runners.terminal.tables import cell_text
 
 SERVED = "runners.browse.sql_process:serve"
 GRACE_SECONDS = 1.0  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
 MOST_TEXT = 20_000  # characters of a question
+MOST_ROWS = 200  # that a page shows: a file has them all
+MOST_COLUMNS = 40
+MOST_LETTERS = 120  # of a cell
+MOST_CELLS = 2_400  # that a page shows
 
 
 @dataclass(frozen=True)
@@ -140,3 +152,49 @@ class _Slot:
         child, self.child = self.child, None
         if child is not None:
             child.end()
+
+
+def answer_table(frame: pl.DataFrame) -> PageTable:
+    """The first rows and columns of an answer."""
+    shown = frame[:, :MOST_COLUMNS]
+    rows = min(MOST_ROWS, max(10, MOST_CELLS // max(1, shown.width)))
+    shown = shown.head(rows)
+    left = [number for number, kind in enumerate(shown.dtypes) if not kind.is_numeric()]
+    cells = [[_cell(name, value, row) for name, value in row.items()] for row in shown.to_dicts()]
+    what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
+    if shown.height < frame.height:
+        what = f"The first {shown.height:,} of {what}"
+    if shown.width < frame.width:
+        what += f", the first {shown.width} of {frame.width} columns"
+    return PageTable(what, shown.columns, cells, left)
+
+
+def _cell(name: str, value: Any, row: dict[str, Any]) -> Cell:
+    text = _number(name, value) if isinstance(value, int | float | Decimal) else cell_text(value)
+    short = text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
+    return Cell(short, link=_link(name, value, row))
+
+
+def _number(name: str, value: float | Decimal) -> str:
+    """A number as readers know them, 321,000 and 0.03133; ids and seeds are names, and truth values no numbers."""
+    if isinstance(value, bool) or name.endswith("_id") or name in {"sample_game", "seed"}:
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _link(name: str, value: Any, row: dict[str, Any]) -> str:
+    run_id = row.get("run_id")
+    if isinstance(run_id, str) and RUN_ID.fullmatch(run_id):
+        if name == "run_id":
+            return links.run_page(run_id)
+        if name in ("game_id", "sample_game") and isinstance(value, int):
+            return links.game_page(run_id, value)
+    if isinstance(value, str) and "position" in name:
+        try:
+            parse_position(value)
+        except RequestError:
+            return ""
+        return links.analysis_of(value)
+    return ""

@@ -16,7 +16,9 @@ KINDS = ("bars", "line", "points", "heat map")
 WIDTH, HEIGHT = 560, 300  # pixels of the plot
 MOST_BARS = 60
 MOST_POINTS = 2_000
-MOST_LABEL = 24  # letters
+LABEL_WIDTH = 150  # pixels, after which a label is cut
+LETTERS_ACROSS = 80  # of all labels of a heat map that stand beside each other
+FEW_TILES = 14  # in a row: each shows its number
 FEW_TICKS = 12
 LEGEND_COLUMNS = 4  # the reader's letters may be wider than the ones that the renderer knows
 
@@ -67,20 +69,27 @@ def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
 
 
 def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
-    """A chart as a figure. Rows without a value are left out."""
+    """A chart as a figure. Rows without a value are left out.
+
+    Raises ``RequestError`` for bars and tiles that would lie on each other: bars would look like a sum.
+    """
     most = MOST_BARS if plan.kind == "bars" else MOST_POINTS
     columns = list(dict.fromkeys(each for each in plan[1:] if each))
-    rows = frame.select(columns).drop_nulls().head(most)
+    rows = _drawable(frame.select(columns).drop_nulls().head(most))
+    within = {"bars": [plan.x, plan.colour or plan.x], "heat map": [plan.x, plan.y]}.get(plan.kind)
+    if within and not rows.select(*dict.fromkeys(within)).is_unique().all():
+        names = " and ".join(dict.fromkeys(within))
+        raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
-    draw = {"bars": _bars, "line": _line, "points": _points, "heat map": _heat}[plan.kind]
-    picture = draw(_drawable(rows), plan).properties(width=WIDTH, height=HEIGHT)
+    draw = {"bars": _bars, "heat map": _heat}.get(plan.kind, _marks)
+    picture = draw(rows, plan).properties(width=WIDTH, height=HEIGHT)
     return Figure(title, style.inline(picture, "chart-"), note)
 
 
 def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with values that a picture can hold: numbers and short texts."""
+    """The rows with values that a picture can hold: numbers and texts. Only the labels of texts are cut."""
     texts = [
-        pl.Series(name, [_short(value) for value in rows[name].to_list()], pl.String)
+        pl.Series(name, [str(value) for value in rows[name].to_list()], pl.String)
         for name, kind in rows.schema.items()
         if not kind.is_numeric()
     ]
@@ -88,13 +97,8 @@ def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(*texts, *numbers)
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= MOST_LABEL else f"{text[: MOST_LABEL - 1]}…"
-
-
 def _data(rows: pl.DataFrame) -> tuple[Any, dict[str, str]]:
-    """The rows for Altair under plain names, since it reads dots and brackets in names as paths."""
+    """The rows for Altair, and the plain name of each column there: it reads dots and brackets in names as paths."""
     import altair as alt
 
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
@@ -105,20 +109,17 @@ def _data(rows: pl.DataFrame) -> tuple[Any, dict[str, str]]:
         }
         for row in rows.to_dicts()
     ]
-    kinds = {plain: "quantitative" if rows.schema[name].is_numeric() else "nominal" for name, plain in names.items()}
-    return alt.Chart(alt.InlineData(values=values)), {
-        name: f"{names[name]}:{kinds[names[name]]}" for name in rows.columns
-    }
+    return alt.Chart(alt.InlineData(values=values)), names
 
 
-def _colour(alt: Any, plan: ChartPlan, fields: dict[str, str], rows: pl.DataFrame) -> Any:
+def _colour(alt: Any, plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Any:
     colours = [light for light, _ in style.AGENTS]
     if plan.colour is None:
         return alt.value(style.FIRST)
-    names = list(dict.fromkeys(rows[plan.colour].to_list()))
+    values = list(dict.fromkeys(rows[plan.colour].to_list()))
     return alt.Color(
-        f"{fields[plan.colour].partition(':')[0]}:nominal",
-        scale=alt.Scale(domain=names[: len(colours)], range=colours[: len(names)]),
+        f"{names[plan.colour]}:N",
+        scale=alt.Scale(domain=values[: len(colours)], range=colours[: len(values)]),
         legend=alt.Legend(
             title=plan.colour,
             titleColor=style.INK,
@@ -127,19 +128,35 @@ def _colour(alt: Any, plan: ChartPlan, fields: dict[str, str], rows: pl.DataFram
             symbolStrokeWidth=3,
             columns=LEGEND_COLUMNS,
             columnPadding=24,
+            labelLimit=LABEL_WIDTH,
         ),
     )
 
 
-def _axes(alt: Any, rows: pl.DataFrame, plan: ChartPlan, fields: dict[str, str]) -> tuple[Any, Any]:
-    plain = alt.Scale(zero=False, nice=True)
-    numeric = rows.schema[plan.x].is_numeric()
-    whole = numeric and rows[plan.x].dtype.is_integer()
-    ticks = _whole_ticks(rows[plan.x]) if whole else {}
-    across = alt.Axis(grid=False, labelAngle=0 if numeric else -35, **ticks)
-    sort = {} if numeric else {"sort": None}
-    x = alt.X(fields[plan.x], title=plan.x, axis=across, **sort, **({"scale": plain} if numeric else {}))
-    return x, alt.Y(fields[plan.y], title=plan.y, scale=plain)
+def _marks(rows: pl.DataFrame, plan: ChartPlan) -> Any:
+    """A line or points, with the interval of each value if the plan has one."""
+    import altair as alt
+
+    base, names = _data(rows)
+    line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
+    ticks = _whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
+    scale = {"scale": alt.Scale(zero=False, nice=True)}
+    x = alt.X(
+        f"{names[plan.x]}:{'Q' if numeric else 'N'}",
+        title=plan.x,
+        axis=alt.Axis(grid=False, labelAngle=0 if numeric else -35, labelLimit=LABEL_WIDTH, **ticks),
+        **(scale if numeric else {"sort": None}),
+    )
+    base = base.encode(x=x, color=_colour(alt, plan, names, rows))
+    if line:
+        marks = base.mark_line(strokeWidth=2, point={"size": 34} if rows.height <= style.FEW else False)
+    else:
+        marks = base.mark_point(filled=True, size=44, opacity=0.85)
+    marks = marks.encode(y=alt.Y(f"{names[plan.y]}:Q", title=plan.y, **scale))
+    if plan.low is None or plan.high is None:
+        return marks
+    interval = base.mark_area(opacity=0.18) if line else base.mark_rule(strokeWidth=2)
+    return interval.encode(y=alt.Y(f"{names[plan.low]}:Q", title=plan.y), y2=f"{names[plan.high]}:Q") + marks
 
 
 def _whole_ticks(values: pl.Series) -> dict[str, Any]:
@@ -150,63 +167,34 @@ def _whole_ticks(values: pl.Series) -> dict[str, Any]:
     return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
 
 
-def _line(rows: pl.DataFrame, plan: ChartPlan) -> Any:
-    import altair as alt
-
-    base, fields = _data(rows)
-    x, y = _axes(alt, rows, plan, fields)
-    base = base.encode(x=x, color=_colour(alt, plan, fields, rows))
-    line = base.mark_line(strokeWidth=2, point={"size": 34} if rows.height <= style.FEW else False).encode(y=y)
-    if plan.low is None or plan.high is None:
-        return line
-    low, high = (fields[each].partition(":")[0] for each in (plan.low, plan.high))
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y(f"{low}:Q", title=plan.y), y2=f"{high}:Q")
-    return band + line
-
-
-def _points(rows: pl.DataFrame, plan: ChartPlan) -> Any:
-    import altair as alt
-
-    base, fields = _data(rows)
-    x, y = _axes(alt, rows, plan, fields)
-    points = base.encode(x=x, color=_colour(alt, plan, fields, rows))
-    dots = points.mark_point(filled=True, size=44, opacity=0.85).encode(y=y)
-    if plan.low is None or plan.high is None:
-        return dots
-    low, high = (fields[each].partition(":")[0] for each in (plan.low, plan.high))
-    return points.mark_rule(strokeWidth=2).encode(y=alt.Y(f"{low}:Q", title=plan.y), y2=f"{high}:Q") + dots
-
-
 def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
-    base, fields = _data(rows)
-    x = alt.X(
-        f"{fields[plan.x].partition(':')[0]}:nominal",
-        title=plan.x,
-        sort=None,
-        axis=alt.Axis(labelAngle=-35 if rows[plan.x].dtype == pl.String else 0),
-    )
-    y = alt.Y(fields[plan.y], title=plan.y)
-    offset = {"xOffset": f"{fields[plan.colour].partition(':')[0]}:nominal"} if plan.colour else {}
-    return base.mark_bar().encode(x=x, y=y, color=_colour(alt, plan, fields, rows), **offset)
+    base, names = _data(rows)
+    angle = -35 if rows[plan.x].dtype == pl.String else 0
+    x = alt.X(f"{names[plan.x]}:N", title=plan.x, sort=None, axis=alt.Axis(labelAngle=angle, labelLimit=LABEL_WIDTH))
+    y = alt.Y(f"{names[plan.y]}:Q", title=plan.y)
+    offset = {"xOffset": f"{names[plan.colour]}:N"} if plan.colour else {}
+    return base.mark_bar().encode(x=x, y=y, color=_colour(alt, plan, names, rows), **offset)
 
 
 def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     import altair as alt
 
-    base, fields = _data(rows)
-    x, y, colour = (fields[each].partition(":")[0] for each in (plan.x, plan.y, plan.colour or plan.y))
-    numbers = rows[plan.colour or plan.y]
+    base, names = _data(rows)
+    column = plan.colour or plan.y
     scale = alt.Scale(range=[style.WORST, style.MIDDLE, style.BEST], interpolate="rgb")
+    plain: dict[str, Any] = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
+    few = rows[plan.x].n_unique() <= FEW_TILES
+    letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
+    angle = 0 if letters < LETTERS_ACROSS else -35
     base = base.encode(
-        x=alt.X(f"{x}:ordinal", title=plan.x, axis=alt.Axis(labelAngle=0, domain=False, ticks=False, orient="top")),
-        y=alt.Y(f"{y}:ordinal", title=plan.y, axis=alt.Axis(domain=False, ticks=False)),
+        x=alt.X(f"{names[plan.x]}:O", title=plan.x, axis=alt.Axis(labelAngle=angle, orient="top", **plain)),
+        y=alt.Y(f"{names[plan.y]}:O", title=plan.y, axis=alt.Axis(**plain)),
     )
-    tiles = base.mark_rect().encode(color=alt.Color(f"{colour}:Q", scale=scale, legend=None))
-    few = rows[plan.x].n_unique() <= 14
-    form = "d" if numbers.dtype.is_integer() else ".4~g"
-    texts = base.mark_text(color=style.ON_TILE, fontSize=12).encode(text=alt.Text(f"{colour}:Q", format=form))
+    tiles = base.mark_rect().encode(color=alt.Color(f"{names[column]}:Q", scale=scale, legend=None))
+    form = "d" if rows[column].dtype.is_integer() else ".4~g"
+    texts = base.mark_text(color=style.ON_TILE, fontSize=12).encode(text=alt.Text(f"{names[column]}:Q", format=form))
     return tiles + texts if few else tiles
 
 

@@ -16,7 +16,7 @@ from analytics.report.content import Cell, PageTable
 from analytics.results.columns import interval, percent
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
-from quarto.errors import RequestError
+from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_position, parse_cell, parse_piece
 from quarto.position import Position, board
 from quarto.rules import CELLS, NONE, PIECES, Rules
@@ -52,6 +52,7 @@ class Explorer(NamedTuple):
     table: PageTable | None
     more: int  # rows that are not shown
     missing: str = ""  # why there is nothing to show
+    damaged: bool = False  # that is a damaged file
 
 
 def explorer(opened: OpenArchive, asked: OpeningsQuery) -> Explorer:
@@ -61,8 +62,9 @@ def explorer(opened: OpenArchive, asked: OpeningsQuery) -> Explorer:
     _require_indexed(opened, records, position)
     try:
         found = explore(opened, asked)
-    except RequestError as error:
-        return _page(position, rules, by, asked, None, str(error))
+    except ArenaError as error:  # the board is shown whatever the archive is like
+        shown = _page(position, rules, by, asked, None, str(error))
+        return shown._replace(damaged=isinstance(error, FailureError))
     return _page(position, rules, by, asked, found, "")
 
 
@@ -178,7 +180,6 @@ def _row(found: Explored, row: dict[str, object], names: Sequence[str], kept: di
     made = found.position.occupied.bit_count()
     plies = made if found.by == "gift" else made + 1
     run_id, game_id = str(row["run_id"]), int(str(row["game_id"]))
-    sample = Cell(f"{run_id[:6]} {game_id}", code=True, link=links.game_page(run_id, game_id, plies))
     if found.rules.mover_chooses and row.get("piece") is not None:  # the cell leads to the board after the whole turn
         found = replace(found, position=found.position._replace(hand=parse_piece(str(row["piece"]))), by="placement")
     return [
@@ -190,7 +191,7 @@ def _row(found: Explored, row: dict[str, object], names: Sequence[str], kept: di
         interval(_number(row["win_low"]), _number(row["win_high"]), percent),
         percent(_number(row["draw_rate"])),
         percent(_number(row["loss_rate"])),
-        sample,
+        links.game_cell(run_id, game_id, plies),
     ]
 
 

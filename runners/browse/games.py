@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -11,12 +12,11 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.stored_rows import files_with, plies_of, rows_in
 from analytics.report.content import Cell, PageTable
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import unknown_run
 from analytics.store.records import RunRecord
-from quarto.errors import RequestError
+from quarto.errors import FailureError, NotFoundError, RequestError
 from quarto.rules import NONE
 from runners.browse import links
-from runners.browse.runs import RunRow, matching
+from runners.browse.runs import RunRow, matching, record_of
 
 MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
 ROWS = 50  # a page
@@ -31,6 +31,10 @@ class GamesPage(NamedTuple):
     total: int  # games that meet the filters, in the runs that were searched
     searched: int  # runs
     matching: int  # runs that may have such games
+    damaged: tuple[str, ...] = ()  # a line for each run that was left out because a file of it is damaged
+
+
+NO_GAMES = GamesPage(PageTable("Games", (), (), ()), 0, 0, 0)
 
 
 def games_list(
@@ -44,24 +48,35 @@ def games_list(
     """The games that meet filters, those of the newest runs first. ``rows``: all runs, the newest first.
 
     ``result`` is one of RESULTS for the agent; without an agent: whether it was drawn. Raises ``RequestError`` for a
-    run or an agent that is not there.
+    run that is not there.
     """
     for run_id in wanted.runs:
-        if opened.archive.run(run_id) is None:
-            raise unknown_run(opened.archive, run_id, opened.archive.recorded())
-    runs = [row for row in matching(rows, wanted) if row.games]
-    if not runs:
-        raise RequestError("no run meets these filters: choose others")
+        record_of(opened, run_id)  # raises if it is not there
     if result not in ("", *RESULTS) or order not in ORDERS:
         raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
-    frames = [opened.games(row.run_id) for row in runs[:MOST_RUNS]]
-    found = pl.concat(frames).with_columns(pl.col("agent_0", "agent_1").cast(pl.String))
+    runs = [row for row in matching(rows, wanted) if row.games]
+    searched, damaged = _readable(opened, runs[:MOST_RUNS])
+    if not searched:
+        return NO_GAMES._replace(damaged=damaged)
+    found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1").cast(pl.String))
     found = found.filter(_condition(wanted, result))
     if order != ORDERS[0]:
         found = found.sort("plies", descending=order == "longest", maintain_order=True)
     first = ROWS * (max(1, page) - 1)
     total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
-    return GamesPage(_table(shown), int(total.item()), min(len(runs), MOST_RUNS), len(runs))
+    return GamesPage(_table(shown), int(total.item()), len(searched), len(runs), damaged)
+
+
+def _readable(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
+    """The games of the runs whose files can be read, and a line for each of the others."""
+    frames, damaged = [], []
+    for row in runs:
+        try:
+            opened.again(partial(opened.files.sound, "games", row.run_id))
+            frames.append(opened.games(row.run_id))
+        except FailureError as error:
+            damaged.append(str(error))
+    return frames, tuple(damaged)
 
 
 def _condition(wanted: GameFilter, result: str) -> pl.Expr:
@@ -84,9 +99,7 @@ def _condition(wanted: GameFilter, result: str) -> pl.Expr:
 def _table(page: pl.DataFrame) -> PageTable:
     rows: list[list[str | Cell]] = [
         [
-            Cell(
-                f"{row['run_id'][:6]} {row['game_id']}", code=True, link=links.game_page(row["run_id"], row["game_id"])
-            ),
+            links.game_cell(row["run_id"], row["game_id"]),
             row["agent_0"],
             row["agent_1"],
             result_text(row["winner"], (row["agent_0"], row["agent_1"])),
@@ -118,15 +131,11 @@ class ArchivedGame(NamedTuple):
 
 
 def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
-    """A game of a run. Raises ``RequestError`` if it is not in the archive."""
-    record = opened.archive.run(run_id)
-    if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
-    if not 0 <= game_id < 1 << 63:
-        raise RequestError(f"game {game_id} is no number of a game")
-    game = opened.again(lambda: _row_of(opened, run_id, game_id))
+    """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
+    record = record_of(opened, run_id)
+    game = opened.again(lambda: _row_of(opened, run_id, game_id)) if 0 <= game_id < 1 << 63 else pl.DataFrame()
     if game.is_empty():
-        raise RequestError(f"run {run_id} has no game {game_id} in this archive")
+        raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
     found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
     return ArchivedGame(
         record,

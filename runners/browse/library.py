@@ -12,17 +12,18 @@ from pathlib import Path, PurePath
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
 
+import polars as pl
+
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store import marker
-from analytics.store.snapshot import Snapshot
-from quarto.errors import ArenaError
-from runners.browse.busy import BusyError
+from quarto.errors import ArenaError, FailureError
 
 CONNECTIONS = 3  # questions that are answered at once
 LIMITS = Limits(memory="20%", spill="4GiB", seconds=20.0, options=False)  # of each
 BUSY_SECONDS = 20.0  # that a question waits for a connection
 LOOK_SECONDS = 0.5  # between two looks whether the archive has changed
+FAILED_PAUSE = 20  # times as long as opening takes, an archive with damaged files is not opened again
 PATIENCE_SECONDS = 1.5  # that a reader waits for a changed archive: then the old one is shown until the new one is open
 REMOTE_SECONDS = 60.0  # between two openings of an archive that does not show whether it has changed
 MOST_KEPT = 128  # answers
@@ -52,15 +53,22 @@ def stamp_of(root: PurePath) -> Stamp:
 _DEEP = ("games", "decisions", "positions", "first_plies", "policies", "sweeps")
 
 
+class BusyError(FailureError):
+    """Others are served first: the same request may succeed in a moment."""
+
+
 class Content:
-    """An archive as it was when it was opened."""
+    """An archive as it was when it was opened, without the runs whose records are damaged."""
 
     def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
-        """Raises ``RequestError`` when there is no archive, ``FailureError`` for a damaged one."""
+        """Raises ``RequestError`` when there is no archive, ``FailureError`` for one that has lost games."""
         self.stamp = stamp_of(root)
         started = time.monotonic()
         opened = OpenArchive(root, limits)
         self.seconds = time.monotonic() - started  # that opening took
+        self.damaged = opened.archive.leave_out_damaged()  # a line for each record
+        self.runs = len(opened.archive.recorded())
+        self.failed = bool(self.damaged)  # a file is damaged: it may be mended at any time
         self._free: LifoQueue[OpenArchive] = LifoQueue()  # the one used last is the one that is prepared best
         everyone = [opened, *(opened.fork() for _ in range(CONNECTIONS - 1))]
         for each in reversed(everyone):
@@ -68,45 +76,31 @@ class Content:
         self._kept: OrderedDict[Hashable, Any] = OrderedDict()
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MOST_WAITING)
+        self._waiting = threading.BoundedSemaphore(MOST_WAITING)
         self._closed = weakref.finalize(self, _close, everyone)
-
-    @property
-    def archive(self) -> Snapshot:
-        """The records: any number of threads may read them."""
-        with self._lent() as opened:
-            return opened.archive
-
-    @contextmanager
-    def _lent(self) -> Iterator[OpenArchive]:
-        try:
-            opened = self._free.get(timeout=BUSY_SECONDS)
-        except Empty:
-            raise _busy() from None
-        try:
-            yield opened
-        finally:
-            self._free.put(opened)
 
     def ask(self, make: Callable[..., Made], *question: Hashable) -> Made:
         """``make(opened, *question)``, kept for whoever asks the same; ``opened`` is for this call alone."""
         key = (make, question)
         with self._lock:
             if key in self._kept:
-                found: Made = self._found(key)
-                return found
+                return self._found(key)  # type: ignore[no-any-return]
             lock = self._locks.setdefault(key, threading.Lock())
-        if not self._places.acquire(blocking=False):
+        if not self._waiting.acquire(blocking=False):
             raise _busy()
         try:
             with lock:  # of two that ask the same at once, one waits for the other's answer
                 return self._made(key, make, question)
-        except BaseException:
+        except BaseException as error:
+            damaged = isinstance(error, FailureError | pl.exceptions.PolarsError) and not isinstance(error, BusyError)
             with self._lock:
                 self._locks.pop(key, None)  # what failed is not kept, whoever may have asked for it
+                self.failed |= damaged
+            if damaged and not isinstance(error, FailureError):
+                raise FailureError(f"a file changed while it was read: load the page again ({error})") from error
             raise
         finally:
-            self._places.release()
+            self._waiting.release()
 
     def _found(self, key: Hashable) -> Any:
         self._kept.move_to_end(key)
@@ -115,15 +109,25 @@ class Content:
     def _made(self, key: Hashable, make: Callable[..., Made], question: Sequence[Hashable]) -> Made:
         with self._lock:
             if key in self._kept:
-                found: Made = self._found(key)
-                return found
-        with self._lent() as opened:
+                return self._found(key)  # type: ignore[no-any-return]
+        with self._connection() as opened:
             found = make(opened, *question)
         with self._lock:
             self._kept[key] = found
             while len(self._kept) > MOST_KEPT:
                 self._locks.pop(self._kept.popitem(last=False)[0], None)
         return found
+
+    @contextmanager
+    def _connection(self) -> Iterator[OpenArchive]:
+        try:
+            opened = self._free.get(timeout=BUSY_SECONDS)
+        except Empty:
+            raise _busy() from None
+        try:
+            yield opened
+        finally:
+            self._free.put(opened)
 
     def close(self) -> None:
         """Free memory and temporary files."""
@@ -140,7 +144,7 @@ def _close(everyone: Sequence[OpenArchive]) -> None:
 
 
 class Library:
-    """The content of an archive by now. Safe for threads."""
+    """The content of an archive by now. It is opened again when it changes, or may be mended. Safe for threads."""
 
     def __init__(self, root: PurePath, limits: Limits = LIMITS) -> None:
         self._root = root
@@ -177,10 +181,12 @@ class Library:
             if self._opening is not None and self._opening.is_alive():
                 return self._opening
             now = time.monotonic()
-            if self._content is not None and now - self._looked < LOOK_SECONDS + self._content.seconds:
-                return None
+            if self._content is not None:
+                pause = self._content.seconds * (FAILED_PAUSE if self._content.failed else 1)
+                if now - self._looked < LOOK_SECONDS + pause:
+                    return None
             self._looked = now
-            if self._content is not None and self._content.stamp == stamp_of(self._root):
+            if self._content is not None and not self._content.failed and self._content.stamp == stamp_of(self._root):
                 return None
             self._opening = threading.Thread(target=self._open, name="open archive", daemon=True)
             self._opening.start()
@@ -191,7 +197,7 @@ class Library:
         try:
             if marker.content_of(self._root) is not None:
                 content = Content(self._root, self._limits)
-                if not content.archive.recorded():
+                if not content.runs and not content.damaged:
                     content.close()
                     content = None
         except ArenaError as raised:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
+from analytics.report.content import Cell
 from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 
@@ -25,6 +26,11 @@ def run_page(run_id: str) -> str:
 def game_page(run_id: str, game_id: int, ply: int | None = None) -> str:
     """The page of a logged game, after so many plies."""
     return address(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})
+
+
+def game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
+    """The cell of a table that names a game and leads to its page."""
+    return Cell(f"{run_id[:6]} {game_id}", code=True, link=game_page(run_id, game_id, ply))
 
 
 def games_page(**filters: object) -> str:

@@ -14,6 +14,7 @@ from analytics.sql.database import OpenArchive
 from analytics.store.records import PolicyCard
 from runners.arena.agent_policies import made_by
 from runners.browse import links
+from runners.browse.runs import minute_of, properties_table
 from runners.policies.lineage import INDENT, lineage
 
 CURVE = "curve"
@@ -33,7 +34,7 @@ def policies_table(opened: OpenArchive) -> PageTable:
             card.rules["name"],
             " ".join(made_by(card))[:60],
             f"{card.learned['games']:,}",
-            card.created[:16].replace("T", " "),
+            minute_of(card.created),
             "" if current[card.name] == card.policy_id else "older",
         ]
         for card in reversed(cards)
@@ -99,10 +100,7 @@ def _properties(card: PolicyCard) -> PageTable:
         "code": f"{card.code.get('version', '?')}, fingerprint {card.code.get('fingerprint', '?')}",
         "command": str(learned.get("command", "")),
     }
-    rows: list[list[str | Cell]] = [
-        [name, Cell(value, code=name in ("command", "games chosen by"))] for name, value in values.items()
-    ]
-    return PageTable("Properties of the policy", ["property", "value"], rows, (1,))
+    return properties_table("Properties of the policy", values, ("command", "games chosen by"))
 
 
 def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from analytics.query.game_filter import GameFilter
@@ -10,12 +12,13 @@ from analytics.report.content import Cell, PageTable
 from analytics.results.columns import interval, percent
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import unknown_run
+from analytics.store.archive import GAMES, unknown_run
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from runners.browse import links
 
 MOST_AGENTS = 4  # that a row names
+SILENT_SECONDS = 300.0  # without a new file, after which a run is no longer said to be running
 STATES = ("complete", "running", "interrupted")
 
 
@@ -24,6 +27,7 @@ class RunRow(NamedTuple):
 
     record: RunRecord
     games: int  # in the archive
+    changed: float = 0.0  # of one that is not complete: when a file of it was written last, in seconds since 1970
 
     @property
     def run_id(self) -> str:
@@ -40,10 +44,36 @@ class RunRow(NamedTuple):
         return tuple(dict.fromkeys(self.record.labels))
 
     @property
+    def games_text(self) -> str:
+        """The games that there are, ``of`` those that are asked for."""
+        asked = self.record.games * len(self.record.pairings)
+        return f"{self.games:,}" if self.games == asked else f"{self.games:,} of {asked:,}"
+
+    @property
+    def status(self) -> str:
+        """The status of its record. A run that was killed cannot change that, so its silence is told too."""
+        silent = time.time() - self.changed
+        if self.record.status != "running" or silent < SILENT_SECONDS:
+            return self.record.status
+        return f"no new games for {_duration(silent)}"
+
+    @property
     def begun(self) -> str:
         """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
-        created = self.record.created[:16].replace("T", " ")
-        return created if self.record.status == "complete" else f"{created}, {self.record.status}"
+        created = minute_of(self.record.created)
+        return created if self.record.status == "complete" else f"{created}, {self.status}"
+
+
+def _duration(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
+
+
+def minute_of(created: str) -> str:
+    """A moment of a record as tables show it: 2026-01-31 12:00."""
+    return created[:16].replace("T", " ")
 
 
 def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
@@ -59,11 +89,23 @@ def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: 
 
 def run_rows(opened: OpenArchive) -> tuple[RunRow, ...]:
     """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
-    archive = opened.archive
-    return tuple(
-        RunRow(record, archive.ranges(record.run_id).units * record.line.games_a_pair)
-        for record in reversed(archive.runs())
-    )
+    return tuple(_row(opened, record) for record in reversed(opened.archive.runs()))
+
+
+def _row(opened: OpenArchive, record: RunRecord) -> RunRow:
+    games = opened.archive.games_held(record.run_id)
+    if record.status != "running":
+        return RunRow(record, games)
+    written = [status.modified for status in opened.archive.statuses(GAMES, record.run_id).values()]
+    return RunRow(record, games, max([*written, datetime.fromisoformat(record.created).timestamp()]))
+
+
+def record_of(opened: OpenArchive, run_id: str) -> RunRecord:
+    """The record of a run. Raises ``NotFoundError`` if there is none."""
+    record = opened.archive.run(run_id)
+    if record is None:
+        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
+    return record
 
 
 class Known(NamedTuple):
@@ -96,7 +138,7 @@ def runs_table(rows: Sequence[RunRow], caption: str) -> PageTable:
             Cell(row.run_id, code=True, link=links.run_page(row.run_id)),
             few(row.agents),
             row.rules,
-            f"{row.games:,}",
+            row.games_text,
             str(row.record.spec["opening_plies"]),
             row.begun,
             "training" if row.record.training else "",
@@ -120,41 +162,40 @@ MOST_PAIRINGS = 100  # rows
 
 
 def one_run(opened: OpenArchive, run_id: str) -> OneRun:
-    """A run by its id. Raises ``RequestError`` if there is none."""
-    record = opened.archive.run(run_id)
-    if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
-    found = results(opened.archive, run_id)
-    held = opened.archive.ranges(run_id)
-    games = held.units * record.line.games_a_pair
-    properties = _properties(record, games, f"{held.fingerprint:016x}")
-    return OneRun(record, games, properties, _pairings(record, found))
+    """A run by its id. Raises ``NotFoundError`` if there is none."""
+    row = _row(opened, record_of(opened, run_id))
+    properties = _properties(row, f"{opened.archive.ranges(run_id).fingerprint:016x}")
+    return OneRun(row.record, row.games, properties, _pairings(row.record, results(opened.archive, run_id)))
 
 
-def _properties(record: RunRecord, games: int, fingerprint: str) -> PageTable:
-    spec, code = record.spec, record.code
-    asked = record.games * len(record.pairings)
+def _properties(row: RunRow, fingerprint: str) -> PageTable:
+    record, spec, code = row.record, row.record.spec, row.record.code
     values = {
-        "status": record.status,
+        "status": row.status,
         "rules": record.rules.name,
-        "games": f"{games:,}" if games == asked else f"{games:,} of {asked:,}",
+        "games": row.games_text,
         "fingerprint of the games": fingerprint,
         "seats": "swapped in each pair" if record.swapped else "fixed",
         "imposed plies": str(spec["opening_plies"]),
         "seed": str(spec["seed"]),
         "begun": f"{record.created[:19].replace('T', ' ')} UTC",
-        "time playing": f"{record.seconds:,.1f} s",
+        "time playing": f"{record.seconds:,.1f} s" if record.seconds else "known when it ends",
         "code": f"{code.get('version', '?')}, fingerprint {code.get('fingerprint', '?')}",
         "command": record.command,
     }
-    rows: list[list[str | Cell]] = [[name, Cell(value, code=name == "command")] for name, value in values.items()]
-    return PageTable("Properties of the run", ["property", "value"], rows, (1,))
+    return properties_table("Properties of the run", values, ("command",))
+
+
+def properties_table(caption: str, values: Mapping[str, str], code: Collection[str]) -> PageTable:
+    """A table of names and values; those under the names in ``code`` are set as code."""
+    rows = [[name, Cell(value, code=name in code)] for name, value in values.items()]
+    return PageTable(caption, ["property", "value"], rows, (1,))
 
 
 def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
     rows: list[list[str | Cell]] = [
         [
-            Cell(each.first, link=_games_of(record, each)),
+            Cell(each.first, link=links.games_page(run=record.run_id, agent=each.first, opponent=each.second)),
             each.second,
             f"{each.games:,}",
             percent(each.score.mean),
@@ -168,10 +209,6 @@ def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
     shares = ("score, %", "95 % interval", "won, %", "drawn, %", "lost, %")
     headings = ["first agent", "second agent", "games", *shares, "plies a game"]
     return PageTable(f"Results of the first agent{shown}", headings, rows, (1,))
-
-
-def _games_of(record: RunRecord, pairing: PairingResult) -> str:
-    return links.games_page(run=record.run_id, agent=pairing.first, opponent=pairing.second)
 
 
 def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:

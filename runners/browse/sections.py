@@ -13,11 +13,13 @@ from analytics.report.content import Cell, PageTable, ReportSection
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
-from quarto.errors import RequestError
+from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
 from runners.browse.runs import chosen_records
 
 FIRST_SCORE = 3  # column of a crosstable
+MOST_MISTAKES = 25  # that a list shows
+VALUES = {1: "win", 0: "draw", -1: "loss"}
 
 
 class Subject(NamedTuple):
@@ -56,7 +58,7 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
     """
     subject = next((each for each in SUBJECTS if each.slug == slug), None)
     if subject is None:
-        raise RequestError(f"there is no page of {slug!r} here: {', '.join(each.slug for each in SUBJECTS)}")
+        raise NotFoundError(f"there is no page of {slug!r} here: {', '.join(each.slug for each in SUBJECTS)}")
     chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
     made = subject.make(chosen)
     if slug == "crosstable" and made.table is not None:
@@ -89,3 +91,30 @@ def _with_games(table: PageTable, labels: Collection[str], wanted: GameFilter) -
 
     rows = [[cell(row, column, each) for column, each in enumerate(cells)] for row, cells in enumerate(table.cells)]
     return replace(table, rows=rows)
+
+
+def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> PageTable:
+    """The mistakes of some games, those that gave up most first, then the latest in a game.
+
+    ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
+    """
+    records = chosen_records(opened, wanted)
+    found = opened.sql(
+        "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
+        f"WHERE regret > 0 AND {among(record.run_id for record in records)} "
+        "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
+        f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MOST_MISTAKES}",
+        {"agent": wanted.agent, "kind": kind, "ply": ply},
+    )
+    rows: list[list[str | Cell]] = [
+        [
+            links.game_cell(row["run_id"], row["game_id"], row["ply"]),
+            row["agent"],
+            row["kind"],
+            str(row["ply"] + 1),
+            f"{VALUES[row['value_before']]} → {VALUES[row['value_after']]}",
+        ]
+        for row in found.iter_rows(named=True)
+    ]
+    headings = ("game", "agent", "decision", "ply", "value")
+    return PageTable("The largest mistakes, the latest in a game first", headings, rows, (1, 2, 4))

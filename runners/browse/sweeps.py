@@ -14,9 +14,10 @@ from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.sql.records import value_of
 from analytics.store.records import SweepJob
-from quarto.errors import RequestError, nearest
+from quarto.errors import NotFoundError, nearest
 from runners.browse import links
 from runners.browse.charts import ChartPlan, chart
+from runners.browse.runs import minute_of
 
 MOST_ROWS = 200
 _NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
@@ -43,7 +44,7 @@ def sweep_rows(opened: OpenArchive) -> tuple[SweepRow, ...]:
 
 def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepRow:
     records = [opened.archive.run(job.run_id) for job in jobs if job.run_id]
-    created = min((record.created[:16].replace("T", " ") for record in records if record), default="")
+    created = min((minute_of(record.created) for record in records if record), default="")
     complete = sum(job.status == "complete" for job in jobs)
     objective = next((job.objective for job in jobs if job.objective), "")
     return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
@@ -79,11 +80,11 @@ class OneSweep(NamedTuple):
 
 
 def one_sweep(opened: OpenArchive, sweep_id: str) -> OneSweep:
-    """A sweep by its id. Raises ``RequestError`` if there is none."""
+    """A sweep by its id. Raises ``NotFoundError`` if there is none."""
     jobs = [job for job in opened.archive.sweep_jobs() if job.sweep_id == sweep_id]
     if not jobs:
         known = {job.sweep_id for job in opened.archive.sweep_jobs()}
-        raise RequestError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
+        raise NotFoundError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
     settings = _varying(jobs)
     found = [(job, _results(opened, job)) for job in jobs]
     figure, why_not = _figure(settings, found)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from agents.base import Agent
 from analytics.store.archive import Archive
@@ -19,11 +20,14 @@ from analytics.store.schema import MAX_PAIRS, first_game_id
 from analytics.store.units import merged, missing
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
+from quarto.rng import run_word
 from quarto.rules import Rules
 from runners.arena.code import code_of, differences
 from runners.arena.experiment import begin, end
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.game import Game
+from runners.play.session import AgentOpponent, Session
 
 HUMAN = "runners.play.Human"
 PATIENCE = 10.0  # seconds in which another process or thread may log a game of the same person
@@ -106,6 +110,47 @@ class Logbook:
             with suppress(ArenaError):  # the error of writing is the one to report
                 end(self._archive, spec, seconds + time.perf_counter() - started)
         return spec.run_id, number
+
+
+@dataclass(frozen=True)
+class PreparedGame:
+    """A game before it begins: who plays, the run that it belongs to, and its number there."""
+
+    spec: RunSpec
+    seat: int  # the person's
+    opponent: AgentOpponent
+    logbook: Logbook | None  # None: the game is not logged
+    number: int  # of the game in its run: the agent's randomness depends on it
+
+    def session(self) -> Session:
+        """The game at its beginning."""
+        return Session(self.spec.rules, self.seat, self.opponent)
+
+
+def prepared_game(
+    spec: RunSpec,
+    seat: int,
+    player: tuple[Agent, GuardedAgent],
+    archive: PurePath | None,
+    command: str,
+    number: int | None = None,
+) -> PreparedGame:
+    """A game of ``spec``, in which the person has a seat; with an ``archive`` it is logged.
+
+    The archive is made if there is none. ``number`` is that of a game that was begun before, or that of one that is not
+    logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
+    that no game has had yet.
+    """
+    agent, guarded = player
+    word = run_word(spec.run_id)
+    if archive is None:
+        return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
+    logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
+    following = logbook.next_number()
+    chosen = following if number is None else number
+    if chosen > following:
+        raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
+    return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
 
 
 def used(aids: Collection[str]) -> str:

@@ -36,6 +36,8 @@ def command_of(line: str) -> Command | None:
 def game_after(line: str, game: Game) -> Game:
     """The game after the decision in a line. Raises ``RequestError`` if it cannot be parsed or is illegal."""
     words = line.replace(",", " ").split()
+    if game.asked is NextDecision.NOTHING:
+        raise RequestError(f"the game is over, and {shown(line)} comes after its end")
     if not words:
         raise RequestError(f"Nothing was typed: {expected(game)}")
     if len(words) == 1 and not re.search(r"[\d@]", words[0]) and len(words[0]) > 1:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import select
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,8 +17,9 @@ from rich.text import Text
 from runners.play import plain
 from runners.play.game import Game, NextDecision
 from runners.play.pictures import TerminalSize, pictured
-from runners.play.typed_lines import TypedLines
 
+POLL_SECONDS = 0.1
+CHUNK = 1 << 16  # bytes
 MAX_ECHO = 200  # characters of a piped line that are repeated in the output
 
 
@@ -41,6 +45,42 @@ class Screen(Protocol):
     def waiting(self, work: str) -> AbstractContextManager[object]:
         """A context during which ``work``, a sentence without its stop, goes on."""
         ...
+
+
+class TypedLines:
+    """Reads standard input that is no terminal line by line. A wait for a line hears Ctrl-C at once."""
+
+    def __init__(self) -> None:
+        self._read = b""  # what was read of the lines that follow
+        self._ended = False
+
+    def next(self) -> str:
+        """The next line without its end; text that cannot be decoded has question marks.
+
+        Raises ``EOFError`` at the end of the input.
+        """
+        try:
+            descriptor = sys.stdin.fileno()
+        except io.UnsupportedOperation:  # a program replaced the input by a text
+            return self._of_text()
+        # Python's own reading is interrupted only if the system delivers the signal to this thread, and libraries that
+        # play have threads too. Between these short waits Python looks whether a signal came to any thread.
+        while b"\n" not in self._read and not self._ended:
+            if select.select([descriptor], [], [], POLL_SECONDS)[0]:
+                piece = os.read(descriptor, CHUNK)
+                self._read += piece
+                self._ended = not piece
+        line, _, self._read = self._read.partition(b"\n")
+        if self._ended and not line and not self._read:
+            raise EOFError
+        return line.decode(sys.stdin.encoding, "replace").rstrip("\r")
+
+    @staticmethod
+    def _of_text() -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\r\n")
 
 
 class PlainScreen:

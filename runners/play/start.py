@@ -22,12 +22,11 @@ from runners.hosting.guarded_agent import GuardedAgent
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
-from runners.play.logbook import Logbook, question_for, spec_of, used
+from runners.play.logbook import Logbook, prepared_game, question_for, spec_of, used
 from runners.play.reading import shown
 from runners.play.review import review_lines
 from runners.play.screens import Screen, screen_for
 from runners.play.session import Session
-from runners.play.table import prepared_game
 from runners.play.wording import Players
 from runners.terminal.console import print_note, sql_command
 
@@ -94,17 +93,17 @@ class Series:
         """
         options = self._options
         command = options.command if seat == options.seat else f"{options.command} --seat {seat}"
-        table = prepared_game(
+        prepared = prepared_game(
             spec, seat, (self._agent, self._guarded), options.archive, command, None if options.archive else unlogged
         )
-        logbook, session = table.logbook, table.session()
-        self._screen.greet(_heading(spec, seat, None if logbook is None else table.number))
+        logbook, session = prepared.logbook, prepared.session()
+        self._screen.greet(_heading(spec, seat, None if logbook is None else prepared.number))
         started = time.perf_counter()
         if not _played(Dialogue(session, self._screen), self._screen):
             return False
         self._screen.write(f"Game: {format_game(session.game.plies) or '(no ply was played)'}")
         if logbook is not None:
-            self._log(logbook, session, table.number, time.perf_counter() - started)
+            self._log(logbook, session, prepared.number, time.perf_counter() - started)
         if self._options.review_seconds:
             self._review(session)
         return True
@@ -113,7 +112,7 @@ class Series:
         run_id, number = logbook.enter(session.game, number, seconds, session.aids)
         if session.aids:
             self._screen.write(f"You used {used(session.aids)}, so the game is logged apart from your others.")
-        _write_place(self._screen, run_id, number, logbook.root)
+        _write_entry(self._screen, run_id, number, logbook.root)
 
     def _review(self, session: Session) -> None:
         """Show where each side erred. Ctrl-C ends the search for it, and the program."""
@@ -174,6 +173,6 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
     return over
 
 
-def _write_place(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
+def _write_entry(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
     screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
     screen.write(f"  {sql_command(question_for(run_id, number), root)}", unwrapped=True)

@@ -26,11 +26,9 @@ from runners.executors.machine import MEBIBYTE, available_cores
 from runners.speed.archive import bench_archive
 from runners.speed.searches import searches
 from runners.speed.solver import bench_solver
-from runners.speed.startup import startup
 from runners.speed.throughput import throughput
-from runners.speed.timing import process
+from runners.speed.timing import process, startup, yardstick
 from runners.speed.warm import rules_played_by, warm
-from runners.speed.yardstick import yardstick
 
 Figures = dict[str, Any]
 
@@ -58,10 +56,10 @@ def bench(quick: bool = False) -> Figures:
     figures: Figures = {"threads": threads, "written_to": str(disk)}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         plain_c = yardstick(Path(folder))
-        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as place_name:
-            place = Path(place_name)
-            figures |= throughput(random_spec, 5_000_000 // scale, rounds, place, plain_c)
-            figures["rule_based_v_random"] = throughput(rule_based_spec, 2_500_000 // scale, rounds, place, None)
+        with TemporaryDirectory(prefix="quarto-arena-bench-", dir=disk) as written:
+            on_disk = Path(written)
+            figures |= throughput(random_spec, 5_000_000 // scale, rounds, on_disk, plain_c)
+            figures["rule_based_v_random"] = throughput(rule_based_spec, 2_500_000 // scale, rounds, on_disk, None)
         figures["agents"] = {name: _agent(name, 2.0 / scale, threads) for name in names("agent")}
         figures["searches"] = searches(plain_c, rounds, quick)
         figures["training"] = _training(Path(folder), scale)

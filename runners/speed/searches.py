@@ -13,7 +13,7 @@ from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.config import agent_named
 from runners.speed.stopwatch import NANOSECONDS, turn_nanoseconds
-from runners.speed.yardstick import Yardstick
+from runners.speed.timing import Yardstick
 
 ITERATIONS = 200
 PLAYERS = {

@@ -1,16 +1,18 @@
-"""Timing: commands from outside, in processes of their own; functions in rounds.
+"""Timing: commands from outside, in processes of their own; functions in rounds; plain C and C++ to compare with.
 
 Of rounds the best time counts, since noise only ever adds.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from quarto.errors import FailureError
 
@@ -18,6 +20,23 @@ from quarto.errors import FailureError
 # small process in between starts the measured one, waits for it and reports seconds, peak and exit code.
 _BETWEEN = """
 import os, sys, time
+
+
+
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+
+
+
+from pathlib import Path
+from typing import Any
+
+
 started = time.perf_counter()
 silence = (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[silence])
@@ -66,3 +85,66 @@ def scaling(what: str, count: int, seconds_on: Callable[[int], float], rounds: i
         f"two_threads_{what}_per_second": count / two,
         "speedup": one / two,
     }
+
+
+Yardstick = Callable[[int, int], float]  # seconds by games and threads
+
+# By the ending of a source: the commands that may compile it, and the flags that it needs.
+COMPILERS = {".c": (("cc",), "-pthread"), ".cpp": (("c++", "g++"), "-std=c++17")}
+
+
+def compiled(source: str, folder: Path) -> Path | None:
+    """A program beside this file, compiled into ``folder``; None where there is no compiler."""
+    commands, flag = COMPILERS[Path(source).suffix]
+    compiler = next(filter(None, map(shutil.which, commands)), None)
+    if compiler is None:
+        return None
+    program = folder / Path(source).stem
+    with as_file(files("runners.speed") / source) as path:
+        command = [compiler, flag, "-O3", "-march=native", "-o", str(program), str(path)]
+        subprocess.run(command, check=True, capture_output=True)  # noqa: S603  (our own program)
+    return program
+
+
+def yardstick(folder: Path) -> Yardstick | None:
+    """A function that runs the C program, compiled into ``folder``; None without ``cc``."""
+    program = compiled("yardstick.c", folder)
+    if program is None:
+        return None
+
+    def seconds(games: int, threads: int) -> float:
+        command = [str(program), str(games), str(threads)]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[0])  # noqa: S603
+
+    return seconds
+
+
+IMPORTS = "import numba, polars, duckdb"
+# By name: the command, the ratio that it is to stay below, and its exit code. Hydra alone takes as long as IMPORTS to
+# describe all that can be chosen; what plays a game also waits for numba to set up its compiler.
+COMMANDS = {
+    "help": (["--help"], 0.5, 0),
+    "run_help": (["run", "--help"], 1.6, 0),
+    "wrong_request": (["run", "agent@a=nobody"], 1.2, 2),
+    "run_of_two_games": (["run", "agent@a=random", "agent@b=random", "games=2", "archive.root=two"], 2.5, 0),
+    "sql": (["sql", "--archive", "two", "SELECT count(*) AS games FROM games"], 2.0, 0),
+}
+
+
+def startup(folder: Path, rounds: int) -> dict[str, Any]:
+    """Wall seconds of each command in a process of its own, the best of some rounds, and their ratio to ``IMPORTS``.
+
+    The commands take turns, so that whatever disturbs the machine disturbs all of them; from the second round on the
+    archive has the two games already. ``folder`` is where they run.
+    """
+    imports: list[float] = []
+    seconds: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    for _ in range(rounds):
+        imports.append(python(["-c", IMPORTS], folder).seconds)
+        for name, (arguments, _most, code) in COMMANDS.items():
+            seconds[name].append(process(arguments, folder, code).seconds)
+    figures: dict[str, Any] = {"imports": {"seconds": min(imports)}}
+    for name, (_arguments, most, _code) in COMMANDS.items():
+        ratio = min(seconds[name]) / min(imports)
+        figures[name] = {"seconds": min(seconds[name]), "ratio_to_imports": ratio, "target_ratio_to_imports": most}
+    return figures

@@ -12,20 +12,13 @@ from typing import Any, NamedTuple
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config import agent_named, parse_label
-from runners.arena.config_groups import load_rules, names, parameters_of, settings_of, text_of
+from runners.arena.config_groups import CONF, folder_of, load_rules, names, parameters_of, settings_of, text_of
 from runners.arena.spec import AgentSpec
 from runners.hydra_app.agents_table import description_of
 from runners.hydra_app.config_dir import user_config_dir
 from runners.web.settings import Site
 
 _PARAMETER = re.compile(r"(\w+): *(.*?)(?:\s+# *(.*))?")
-
-
-class Choice(NamedTuple):
-    """An option of a configuration group."""
-
-    name: str
-    text: str  # what it is, in a line
 
 
 class Parameter(NamedTuple):
@@ -62,30 +55,55 @@ class AgentsAndRules:
 
     def agent(self, label: str) -> AgentSpec:
         """The agent that a label describes. Raises ``RequestError``, also for one that must not be played from afar."""
+        self._require_offered(parse_label(label, "agent").name)
         with self._configuration():
-            name = parse_label(label, "agent").name
-            if not self._settings.local and settings_of("agent", name).get("has_process") is True:
-                raise RequestError(
-                    f"agent '{name}' runs programs in folders of this machine: it plays only where qarena serve "
-                    "listens at 127.0.0.1"
-                )
-            return agent_named(label, self._settings.archive)
+            found = agent_named(label, self._settings.archive)
+        offered = {str(each["_target_"]) for each in self._offered.values()}
+        for played in filter(None, (found, found.player)):
+            for name, target in _targets(played.as_mapping()):
+                if not self._settings.local and target not in offered:
+                    raise _not_offered(name)
+        return found
 
     @cached_property
-    def all_rules(self) -> list[Choice]:
-        """All rules, classic first."""
+    def all_rules(self) -> dict[str, str]:
+        """All rules by name, classic first, each with a line about it."""
         with self._configuration():
-            found = [Choice(name, _comment("rules", name)) for name in names("rules")]
-        return sorted(found, key=lambda choice: (choice.name != "classic", choice.name))
+            found = {name: _comment("rules", name) for name in names("rules")}
+        return dict(sorted(found.items(), key=lambda item: (item[0] != "classic", item[0])))
 
     @cached_property
-    def all_agents(self) -> list[Choice]:
-        """All agents by name."""
+    def all_agents(self) -> dict[str, str]:
+        """The agents that can be played by name, each with a line about it."""
+        offered = self._offered
         with self._configuration():
-            return [Choice(name, description_of(name, settings_of("agent", name))) for name in sorted(names("agent"))]
+            return {name: description_of(name, settings) for name, settings in offered.items()}
+
+    @cached_property
+    def _offered(self) -> dict[str, dict[str, Any]]:
+        """The yamls of the agents that can be played.
+
+        Where other machines can connect these are built in, and of them those that run no programs.
+        """
+        with self._configuration():
+            settings = {name: settings_of("agent", name) for name in sorted(names("agent"))}
+            return {
+                name: own
+                for name, own in settings.items()
+                if self._settings.local or (folder_of("agent", name) == CONF and own.get("has_process") is not True)
+            }
+
+    def _require_offered(self, name: str) -> None:
+        """Raise ``RequestError`` for an agent that exists and may not be played from afar."""
+        if name in self._offered or self._settings.local:
+            return
+        with self._configuration():
+            settings_of("agent", name)  # raises if it does not exist
+        raise _not_offered(name)
 
     def parameters(self, name: str) -> list[Parameter]:
-        """The parameters of an agent. Raises ``RequestError`` if there is no such agent."""
+        """The parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
+        self._require_offered(name)
         if name not in self._parameters:
             with self._configuration():
                 own = parameters_of(settings_of("agent", name))
@@ -93,6 +111,24 @@ class AgentsAndRules:
             texts = {found[1]: found[3] or "" for found in lines if found}
             self._parameters[name] = [Parameter(key, _shown(value), texts.get(key, "")) for key, value in own.items()]
         return self._parameters[name]
+
+
+def _targets(agent: Any) -> Iterator[tuple[str, str]]:
+    """Label and class of an agent, and of the agents among its parameters at any depth, as its mapping has them."""
+    if isinstance(agent, dict):
+        if "target" in agent and "label" in agent:
+            yield str(agent["label"]), str(agent["target"])
+        for value in agent.values():
+            yield from _targets(value)
+    elif isinstance(agent, list | tuple):
+        for value in agent:
+            yield from _targets(value)
+
+
+def _not_offered(name: str) -> RequestError:
+    return RequestError(
+        f"agent '{name}' runs code from folders of this machine: it plays only where qarena serve listens at 127.0.0.1"
+    )
 
 
 def _comment(group: str, name: str) -> str:

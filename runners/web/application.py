@@ -1,4 +1,4 @@
-"""The application: its routers, its guard, its error pages."""
+"""The application: its routers, its guard, its error pages, its first page."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from quarto.notation import parse_position
+from quarto.position import board
+from quarto.rules import CLASSIC, finished_lines
 from runners.hydra_app.config_dir import own_modules
-from runners.web import home
 from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
 from runners.web.browse import games, pages
 from runners.web.failures import add_error_pages
-from runners.web.pages import STATIC, Section
+from runners.web.pages import STATIC, page
 from runners.web.play import pages as play
 from runners.web.security import MOST_BYTES, Guard, check_token
 from runners.web.settings import ServerSettings, Site
 
-# The subjects in the order of the navigation; a router alone has no entry there. A new one is one line here.
-SECTIONS = (
-    Section("", "/", home.router),
-    Section("Play", "/play", play.router),
-    Section("Analyse", "/analyse", analyse.router),
-    Section("Browse", "/browse", pages.router),
-    Section("", "/browse/games", games.router),
-    Section("Ask", "/ask", ask.router),
-)
+ROUTERS = (play.router, analyse.router, pages.router, games.router, ask.router)
+SHOWN = "3.9./.F../E.2./..B. -"  # the position of the first page
 
 
 def application(settings: ServerSettings) -> FastAPI:
@@ -49,10 +46,17 @@ def application(settings: ServerSettings) -> FastAPI:
         max_body_size=MOST_BYTES,
     )
     app.state.site = site
-    app.state.sections = [section for section in SECTIONS if section.name]
     add_error_pages(app)
     app.add_middleware(Guard, settings=settings)  # last: around all others
-    for section in SECTIONS:
-        app.include_router(section.router, dependencies=[Depends(check_token)])
+    app.get("/")(first_page)
+    for router in ROUTERS:
+        app.include_router(router, dependencies=[Depends(check_token)])
     app.mount("/static", StaticFiles(directory=STATIC))
     return app
+
+
+def first_page(request: Request) -> Response:
+    """A position, and the ways to the other pages."""
+    pieces = board(parse_position(SHOWN)[0])
+    lines = {cell for line in finished_lines(pieces, CLASSIC) for cell in line}
+    return page(request, "home.html", board=pieces, lines=lines)

@@ -13,32 +13,27 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from runners.browse.busy import BusyError
+from numba.core import event
+
+from runners.browse.library import BusyError
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
-
-
-class State(StrEnum):
-    """The progress of a job."""
-
-    WAITING = "waiting"  # for a thread
-    WORKING = "working"
-    DONE = "done"
-    STOPPED = "stopped"  # before it was done
+IDLE = "no page asked for it any more"
+FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
 
 
 class BackgroundJob:
-    """A piece of work. ``work(job)`` gets the job: it may ``publish`` and must end soon after ``stopped``."""
+    """A piece of work. ``work(job)`` gets the job: it may set ``latest`` and must end soon after ``stopped``."""
 
     def __init__(self, work: Callable[[BackgroundJob], Any], seconds: float, version: Hashable = None) -> None:
         self.seconds = seconds  # that it may work
         self.version = version  # of what it is about
         self.seen = False  # a page knows that it has ended
-        self.latest: Any = None  # what it has published so far
+        self.latest: Any = None  # what pages may see so far
         self.reason = ""  # why it was stopped
         self.asked = time.monotonic()  # when a page last asked for it
         self.started: float | None = None
@@ -50,14 +45,13 @@ class BackgroundJob:
         self._stopping: list[Callable[[], None]] = []
 
     @property
-    def state(self) -> State:
-        if self._ended.is_set():
-            return State.STOPPED if self.reason else State.DONE
-        return State.WAITING if self.started is None else State.WORKING
-
-    @property
     def ended(self) -> bool:
         return self._ended.is_set()
+
+    @property
+    def queued(self) -> bool:
+        """Whether it waits for a thread."""
+        return self.started is None and not self.ended
 
     @property
     def stopped(self) -> bool:
@@ -73,10 +67,6 @@ class BackgroundJob:
         """Count its time from now on: what it did so far was preparation, such as compiling."""
         self.started = time.monotonic()
 
-    def publish(self, found: Any) -> None:
-        """Let pages see what is known so far."""
-        self.latest = found
-
     def when_stopped(self, call: Callable[[], None]) -> None:
         """Have ``call`` called, from any thread, when the job is stopped: at once if it is already."""
         with self._lock:
@@ -88,7 +78,7 @@ class BackgroundJob:
     def stop(self, reason: str) -> None:
         """End the job before it is done, unless it has ended."""
         with self._lock:
-            if self.reason or self._ended.is_set():
+            if self.reason or self.ended:
                 return
             self.reason = reason
             calls = list(self._stopping)
@@ -99,10 +89,9 @@ class BackgroundJob:
 
     def wait(self, seconds: float = MOMENT) -> bool:
         """Whether it has ended, after at most so many seconds."""
-        if not self._ended.wait(seconds):
-            return False
-        self.seen = True
-        return True
+        ended = self._ended.wait(seconds)
+        self.seen = self.seen or ended
+        return ended
 
     def result(self) -> Any:
         """The result of a job that is done. Raises what the work raised."""
@@ -113,7 +102,7 @@ class BackgroundJob:
     def carry_out(self) -> None:
         """Do the work, in a thread of its own."""
         with self._lock:
-            if self._ended.is_set():
+            if self.ended:
                 return
             self.started = time.monotonic()
         try:
@@ -249,13 +238,37 @@ class Background:
                     self._queue.remove(job)
 
 
-IDLE = "no page asked for it any more"
-FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
-
-
 def _goes_on_longer(job: BackgroundJob, seconds: float, again: bool) -> bool:
     return job.stopped and (again or job.seconds < seconds or job.reason == IDLE)
 
 
 def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
     return job.version != version and (job.seen or time.monotonic() - job.asked > FORGOTTEN_SECONDS)
+
+
+class Compiling(event.Listener):  # type: ignore[misc]
+    """Counts the functions that numba compiles now: then an answer takes a minute once, and the page says why."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0
+
+    @property
+    def active(self) -> bool:
+        return self._depth > 0
+
+    def on_start(self, _event: Any) -> None:
+        with self._lock:
+            self._depth += 1
+
+    def on_end(self, _event: Any) -> None:
+        with self._lock:
+            self._depth -= 1
+
+
+@cache
+def compiling() -> Compiling:
+    """The one of this process."""
+    listener = Compiling()
+    event.register("numba:compile", listener)
+    return listener

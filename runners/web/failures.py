@@ -13,39 +13,42 @@ from starlette.responses import Response
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from quarto.errors import ArenaError, RequestError
-from runners.browse.busy import BusyError
-from runners.web.pages import page
+from quarto.errors import ArenaError, NotFoundError, RequestError
+from runners.browse.library import BusyError
+from runners.web.browse.reader import NothingToReadError, nothing_to_read
+from runners.web.pages import SUBJECTS, page
 from runners.web.security import SAFE
 
 logger = logging.getLogger(__name__)
 
+# The first class that fits decides.
+STATUSES = (
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (RequestError, HTTPStatus.BAD_REQUEST),
+    (ArenaError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
 
 def add_error_pages(app: FastAPI) -> None:
-    """Answer errors with pages: a wrong request 400, a failure 500, a busy server 503, an unknown address 404."""
-    app.add_exception_handler(ArenaError, _of_ours)
+    """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
+    app.add_exception_handler(ArenaError, lambda request, error: _page(request, status_of(error), str(error)))
+    app.add_exception_handler(NothingToReadError, nothing_to_read)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_form)
     app.add_middleware(LastResort)
 
 
-def status_of(error: ArenaError) -> int:
+def status_of(error: Exception) -> int:
     """The status of the page that shows an error."""
-    if isinstance(error, BusyError):
-        return HTTPStatus.SERVICE_UNAVAILABLE
-    return HTTPStatus.BAD_REQUEST if isinstance(error, RequestError) else HTTPStatus.INTERNAL_SERVER_ERROR
-
-
-def _of_ours(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ArenaError)  # noqa: S101  (it is registered for this class alone)
-    return _page(request, status_of(error), str(error))
+    return next(status for kind, status in STATUSES if isinstance(error, kind))
 
 
 def _of_http(request: Request, error: Exception) -> Response:
-    status, detail = getattr(error, "status_code", 500), str(getattr(error, "detail", ""))
-    if status == HTTPStatus.NOT_FOUND and detail == HTTPStatus.NOT_FOUND.phrase:
-        detail = f"There is no page {request.url.path[:100]} here"
-    return _page(request, status, detail)
+    assert isinstance(error, HTTPException)  # noqa: S101  (it is registered for this class alone)
+    unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
+    line = f"There is no page {request.url.path[:100]} here" if unknown else error.detail
+    return _page(request, error.status_code, line)
 
 
 def _of_form(request: Request, error: Exception) -> Response:
@@ -83,19 +86,17 @@ class LastResort:
 
 
 def _page(request: Request, status: int, line: str) -> Response:
-    title = "That does not work" if status < 500 else "Something failed"
-    title = "One moment" if status == HTTPStatus.SERVICE_UNAVAILABLE else title
-    busy = status == HTTPStatus.SERVICE_UNAVAILABLE and request.method in SAFE
-    address = f"{request.url.path}?{request.url.query}".removesuffix("?")
+    busy = status == HTTPStatus.SERVICE_UNAVAILABLE
+    address, reads = f"{request.url.path}?{request.url.query}".removesuffix("?"), request.method in SAFE
     return page(
         request,
         "error.html",
         status,
-        title=title,
+        title="One moment" if busy else "That does not work" if status < 500 else "Something failed",
         line=" ".join(line.split()),
-        again=address if busy else "",
-        back=address if request.method not in SAFE and _has_page(request) else "",
-        section=next((each for each in request.app.state.sections if request.url.path.startswith(each.path)), None),
+        again=address if busy and reads else "",
+        back=address if not reads and _has_page(request) else "",
+        subject=next((name for name, path in SUBJECTS.items() if request.url.path.startswith(path)), ""),
     )
 
 

@@ -6,9 +6,7 @@ import hashlib
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple
 
-from fastapi import APIRouter
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -17,19 +15,10 @@ from analytics.report.pieces import piece_svg, piece_symbols
 from runners.browse.links import address
 from runners.web.settings import site_of
 
-
-class Section(NamedTuple):
-    """A subject of the site."""
-
-    name: str  # in the navigation; "" is not shown there
-    path: str  # of its first page
-    router: APIRouter
-
-
+SUBJECTS = {"Play": "/play", "Analyse": "/analyse", "Browse": "/browse", "Ask": "/ask"}  # in the navigation
 STATIC = Path(__file__).parent / "static"
 RETRY_SECONDS = 3  # after which a busy server may be asked again
 SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
-QUICKLY = "x-quick"  # header of a request by our script, which replaces parts of the page by those of the answer
 
 
 def page(request: Request, template: str, status: int = 200, **values: object) -> Response:
@@ -41,7 +30,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
     known = {
         "token": site.token,
         "here": request.url.path,
-        "sections": request.app.state.sections,
+        "subjects": SUBJECTS,
         "archive": str(site.settings.archive),
         "refresh": None,
     }
@@ -52,11 +41,6 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
 def go_to(path: str, **query: object) -> Response:
     """The answer to a form: another page."""
     return RedirectResponse(address(path, query), SEE_OTHER)
-
-
-async def form_fields(request: Request) -> dict[str, str]:
-    """The texts of a form whose fields depend on what it is about. A dependency of the function that carries it out."""
-    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
 @cache
@@ -71,10 +55,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["static"] = static
-    made.globals["piece_svg"] = piece_svg
-    made.globals["piece_symbols"] = piece_symbols
-    made.globals["address"] = lambda path, **query: address(path, query)
+    made.globals |= {
+        "static": static,
+        "piece_svg": piece_svg,
+        "piece_symbols": piece_symbols,
+        "address": lambda path, **query: address(path, query),
+    }
     return made
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import shlex
 import socket
+import sys
+from pathlib import Path, PurePath
 
 from analytics.store.marker import check_place
 from quarto.errors import RequestError, of_extra
@@ -11,13 +14,12 @@ from runners.hosting.interruption import INTERRUPTED, leave
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
 from runners.terminal.console import print_line
-from runners.web.requested import ServeOptions
 
 GRACE = 2  # seconds for the requests that are being answered, after Ctrl-C
 
 
-def serve(options: ServeOptions) -> None:
-    """Serve pages until Ctrl-C.
+def serve(archive: PurePath, host: str, port: int, name: str | None, config_dir: Path | None) -> None:
+    """Serve pages until Ctrl-C; ``name`` is the person's, None: the login name.
 
     Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
     """
@@ -27,21 +29,21 @@ def serve(options: ServeOptions) -> None:
 
         from runners.web.application import application
         from runners.web.settings import ServerSettings
-    check_place(options.archive)
-    with user_config_dir(options.config_dir):  # a folder that is none is refused before the port is taken
+    check_place(archive)
+    with user_config_dir(config_dir):  # a folder that is none is refused before the port is taken
         pass
-    listening = listen(options.host, options.port)
-    port = listening.getsockname()[1]
+    listening = listen(host, port)
     settings = ServerSettings(
-        archive=options.archive,
-        host=options.host,
-        port=port,
-        name=options.name or login_name(),
-        config_dir=options.config_dir,
-        command=options.command,
+        archive=archive,
+        host=host,
+        port=listening.getsockname()[1],
+        name=name or login_name(),
+        config_dir=config_dir,
+        command=shlex.join(["qarena", *sys.argv[1:]]),
     )
     with listening:
-        print_line(f"Play, analyse, browse and ask at {address_of(options.host, port)} (Ctrl-C ends)")
+        shown_host = f"[{host}]" if ":" in host else host
+        print_line(f"Play, analyse, browse and ask at http://{shown_host}:{settings.port}/ (Ctrl-C ends)")
         if not settings.local:
             print_line(
                 "Other machines can connect: whoever reaches this address can play, ask and use this machine's time."
@@ -66,13 +68,13 @@ def serve(options: ServeOptions) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there; port 0 is any free one. Raises ``RequestError`` if it cannot be had."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, found_at = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         found = socket.socket(family, kind, protocol)
     except OSError as error:
         raise RequestError(f"--host {host} is not an address of this machine ({error.strerror})") from error
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(place)
+        found.bind(found_at)
         found.listen(2048)
     except OSError as error:
         found.close()
@@ -88,8 +90,3 @@ def _taken(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EACCES:
         return f"port {port} needs the rights of an administrator: choose one above 1023, such as --port 8000"
     return f"--host {host} is not an address of this machine ({error.strerror}): leave it out for 127.0.0.1"
-
-
-def address_of(host: str, port: int) -> str:
-    """The address of the first page."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from quarto.notation import format_piece
+from quarto.notation import format_cell, format_piece
+from quarto.rules import NONE
+from runners.play.game import Game
 from runners.play.wording import attributes
 
 
@@ -28,10 +30,28 @@ class DecisionTile(NamedTuple):
     line: bool = False  # a cell of a finished line
     last: bool = False  # the cell that was filled last
     played: bool = False  # what the game goes on with
-    place: str = "left"  # of a piece beside the board: left, hand, board
+    held: str = "left"  # where a piece is: left, hand, board
     badge: Badge | None = None
 
 
 def named(piece: int) -> str:
     """A piece with its attributes: ``F: high, coloured, solid, square``."""
     return f"{format_piece(piece)}: {', '.join(attributes(piece))}"
+
+
+def filled_cell(game: Game, cell: int, marks_last: bool = True) -> DecisionTile | None:
+    """The tile of a cell with a piece, None if the cell is empty; ``marks_last``: the last placement is marked."""
+    name, piece = format_cell(cell), game.board[cell]
+    if piece == NONE:
+        return None
+    won = any(cell in line for line in game.lines)
+    label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
+    return DecisionTile(name, piece, label, line=won, last=marks_last and cell == game.plies[-1][1])
+
+
+def taken_piece(game: Game, piece: int) -> DecisionTile | None:
+    """The tile of a piece that is on the board or in hand; None if it is left."""
+    name = format_piece(piece)
+    if piece in game.board:
+        return DecisionTile(name, piece, f"{named(piece)}; on {format_cell(game.board.index(piece))}", held="board")
+    return DecisionTile(name, piece, f"{named(piece)}; in hand", held="hand") if piece == game.hand else None

@@ -1,27 +1,26 @@
-"""A line: a start, the decisions from there, perhaps a branch of it, and the place that the page shows; its address."""
+"""A line: a start, the decisions from there, perhaps a branch of it, and the position that is shown; its address."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from quarto.errors import RequestError
-from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_position, parse_cell, parse_piece
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_position
 from quarto.notation import parse_position as parsed
 from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
 from runners.browse.links import address
-from runners.play.game import Game, NextDecision
+from runners.play.game import Game
+from runners.play.reading import game_after
+from runners.web.addresses import checked_words, whole
 from runners.web.agents_and_rules import AgentsAndRules
 
 PATH = "/analyse"
 MOST = 2 * CELLS + 1  # decisions of a game
 SECONDS = (5, 20, 60, 300)  # that a search may take, to choose from
 USUAL_SECONDS = 20
-
-_WORD = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class AnalysisLine:
         """The game before each decision and after the last. Raises ``RequestError`` for an illegal one."""
         found = [self.start]
         for word in self.words:
-            found.append(after(word, found[-1]))
+            found.append(game_after(word, found[-1]))
         return found
 
     @property
@@ -54,7 +53,7 @@ class AnalysisLine:
         return self.games[self.at]
 
     def stepped(self, at: int) -> AnalysisLine:
-        """The same line at another place, or at its nearest end."""
+        """The same line at another position, or at its nearest end."""
         return replace(self, at=min(max(at, 0), len(self.words)))
 
     def chosen(self, word: str) -> AnalysisLine:
@@ -95,11 +94,11 @@ def parse_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLi
     rules = choices.rules(values.get("rules") or CLASSIC_NAME)
     start = start_of(values["start"], rules) if values.get("start") else Game(rules)
     line = AnalysisLine(rules, start, _words(values, "line"), branch=_words(values, "branch"))
-    line = replace(line, fork=_whole(values, "fork", len(line.main)), seconds=_seconds(values))
+    line = replace(line, fork=whole(values, "fork", len(line.main), "0"), seconds=_seconds(values))
     if not line.branch:
         line = replace(line, fork=0)
     replace(line, branch=()).games  # noqa: B018  (the main line too must be legal)
-    return replace(line, at=_whole(values, "at", len(line.words)))
+    return replace(line, at=whole(values, "at", len(line.words), "0"))
 
 
 def start_of(text: str, rules: Rules) -> Game:
@@ -120,20 +119,6 @@ def text_of(game: Game) -> str:
     return format_position(game.position, game.rules.name)
 
 
-def after(word: str, game: Game) -> Game:
-    """The game after a decision. Raises ``RequestError`` for an illegal one."""
-    if game.asked is NextDecision.NOTHING:
-        raise RequestError(f"the game is over, and {word} comes after its end")
-    piece, _, cell = word.rpartition("@")
-    if game.asked is NextDecision.PLY and piece:
-        return game.play(parse_piece(piece), parse_cell(cell))
-    if game.asked is NextDecision.GIFT and len(word) == 1:
-        return game.give(parse_piece(word))
-    if game.asked is NextDecision.PLACEMENT and len(word) == 2:
-        return game.place(parse_cell(word))
-    raise RequestError(f"after {text_of(game)!r} the next decision is a {game.asked}, not {word!r}")
-
-
 def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple[str, ...]:
     """The decisions of a game's plies, and of the gift after them unless it is NONE."""
     found: list[str] = []
@@ -147,22 +132,7 @@ def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple
 
 def _words(values: Mapping[str, str], name: str) -> tuple[str, ...]:
     text = values.get(name) or ""
-    words = tuple(text.split(".")) if text else ()
-    if len(words) > MOST:
-        raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
-    for word in words:
-        if not _WORD.fullmatch(word):
-            raise RequestError(
-                f"{name}: {word[:40]!r} is not a decision: a cell a1 to d4, a piece 0 to F, or piece@cell"
-            )
-    return words
-
-
-def _whole(values: Mapping[str, str], name: str, most: int) -> int:
-    text = values.get(name) or "0"
-    if not re.fullmatch("[0-9]{1,3}", text) or int(text) > most:
-        raise RequestError(f"{name} {text[:20]!r} is not a number of decisions from 0 to {most}")
-    return int(text)
+    return checked_words(name, text.split(".") if text else (), MOST)
 
 
 def _seconds(values: Mapping[str, str]) -> int:

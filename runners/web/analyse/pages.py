@@ -1,4 +1,4 @@
-"""The pages of analysing: what was pasted, and every place in a line with the exact value of each decision."""
+"""The pages of analysing: what was pasted, and every position in a line with the exact value of each decision."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from runners.web.analyse.line import PATH, SECONDS, AnalysisLine, parse_line, te
 from runners.web.analyse.reading import read_pasted
 from runners.web.analyse.solving import SolvedPosition, Solving, Values
 from runners.web.analyse.statistics import Found, Statistics
-from runners.web.background import IDLE, MOMENT, BackgroundJob, State
-from runners.web.compiling import compiling
+from runners.web.background import IDLE, MOMENT, BackgroundJob, compiling
 from runners.web.pages import SEE_OTHER, page
 from runners.web.settings import site_of
 
@@ -34,7 +33,7 @@ AGAIN = "/analyse/again"
 
 @router.get(PATH)
 def analysis(request: Request, text: str | None = None, rules: str = CLASSIC_NAME, piece: str = "") -> Response:
-    """The place of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
+    """The position of an address. A pasted ``text`` leads to the address of its line, or to a choice among several."""
     site = site_of(request)
     choices = site.service(AgentsAndRules)
     if text is not None:
@@ -112,7 +111,7 @@ def _shown(request: Request, line: AnalysisLine, chosen: int) -> Response:
         asked=line.game.asked,
         over=over,
         searching=pending[0] if pending else None,
-        queued=bool(pending) and all(job.state is State.WAITING for job in pending),
+        queued=bool(pending) and all(job.queued for job in pending),
         stopped=next((job.reason for job in jobs if job.ended and job.stopped), ""),
         longer=next((replace(line, seconds=each) for each in SECONDS if each > line.seconds), None),
         again=line.url.replace(PATH, AGAIN, 1),
@@ -125,7 +124,7 @@ def _shown(request: Request, line: AnalysisLine, chosen: int) -> Response:
 
 
 def _content(line: AnalysisLine, solved: SolvedPosition | None, values: Values | None, chosen: int) -> dict[str, Any]:
-    """The page's text about a place of a line."""
+    """The page's text about a position of a line."""
     solution = solved.solution if solved else None
     hand = line.game.hand if chosen == NONE else chosen
     cells, pieces = view.tiles(line, solution, chosen)

@@ -71,7 +71,7 @@ class Solving:
                     found = stage(solver, game.position)
                     if job.stopped:  # what the search says then means nothing
                         return
-                    job.publish(SolvedPosition(found, *safe))
+                    job.latest = SolvedPosition(found, *safe)
 
         return self.background.job(("position", text_of(game)), work, seconds, again=again)
 
@@ -85,7 +85,7 @@ class Solving:
                     found[at] = _value_for_seat_0(games[at], solver)
                     if job.stopped:
                         return
-                    job.publish(Values(tuple(found)))
+                    job.latest = Values(tuple(found))
 
         return self.background.job(("line", tuple(text_of(game) for game in games)), work, seconds, again=again)
 

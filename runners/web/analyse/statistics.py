@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from analytics.query.openings import OpeningsQuery, explore
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
-from quarto.errors import RequestError
+from quarto.errors import ArenaError
 from runners.web.background import Background, BackgroundJob
 from runners.web.settings import Site
 
@@ -60,7 +60,7 @@ class Statistics:
             job.when_stopped(stopped.set)
             with OpenArchive(self._site.settings.archive, Limits(stopped=stopped)) as opened:
                 explored = explore(opened, OpeningsQuery(position), samples=False)
-        except RequestError as error:
+        except ArenaError as error:  # the board is shown whatever the archive is like
             return Found(0, (), str(error))
         rows = (_played(explored.by, row) for row in explored.rows.iter_rows(named=True))
         return Found(explored.games, tuple(rows))

@@ -1,4 +1,4 @@
-"""A place in a line as its page shows it: every cell and every gift with its value, the decisions, the mistakes."""
+"""A position of a line as its page shows it: every cell and every gift with its value, the decisions, the mistakes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runners.perfect.solvers import VALUE_NAMES, best_first
 from runners.play.game import Game, NextDecision, cells_text
 from runners.web.analyse.line import AnalysisLine, words_of
 from runners.web.analyse.solving import SolvedPosition, Values
-from runners.web.tiles import Badge, DecisionTile, named
+from runners.web.tiles import Badge, DecisionTile, filled_cell, named, taken_piece
 
 MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
 
@@ -55,7 +55,7 @@ def best_turns(turns: Iterable[SolvedTurn]) -> dict[tuple[int, int], SolvedTurn]
 
 
 def tiles(line: AnalysisLine, solution: Solution | None, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """The cells and the pieces of a place in a line; ``chosen`` is the piece to place where the mover chooses."""
+    """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
     game, best = line.game, best_turns(solution.turns) if solution else {}
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
@@ -72,11 +72,9 @@ def _badge_of(best: Best, key: tuple[int, int]) -> Badge | None:
 
 
 def _cell(line: AnalysisLine, game: Game, cell: int, best: Best, following: str, chosen: int) -> DecisionTile:
-    name, piece = format_cell(cell), game.board[cell]
-    if piece != NONE:
-        won = any(cell in each for each in game.lines)
-        label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
-        return DecisionTile(name, piece, label, line=won, last=bool(line.at) and cell == game.plies[-1][1])
+    name, filled = format_cell(cell), filled_cell(game, cell, marks_last=bool(line.at))
+    if filled is not None:
+        return filled
     word, key = "", (cell, NONE)
     if game.asked is NextDecision.PLACEMENT:
         word = name
@@ -89,12 +87,9 @@ def _cell(line: AnalysisLine, game: Game, cell: int, best: Best, following: str,
 
 
 def _piece(line: AnalysisLine, game: Game, piece: int, best: Best, following: str, chosen: int) -> DecisionTile:
-    name = format_piece(piece)
-    if piece in game.board:
-        label = f"{named(piece)}; on {format_cell(game.board.index(piece))}"
-        return DecisionTile(name, piece, label, place="board")
-    if piece == game.hand:
-        return DecisionTile(name, piece, f"{named(piece)}; in hand", place="hand")
+    name, taken = format_piece(piece), taken_piece(game, piece)
+    if taken is not None:
+        return taken
     if game.asked is NextDecision.GIFT:
         shown = _badge_of(best, (NONE, piece))
         label = f"Give {named(piece)}{f': {shown.words}' if shown else ''}"
@@ -104,8 +99,8 @@ def _piece(line: AnalysisLine, game: Game, piece: int, best: Best, following: st
         shown = badge(of_piece[0].value, of_piece[0].distance) if of_piece else None
         href = f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
         label = f"Place {named(piece)}{f': {shown.words}' if shown else ''}"
-        place, played = "hand" if piece == chosen else "left", following.startswith(f"{name}@")
-        return DecisionTile(name, piece, label, href=href, badge=shown, played=played, place=place)
+        held, played = "hand" if piece == chosen else "left", following.startswith(f"{name}@")
+        return DecisionTile(name, piece, label, href=href, badge=shown, played=played, held=held)
     return DecisionTile(name, piece, named(piece))
 
 
@@ -144,7 +139,7 @@ def gifts_text(game: Game, solved: SolvedPosition | None) -> str:
 
 
 def sentence(line: AnalysisLine, solution: Solution | None) -> str:
-    """The next decision, whose it is, and the value of the place."""
+    """The next decision, whose it is, and the value of the position."""
     game = line.game
     if game.asked is NextDecision.NOTHING:
         if game.lines:
@@ -191,7 +186,7 @@ def _step_label(before: Game, word: str, after: int | None, regret: int | None) 
 
 
 def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:
-    """The places before the decisions that gave something up, as far as they are known."""
+    """The positions before the decisions that gave something up, as far as they are known."""
     if values is None:
         return []
     return [at for at in range(len(line.words)) if (values.regret(at, line.games[at].seat) or 0) > 0]

@@ -10,10 +10,9 @@ from analytics.query.cookbook import CookbookQuestion, questions
 from analytics.report.content import Figure
 from analytics.sql.views import VIEWS
 from analytics.store.marker import content_of
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, FailureError, NotFoundError, RequestError
 from runners.browse import charts
-from runners.browse.answers import answer_table
-from runners.browse.asking import Asking, SqlAnswer
+from runners.browse.asking import Asking, SqlAnswer, answer_table
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
 from runners.web.background import Background, BackgroundJob
@@ -27,6 +26,7 @@ KEPT = 8  # answers that are remembered, for their charts and files
 WAITING = 16  # questions
 MOMENT = 0.9  # seconds that a page waits for an answer
 IDLE_SECONDS = 30.0
+TITLE = 60  # letters of a page's title
 
 
 class QuestionService:
@@ -80,6 +80,7 @@ def ask(
         request,
         "ask.html",
         status,
+        title=_title(text, chosen),
         text=text,
         empty=empty,
         chosen=chosen,
@@ -95,12 +96,18 @@ def ask(
     )
 
 
+def _title(text: str, chosen: CookbookQuestion | None) -> str:
+    """The question in a few words, for the title of the page."""
+    words = chosen.title if chosen and text == chosen.sql else " ".join(text.split())
+    return words if len(words) <= TITLE else f"{words[: TITLE - 1]}…"
+
+
 def _chosen(number: str) -> CookbookQuestion | None:
     if not number:
         return None
     found = next((each for each in questions() if str(each.number) == number), None)
     if found is None:
-        raise RequestError(f"there is no question {number!r}: the cookbook has 1 to {len(questions())}")
+        raise NotFoundError(f"there is no question {number!r}: the cookbook has 1 to {len(questions())}")
     return found
 
 

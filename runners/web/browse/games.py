@@ -2,55 +2,59 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from analytics.perfect.game_review import GameReview
 from analytics.query.game_filter import GameFilter
 from analytics.query.openings import BY, EMPTY_BOARD, OpeningsQuery
 from analytics.sql.database import OpenArchive
+from quarto.errors import FailureError, RequestError
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
 from runners.browse.games import ArchivedGame
 from runners.browse.replay import Judgements
 from runners.browse.runs import run_rows
 from runners.web.background import BackgroundJob
-from runners.web.browse.pages import paged, runs_of, whole
-from runners.web.browse.reader import ArchiveReader, ArchiveService, archive_service, empty, reader_of
+from runners.web.browse.reader import ArchiveReader, ArchiveService, Reading, archive_service, runs_of, whole
+from runners.web.failures import status_of
 
 router = APIRouter()
 
 
 @router.get("/browse/games")
 def list_of_games(
-    request: Request,
+    reader: Reading,
     rules: str = "",
     run: str = "",
     agent: str = "",
     opponent: str = "",
     result: str = "",
-    order: str = games.ORDERS[0],
+    order: str = "",
     page: str = "1",
 ) -> Response:
-    """The games that meet filters."""
-    reader = reader_of(request)
-    if reader is None:
-        return empty(request)
+    """The games that meet filters. Wrong filters are shown again with the reason."""
     order = order or games.ORDERS[0]
     wanted = GameFilter(runs=runs_of(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
-    found = reader.ask(_games, wanted, result, order, whole(page, 1))
-    at, pages = paged(page, found.total, games.ROWS)
-    query = {"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order}
+    found, error, status = games.NO_GAMES, "", 200
+    try:
+        found = reader.ask(_games, wanted, result, order, whole(page, 1))
+    except RequestError as raised:
+        error, status = str(raised), status_of(raised)
+    reader.content.failed |= bool(found.damaged)
     return reader.page(
         "browse_games.html",
+        status,
         found=found,
-        wanted=query,
+        error=error,
+        wanted={"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order},
         known=reader.known,
         results=games.RESULTS,
         orders=games.ORDERS,
-        at=at,
-        pages=pages,
-        link=lambda number: links.games_page(**query, page=number if number > 1 else None),
+        **reader.pager(found.total, games.ROWS),
     )
 
 
@@ -59,11 +63,10 @@ def _games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, pag
 
 
 @router.get("/browse/games/{run_id}/{game_id}")
-def one_game(request: Request, run_id: str, game_id: int, ply: str = "", seconds: str = "") -> Response:
+def one_game(
+    request: Request, reader: Reading, run_id: str, game_id: int, ply: str = "", seconds: str = ""
+) -> Response:
     """A logged game at one moment, with the regret of each decision."""
-    reader = reader_of(request)
-    if reader is None:
-        return empty(request)
     game = reader.ask(games.logged_game, run_id, game_id)
     judged, job = _judged(reader, archive_service(request), game, float(whole(seconds, int(replay.SECONDS))))
     now = replay.moment(game, whole(ply, len(game.plies)) if ply else None)
@@ -102,14 +105,19 @@ def _judged(
     reader: ArchiveReader, service: ArchiveService, game: ArchivedGame, seconds: float
 ) -> tuple[Judgements, BackgroundJob | None]:
     """The judgements that are known, and the job that seeks the others: None if all are in the archive."""
-    known = reader.ask(replay.annotated, game.record.run_id, game.game_id)
+    known: Judgements = {}
+    with suppress(FailureError):  # then all decisions are judged here
+        known = reader.ask(replay.annotated, game.record.run_id, game.game_id)
     if replay.is_judged(game, known):
         return known, None
 
     def work(job: BackgroundJob) -> Judgements:
+        def show(found: GameReview) -> None:
+            job.latest = replay.judged_by(found)
+
         review = replay.review_of(game)
         job.when_stopped(review.stop)
-        review.search(lambda found: job.publish(replay.judged_by(found)), better=False)
+        review.search(show, better=False)
         return replay.judged_by(review.found())
 
     key = game.record.run_id, game.game_id, game.plies
@@ -147,7 +155,7 @@ def _lost(game: ArchivedGame, judged: Judgements) -> list[tuple[str, int, int]]:
 
 @router.get("/browse/openings")
 def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
-    request: Request,
+    reader: Reading,
     position: str = "",
     rules: str = "",
     by: str = "",
@@ -160,9 +168,6 @@ def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
     imposed: str = "",
 ) -> Response:
     """The decisions made in a position, with their results on a board."""
-    reader = reader_of(request)
-    if reader is None:
-        return empty(request)
     known = reader.known
     wanted = GameFilter(
         runs=runs_of(run),
@@ -174,6 +179,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
     text = _position(position.strip(), rules, known.rules[0])
     asked = OpeningsQuery(text, by if by in BY else None, wanted, max(1, whole(least, 1)), imposed == "yes")
     shown = reader.ask(explorer, asked)
+    reader.content.failed |= shown.damaged
     return reader.page(
         "browse_openings.html",
         shown=shown,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.sql.database import OpenArchive
+from runners.browse import links
 from runners.browse.charts import warm
 from runners.browse.library import Content, Library
 from runners.browse.replay import prepare
@@ -21,6 +23,7 @@ from runners.web.settings import Site, site_of
 
 JUDGES = 1  # games that are judged at once
 IDLE_SECONDS = 30.0
+ROWS = 50  # of a list, a page
 
 Made = TypeVar("Made")
 
@@ -50,6 +53,10 @@ class ArchiveService:
         self.library.close()
 
 
+class NothingToReadError(Exception):
+    """The archive is being opened, or has no runs: a page says which."""
+
+
 class ArchiveReader:
     """One request's view of the archive."""
 
@@ -71,19 +78,32 @@ class ArchiveReader:
         """The names that filters can have."""
         return self.ask(_known)
 
-    def page(self, template: str, **values: Any) -> Response:
-        """A page about the archive."""
-        return page(self.request, template, tabs=TABS, **values)
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """A page about the archive, which names the records that were left out because they are damaged."""
+        return page(self.request, template, status, tabs=TABS, damaged=self.content.damaged, **values)
+
+    def pager(self, rows: int, size: int = ROWS) -> dict[str, Any]:
+        """The page of a list that was asked for, ``at``, how many there are, and the address of each."""
+        pages, query = max(1, -(-rows // size)), dict(self.request.query_params)
+
+        def link(number: int) -> str:
+            return links.address(self.request.url.path, query | {"page": number if number > 1 else None})
+
+        return {"at": min(max(1, whole(query.get("page", ""), 1)), pages), "pages": pages, "link": link}
+
+
+def whole(text: str, default: int) -> int:
+    """A number of a form; ``default`` for what is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else default
+
+
+def runs_of(run: str) -> tuple[str, ...]:
+    """The runs of a form's field: one, or none for all."""
+    return (run.strip(),) if run.strip() else ()
 
 
 def _known(opened: OpenArchive) -> Known:
     return known(run_rows(opened))
-
-
-def reader_of(request: Request) -> ArchiveReader | None:
-    """The archive for a request; None: ``empty`` says why there is none."""
-    content = archive_service(request).library.content()
-    return None if content is None else ArchiveReader(request, content)
 
 
 def archive_service(request: Request) -> ArchiveService:
@@ -91,8 +111,19 @@ def archive_service(request: Request) -> ArchiveService:
     return site_of(request).service(ArchiveService)
 
 
-def empty(request: Request) -> Response:
-    """The page for an archive that cannot be read yet: it is being opened, or has no runs, and how it is filled."""
+def reader_of(request: Request) -> ArchiveReader:
+    """The archive for a request. Raises ``NothingToReadError``."""
+    content = archive_service(request).library.content()
+    if content is None:
+        raise NothingToReadError
+    return ArchiveReader(request, content)
+
+
+Reading = Annotated[ArchiveReader, Depends(reader_of)]
+
+
+def nothing_to_read(request: Request, _error: Exception) -> Response:
+    """The page for an archive that is being opened, or has no runs, and how it is filled."""
     if archive_service(request).library.is_opening:
         return page(request, "browse_opening.html", refresh=1)
     return page(request, "browse_empty.html")

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
+from runners.web.addresses import checked_words, whole
 
 PATH = "/play/game"
 RESIGN = "resign"
 MOST_MOVES = 33  # gifts and placements of one person, and a resignation
 
-_DECISION = re.compile(rf"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]|{RESIGN}")
 _ID = re.compile(r"[\w-]{22}")
 
 
@@ -46,7 +46,7 @@ class GameAddress(NamedTuple):
 
     def after(self, decision: str) -> GameAddress:
         """The address after one more decision. Raises ``RequestError`` for a text that cannot be one."""
-        return self._replace(moves=checked_moves([*self.moves, decision]))
+        return self._replace(moves=_moves([*self.moves, decision]))
 
     @property
     def beginning(self) -> GameAddress:
@@ -60,38 +60,21 @@ def new_id() -> str:
 
 def checked_setup(values: Mapping[str, str]) -> GameSetup:
     """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
-    seat = whole(values, "seat", 1)
-    return GameSetup(
-        _text(values, "agent"), values.get("rules") or "classic", seat, whole(values, "seed"), _text(values, "name")
-    )
+    seat, seed = whole(values, "seat", 1), whole(values, "seed")
+    return GameSetup(_text(values, "agent"), values.get("rules") or "classic", seat, seed, _text(values, "name"))
 
 
 def parse_address(values: Mapping[str, str]) -> GameAddress:
     """The address of a game. Raises ``RequestError`` naming the value that is missing or wrong."""
-    identity = values.get("id", "")
+    identity, moves = values.get("id", ""), values.get("moves", "")
     if not _ID.fullmatch(identity):
         raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")
-    moves = values.get("moves", "")
-    words = checked_moves(moves.split(".") if moves else [])
+    words = _moves(moves.split(".") if moves else [])
     return GameAddress(checked_setup(values), whole(values, "number", MAX_PAIRS - 1), identity, words)
 
 
-def checked_moves(words: list[str]) -> tuple[str, ...]:
-    """Decisions in the form of an address. Whether they are legal, the game itself will tell."""
-    if len(words) > MOST_MOVES:
-        raise RequestError(f"{len(words)} decisions are more than a game has")
-    for word in words:
-        if not _DECISION.fullmatch(word):
-            raise RequestError(f"{word[:40]!r} is not a decision: a cell a1 to d4, a piece 0 to F, or {RESIGN}")
-    return tuple(words)
-
-
-def whole(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1) -> int:
-    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``most``."""
-    text = values.get(name, "")
-    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
-        raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {most}")
-    return int(text)
+def _moves(words: list[str]) -> tuple[str, ...]:
+    return checked_words("moves", words, MOST_MOVES, RESIGN)
 
 
 def _text(values: Mapping[str, str], name: str) -> str:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from quarto.batch import FORFEIT_RESIGNED
-from quarto.errors import ArenaError, RequestError
-from quarto.rules import Rules
-from runners.arena.spec import AgentSpec
+from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.game import Game
 from runners.play.hints import hint
-from runners.play.logbook import spec_of
+from runners.play.logbook import PreparedGame, prepared_game, spec_of
 from runners.play.reading import game_after
 from runners.play.session import AgentFailedError, Opponent, Session
-from runners.play.table import PreparedGame, prepared_game
 from runners.play.wording import Players, result, turn_text
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import Background, BackgroundJob
@@ -33,40 +30,33 @@ FOREVER = float("inf")  # an agent's turn cannot be stopped: its limits are its 
 _numbers = count()
 
 
+Answers = dict[Game, tuple[int, int] | AgentFailedError]
+
+
 class UnansweredError(Exception):
     """The agent has not answered yet."""
 
 
-class Remembered:
-    """An opponent that repeats the answers that were given, and does not think."""
+class RememberingOpponent:
+    """An opponent that repeats the answers that were given; for others it asks ``thinking``, if that is there."""
 
-    def __init__(self, label: str, answers: dict[Game, tuple[int, int] | AgentFailedError]) -> None:
+    def __init__(self, label: str, answers: Answers, thinking: Opponent | None = None) -> None:
         self.label = label
         self._answers = answers
+        self._thinking = thinking
 
     def turn(self, game: Game) -> tuple[int, int]:
+        if game not in self._answers and self._thinking is not None:
+            try:
+                self._answers[game] = self._thinking.turn(game)
+            except AgentFailedError as error:
+                self._answers[game] = error
         found = self._answers.get(game)
         if found is None:
             raise UnansweredError
         if isinstance(found, AgentFailedError):
             raise found
         return found
-
-
-class Thinking(Remembered):
-    """The same, and it asks the agent for what it does not remember."""
-
-    def __init__(self, opponent: Opponent, answers: dict[Game, tuple[int, int] | AgentFailedError]) -> None:
-        super().__init__(opponent.label, answers)
-        self._opponent = opponent
-
-    def turn(self, game: Game) -> tuple[int, int]:
-        if game not in self._answers:
-            try:
-                self._answers[game] = self._opponent.turn(game)
-            except AgentFailedError as error:
-                self._answers[game] = error
-        return super().turn(game)
 
 
 class Seen(NamedTuple):
@@ -85,9 +75,9 @@ class Seen(NamedTuple):
 class HeldGame:
     """A game between a person and an agent."""
 
-    def __init__(self, begun: GameAddress, table: PreparedGame, aids: Sequence[str] = ()) -> None:
+    def __init__(self, begun: GameAddress, prepared: PreparedGame, aids: Sequence[str] = ()) -> None:
         self.begun = begun
-        self.table = table
+        self.prepared = prepared
         self.serial = next(_numbers)
         self.aids = set(aids)
         self.moves: tuple[str, ...] = ()  # that count: those of the form that was sent last
@@ -95,17 +85,18 @@ class HeldGame:
         self.trouble = ""  # why it could not be logged
         self.lock = threading.Lock()  # of what may change; not held while the agent thinks
         self._thinking = threading.Lock()
-        self._answers: dict[Game, tuple[int, int] | AgentFailedError] = {}
+        self._answers: Answers = {}
         self._started = time.perf_counter()
 
     def seen(self, moves: Sequence[str]) -> Seen:
         """The game after decisions. Raises ``RequestError`` for an illegal one."""
-        return self._replayed(moves, Remembered(self.table.opponent.label, self._answers))
+        return self._replayed(moves, RememberingOpponent(self.prepared.opponent.label, self._answers))
 
     def answer(self, moves: Sequence[str]) -> None:
         """Let the agent answer; log the game if that ends it and the decisions are those that count."""
         with self._thinking:
-            found = self._replayed(moves, Thinking(self.table.opponent, self._answers))
+            opponent = self.prepared.opponent
+            found = self._replayed(moves, RememberingOpponent(opponent.label, self._answers, opponent))
         with self.lock:
             if found.session.over and tuple(moves) == self.moves:
                 self._log(found.game)
@@ -125,7 +116,7 @@ class HeldGame:
         with self.lock:
             self._check_open()
             if self.seen(moves).thinking:
-                raise RequestError(f"{self.table.opponent.label} is thinking: wait for its turn")
+                raise RequestError(f"{self.prepared.opponent.label} is thinking: wait for its turn")
             after = (*moves, decision)
             self.seen(after)
             if self.moves[: len(after)] != after and tuple(moves) != self.moves:
@@ -156,11 +147,11 @@ class HeldGame:
             raise RequestError(f"this game is over, and logged as game {number} of run {run_id}: begin another one")
 
     def _replayed(self, moves: Sequence[str], opponent: Opponent) -> Seen:
-        session = Session(self.table.spec.rules, self.table.seat, opponent)
-        players = Players(self.table.seat, opponent.label)
+        session = Session(self.prepared.spec.rules, self.prepared.seat, opponent)
+        players = Players(self.prepared.seat, opponent.label)
         turns: list[int] = []
         news: list[str] = []
-        place = 0
+        at = 0
         while not session.over:
             before = session.game
             if session.agent_to_act:
@@ -168,27 +159,27 @@ class HeldGame:
                     session.answer()
                 except UnansweredError:
                     break
-            elif place < len(moves):
+            elif at < len(moves):
                 if not before.halfway:
-                    turns.append(place)
+                    turns.append(at)
                     news.clear()
-                session.act(_after(moves[place], before))
-                place += 1
+                session.act(_after(moves[at], before))
+                at += 1
             else:
                 break
             news.append(turn_text(before, session.game, players))
         if session.over:
-            if place < len(moves):
-                raise RequestError(f"the game is over, and {moves[place]} comes after its end")
+            if at < len(moves):
+                raise RequestError(f"the game is over, and {moves[at]} comes after its end")
             news.append(result(session.game, players, session.reason))
         return Seen(session, tuple(turns), tuple(filter(None, news)), session.agent_to_act)
 
     def _log(self, game: Game) -> None:
-        if self.entry is not None or self.table.logbook is None:
+        if self.entry is not None or self.prepared.logbook is None:
             return
         seconds = time.perf_counter() - self._started
         try:
-            self.entry = self.table.logbook.enter(game, self.table.number, seconds, self.aids)
+            self.entry = self.prepared.logbook.enter(game, self.prepared.number, seconds, self.aids)
             self.trouble = ""
         except ArenaError as error:
             self.trouble = str(error)
@@ -203,7 +194,6 @@ class HeldGames:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._choices = site.service(AgentsAndRules)
         self._background = Background(MOST_THINKING, kept=2 * MOST_GAMES)
         self._held: OrderedDict[GameAddress, HeldGame] = OrderedDict()
         self._lock = threading.Lock()
@@ -217,61 +207,70 @@ class HeldGames:
         Raises ``RequestError`` for rules or an agent that do not exist.
         """
         identity = new_id()
-        rules, agent = self._choices.rules(setup.rules), self._choices.agent(setup.agent)
-
-        def work(_job: BackgroundJob) -> HeldGame:
-            table = self._lay(setup, rules, agent)
-            held = self._hold(HeldGame(GameAddress(setup, table.number, identity), table))
-            held.answer(())
-            return held
-
-        return identity, self._background.job(identity, work, FOREVER)
+        return identity, self._set_up(identity, setup, identity)
 
     def beginning(self, identity: str) -> BackgroundJob:
-        """The job that sets up the game of an id. Raises ``RequestError`` if there is none."""
+        """The job that sets up the game of an id. Raises ``NotFoundError`` if there is none."""
         found = self._background.find(identity)
         if found is None:
-            raise RequestError("this server does not know that game: begin a new one")
+            raise NotFoundError("this server does not know that game: begin a new one")
         return found
 
-    def open(self, address: GameAddress) -> HeldGame | BackgroundJob:
-        """The game of an address, or the job that sets it up.
-
-        A game that this server did not begin, or has forgotten, is taken up where the address says. What was taken back
-        in it is not known, so it counts as one in which the person took turns back.
-        """
+    def held(self, address: GameAddress) -> HeldGame | None:
+        """The game of an address, if this server began it or took it up, and has not forgotten it."""
         with self._lock:
-            held = self._held.get(address.beginning)
-            if held is not None:
+            found = self._held.get(address.beginning)
+            if found is not None:
                 self._held.move_to_end(address.beginning)
-                return held
-        setup = address.setup
-        rules, agent = self._choices.rules(setup.rules), self._choices.agent(setup.agent)
+            return found
 
-        def work(_job: BackgroundJob) -> HeldGame:
-            table = self._lay(setup, rules, agent, address.number)
-            return self._hold(HeldGame(address.beginning, table, ("undo",)))
+    def open(self, address: GameAddress) -> BackgroundJob:
+        """Take up a game where its address says; the job's result is the game.
 
-        job = self._background.job(("open", address.beginning), work, FOREVER)
-        if not job.wait():
-            return job
-        found: HeldGame = job.result()
-        return self._hold(found)
+        What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
+        ``begin`` does.
+        """
+        key = ("open", address)
+        return self._set_up(key, address.setup, address.id, address.number, address.moves, ("undo",))
+
+    def opening(self, address: GameAddress) -> BackgroundJob | None:
+        """The job that takes up the game of an address, if somebody asked for that."""
+        return self._background.find(("open", address))
 
     def answered(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
-        """The job in which the agent answers."""
+        """The job in which the agent answers, and the game is logged if it is over."""
         return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER)
+
+    def answering(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+        """That job, if it was begun."""
+        return self._background.find((held.serial, moves))
 
     def hinted(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
         """The job that finds a hint, whose result is its lines: it needs kernels, for which no page waits."""
         return self._background.job(("hint", held.serial, moves), lambda _job: hint(held.seen(moves).game), FOREVER)
 
-    def _lay(self, setup: GameSetup, rules: Rules, agent: AgentSpec, number: int | None = None) -> PreparedGame:
-        settings = self._site.settings
-        spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
-        player = agent.build()
-        guarded = GuardedAgent(player, agent.label, rules)
-        return prepared_game(spec, setup.seat, (player, guarded), settings.archive, settings.command, number)
+    def _set_up(
+        self,
+        key: Hashable,
+        setup: GameSetup,
+        identity: str,
+        number: int | None = None,
+        moves: tuple[str, ...] = (),
+        aids: Sequence[str] = (),
+    ) -> BackgroundJob:
+        settings, known = self._site.settings, self._site.service(AgentsAndRules)
+        rules, agent = known.rules(setup.rules), known.agent(setup.agent)
+
+        def work(_job: BackgroundJob) -> HeldGame:
+            spec = spec_of(rules, setup.name, agent, setup.seat, setup.seed)
+            player = agent.build()
+            players = (player, GuardedAgent(player, agent.label, rules))
+            prepared = prepared_game(spec, setup.seat, players, settings.archive, settings.command, number)
+            held = self._hold(HeldGame(GameAddress(setup, prepared.number, identity), prepared, aids))
+            held.answer(moves)
+            return held
+
+        return self._background.job(key, work, FOREVER)
 
     def _hold(self, held: HeldGame) -> HeldGame:
         with self._lock:

@@ -20,9 +20,8 @@ from runners.browse.links import analysis_of_game
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
-from runners.web.background import BackgroundJob, State
-from runners.web.compiling import compiling
-from runners.web.pages import form_fields, go_to, page
+from runners.web.background import BackgroundJob, compiling
+from runners.web.pages import go_to, page
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
 from runners.web.play.games import HeldGame, HeldGames, Seen
 from runners.web.play.view import GameView, view_of
@@ -48,18 +47,18 @@ def setup_page(request: Request) -> Response:
 def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Response:
     """The form with these values, and why they were refused."""
     site = site_of(request)
-    choices = site.service(AgentsAndRules)
+    known = site.service(AgentsAndRules)
     agent, given = parts_of(fields.get("agent") or FIRST)
     return page(
         request,
         "play_setup.html",
         400 if error else 200,
         agent=agent,
-        described={choice.name: choice.text for choice in choices.all_agents},
-        parameters=choices.parameters(agent),
+        parameters=known.parameters(agent),
+        described=known.all_agents,
         given=given | _parameters(agent, fields),
         suggested=SUGGESTED,
-        all_rules=choices.all_rules,
+        all_rules=known.all_rules,
         rules=fields.get("rules") or "classic",
         seat=fields.get("seat") or "1",
         name=fields.get("name") or site.settings.name,
@@ -72,6 +71,11 @@ def _parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
     """An agent's own parameters: a form may still have those of one that was chosen before."""
     prefix = f"{agent}."
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
+
+
+async def form_fields(request: Request) -> dict[str, str]:
+    """The texts of a form whose fields depend on what it is about."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
 
 
 @router.post("/play")
@@ -98,24 +102,31 @@ def begun(request: Request, identity: str) -> Response:
     """Wait until the agent is set up, and go on to the game."""
     job = site_of(request).service(HeldGames).beginning(identity)
     if not job.wait():
-        return _waiting(request, job, "The agent is being set up")
+        return _waiting(request, job)
     held: HeldGame = job.result()
     return go_to(PATH, **held.begun.query())
 
 
 @router.get(PATH)
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
-    """The game of an address."""
+    """The game of an address. No agent is set up or asked for a link: the page then has a form that does it."""
     address = parse_address(request.query_params)
     games = site_of(request).service(HeldGames)
-    held = games.open(address)
-    if isinstance(held, BackgroundJob):
-        return _waiting(request, held, "The agent is being set up")
+    held = games.held(address)
+    if held is None:
+        job = games.opening(address)
+        if job is None:
+            return _offered(request, address)
+        if not job.wait():
+            return _waiting(request, job)
+        held = job.result()
     seen = held.seen(address.moves)
     pending: BackgroundJob | None = None
     hints: list[str] = []
     if seen.thinking or held.is_to_be_logged(address.moves):
-        pending = games.answered(held, address.moves)
+        pending = games.answering(held, address.moves)
+        if pending is None:
+            return _offered(request, address)
     elif hint and "hint" in held.aids and not seen.session.over:
         pending = games.hinted(held, address.moves)
     if pending and pending.wait():
@@ -127,12 +138,18 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 
 @router.post(PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
-    """Carry out a decision of the person, or a command: undo, hint, resign, log."""
+    """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
     address = parse_address(request.query_params)
     games = site_of(request).service(HeldGames)
-    held = games.open(address)
-    if isinstance(held, BackgroundJob):
-        return _waiting(request, held, "The agent is being set up")
+    held = games.held(address)
+    if held is None:
+        job = games.open(address)
+        if not job.wait():
+            return go_to(PATH, **address.query())
+        held = job.result()
+    if command == "open":
+        games.answered(held, address.moves).wait()
+        return go_to(PATH, **address.query())
     if command == "hint":
         held.hint()
         return go_to(PATH, **address.query(), piece=request.query_params.get("piece"), hint=1)
@@ -149,10 +166,15 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
     return go_to(PATH, **after.query())
 
 
+def _offered(request: Request, address: GameAddress) -> Response:
+    """A page that offers to go on with a game."""
+    return page(request, "play_open.html", setup=address.setup, action=url_of(PATH, address.query()))
+
+
 def _shown(
     request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: BackgroundJob | None
 ) -> Response:
-    setup, human = address.setup, held.table.spec.agents[0].label
+    setup, human = address.setup, held.prepared.spec.agents[0].label
     logged = None
     if held.entry is not None:
         run_id, number = held.entry
@@ -177,17 +199,10 @@ def _shown(
         counts=seen.session.over and tuple(address.moves) == held.moves,
         used=used(held.aids),
         trouble=held.trouble,
-        notes=list(untrained([held.table.spec.agents[1]])),
+        notes=list(untrained([held.prepared.spec.agents[1]])),
         refresh=1 if pending is not None else None,
     )
 
 
-def _waiting(request: Request, job: BackgroundJob, what: str) -> Response:
-    return page(
-        request,
-        "waiting.html",
-        what=what,
-        compiling=compiling().active,
-        queued=job.state is State.WAITING,
-        refresh=1,
-    )
+def _waiting(request: Request, job: BackgroundJob) -> Response:
+    return page(request, "waiting.html", compiling=compiling().active, queued=job.queued, refresh=1)

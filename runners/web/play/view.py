@@ -9,7 +9,7 @@ from quarto.rules import CELLS, NONE, PIECES
 from runners.play.game import Game, NextDecision
 from runners.play.wording import attributes
 from runners.web.play.games import Seen
-from runners.web.tiles import DecisionTile, named
+from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
 
 
 class GameView(NamedTuple):
@@ -49,11 +49,9 @@ def view_of(seen: Seen, chosen: int, hints: list[str], closed: bool = False) -> 
 
 
 def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
-    name, piece = format_cell(cell), game.board[cell]
-    if piece != NONE:
-        won = any(cell in line for line in game.lines)
-        label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
-        return DecisionTile(name, piece, label, line=won, last=cell == game.plies[-1][1])
+    name, filled = format_cell(cell), filled_cell(game, cell)
+    if filled is not None:
+        return filled
     if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
         return DecisionTile(name, NONE, f"{name}, empty")
     decision = name if asked is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
@@ -61,16 +59,15 @@ def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile
 
 
 def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
-    name, words = format_piece(piece), named(piece)
-    if piece in game.board:
-        return DecisionTile(name, piece, f"{words}; on {format_cell(game.board.index(piece))}", place="board")
+    name, taken = format_piece(piece), taken_piece(game, piece)
+    if taken is not None:
+        return taken
     if asked is NextDecision.PLY:
-        return DecisionTile(name, piece, f"Place {words}", choice=name, place="hand" if piece == hand else "left")
-    if piece == game.hand:
-        return DecisionTile(name, piece, f"{words}; in hand", place="hand")
+        held = "hand" if piece == hand else "left"
+        return DecisionTile(name, piece, f"Place {named(piece)}", choice=name, held=held)
     if asked is NextDecision.GIFT:
-        return DecisionTile(name, piece, f"Give {words}", decision=name)
-    return DecisionTile(name, piece, words)
+        return DecisionTile(name, piece, f"Give {named(piece)}", decision=name)
+    return DecisionTile(name, piece, named(piece))
 
 
 def _task(asked: NextDecision, hand: int) -> str:

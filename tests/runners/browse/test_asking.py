@@ -11,7 +11,7 @@ import pytest
 from quarto.errors import RequestError
 from runners.browse import asking as module
 from runners.browse.asking import Asking, AskLimits
-from runners.browse.busy import BusyError
+from runners.browse.library import BusyError
 from tests.paths import SAMPLE
 
 LIMITS = AskLimits(rows=5, bytes=1_000_000, seconds=1.0, memory="200MB", spill="20MB", processes=1, waiting_seconds=0.1)

@@ -19,10 +19,10 @@ from analytics.sql.database import OpenArchive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
-from runners.browse.answers import answer_table
+from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, planned
 from runners.browse.explorer import explorer
-from runners.browse.games import games_list, logged_game
+from runners.browse.games import NO_GAMES, games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
@@ -83,8 +83,7 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
     assert plies == sorted(plies, reverse=True)
     second = games_list(opened, rows, GameFilter(), page=2)
     assert texts(second.table)[0] not in texts(everything.table)
-    with pytest.raises(RequestError, match="no run meets these filters"):
-        games_list(opened, rows, GameFilter(agent="nobody"))
+    assert games_list(opened, rows, GameFilter(agent="nobody")) == NO_GAMES
     with pytest.raises(RequestError, match="a result is one of won, drawn, lost"):
         games_list(opened, rows, GameFilter(), "best")
 
@@ -203,6 +202,25 @@ def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
     frame = pl.DataFrame({"plies": [4, 6], "score": [0.25, 0.75]})
     labels = re.findall(r">(\d+)</text>", charts.chart(frame, planned(frame), "t").svg)
     assert labels == ["4", "5", "6"]
+
+
+def test_long_names_are_cut_in_labels_and_never_in_data() -> None:
+    name = "rl_encoded(policy=a_rather_long_name,epsilon=0.{})"
+    agents = [name.format(number) for number in range(5)]
+    scores = pl.DataFrame({"agent": agents, "score": [0.5, 0.6, 0.7, 0.8, 0.9]})
+    svg = charts.chart(scores, planned(scores, "bars"), "t").svg
+    tops = {float(top) for top in re.findall(r"translate\(0,(-?[\d.]+)\)", svg)}
+    assert tops  # there is an axis
+    assert len(re.findall(r'fill="#0072b2"', svg)) == 5  # a bar each
+    assert "1.5" not in re.findall(r">([\d.]+)</text>", svg)  # the axis ends above the greatest score, not a sum
+    pairs = [(one, other) for one in agents for other in agents]
+    met = pl.DataFrame(pairs, schema=["agent", "opponent"], orient="row").with_columns(games=pl.int_range(25))
+    svg = charts.chart(met, planned(met, "heat map", "agent", "opponent", "games"), "t").svg
+    assert set(map(str, range(25))) <= set(re.findall(r">(\d+)</text>", svg))  # no tile lies on another
+    twice = pl.concat([scores, scores])
+    for plan in (ChartPlan("bars", "agent", "score"), ChartPlan("heat map", "agent", "agent", "score")):
+        with pytest.raises(RequestError, match="several rows have the same agent"):
+            charts.chart(twice, plan, "t")
 
 
 def test_a_chart_follows_from_the_columns() -> None:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from runners.speed.startup import COMMANDS, startup
-from runners.speed.yardstick import yardstick
 
 from quarto.errors import FailureError
 from runners.executors.machine import available_cores
@@ -19,7 +17,7 @@ from runners.speed import main
 from runners.speed.main import bench
 from runners.speed.searches import searches
 from runners.speed.tables import bench_table
-from runners.speed.timing import process
+from runners.speed.timing import COMMANDS, process, startup, yardstick
 from runners.terminal.tables import write_json
 
 # Exact figures of random play under classic rules, by enumeration.
@@ -82,7 +80,7 @@ def test_searches_are_held_against_plain_c(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_starting_is_measured_as_a_ratio_to_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = {name: COMMANDS[name] for name in ("help", "wrong_request")}
-    monkeypatch.setattr("runners.speed.startup.COMMANDS", chosen)
+    monkeypatch.setattr("runners.speed.timing.COMMANDS", chosen)
     figures = startup(tmp_path, rounds=1)
     imports = figures["imports"]["seconds"]
     assert set(figures) == {"imports", *chosen}

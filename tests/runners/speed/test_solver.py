@@ -8,8 +8,8 @@ import pytest
 
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
-from runners.speed import judging, solver
-from runners.speed.yardstick import compiled
+from runners.speed import solver
+from runners.speed.timing import compiled
 from tests.naive import has_line, winning_cells
 from tests.naive_solver import solve_position
 from tests.positions import view_of
@@ -41,10 +41,10 @@ def test_the_yardstick_finds_the_values_of_playing_every_game_out(tmp_path: Path
 def test_the_figures_are_printed_beside_the_yardstick(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solver, "POSITIONS", {9: 20})
     monkeypatch.setattr(solver, "MEGABYTES", 1.0)
-    monkeypatch.setattr(judging, "TURNS", 10)
-    monkeypatch.setattr(judging, "GAMES", 20)
-    monkeypatch.setattr(judging, "AGENTS", ("random", "rule_based"))
-    monkeypatch.setattr(judging, "MEETINGS", ((0, 1),))
+    monkeypatch.setattr(solver, "TURNS", 10)
+    monkeypatch.setattr(solver, "GAMES", 20)
+    monkeypatch.setattr(solver, "AGENTS", ("random", "rule_based"))
+    monkeypatch.setattr(solver, "MEETINGS", ((0, 1),))
     found = qarena("bench", "--solver", "--quick")
     assert found.code == 0
     for name in (

@@ -57,9 +57,9 @@ def test_positions_are_those_of_random_games_that_go_on(rules: Rules) -> None:
 def quantile(values: Sequence[float], share: float) -> float:
     """Hyndman and Fan's type 7, from its definition."""
     ordered = sorted(values)
-    place = share * (len(values) - 1)
-    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
-    return low + (place - math.floor(place)) * (high - low)
+    rank = share * (len(values) - 1)
+    low, high = ordered[math.floor(rank)], ordered[math.ceil(rank)]
+    return low + (rank - math.floor(rank)) * (high - low)
 
 
 def test_the_six_figures_are_what_their_names_say() -> None:

@@ -15,15 +15,25 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.extras
 
+ASKED: tuple[dict[str, str], ...] = (
+    {},
+    {"question": "1"},
+    {"question": "2"},
+    {"q": "SELECT 1 AS x"},
+    {"q": "SELECT 2"},
+)
+
 
 def test_a_question_of_the_cookbook_is_filled_in_and_answered(reader: Visitor) -> None:
     page = reader.ready("/ask", question="1")
     assert page.status == 200
     assert "FROM seats" in page.text
     words = plain(page.text)
-    assert "semi_random 10000 0.9075 0.900226 0.9061 0.911662" in words
+    assert "semi_random 10,000 0.9075 0.9002 0.9061 0.9117" in words
     assert all(plain(each.title) in words for each in questions())
-    assert reader.get("/ask", question="99").status == 400
+    titles = {re.findall("<title>(.*?)</title>", reader.get("/ask", **values).text)[0] for values in ASKED}
+    assert len(titles) == len(ASKED)
+    assert reader.get("/ask", question="99").status == 404
 
 
 def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> None:
@@ -33,6 +43,8 @@ def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> 
     file = reader.get("/ask.csv", q=text)
     assert file.headers["content-type"].startswith("text/csv")
     assert file.text.splitlines()[:2] == ["run_id,game_id,plies", "2a6d3741319d,0,6"]
+    numbers = reader.ready("/ask", q="SELECT 321000 AS games, 0.031333333 AS share, 12345 AS game_id, 1234567.891 AS n")
+    assert all(f">{each}<" in numbers.text for each in ("321,000", "0.03133", "12345", "1,234,567.9"))
     drawn = reader.ready("/ask", q="SELECT plies, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL", chart="line")
     assert "<figcaption>games by plies" in drawn.text
     assert re.search(r"<figure.*?<svg", drawn.text, re.DOTALL)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from runners.browse.busy import BusyError
+from runners.browse.library import BusyError
 from runners.web import background
-from runners.web.background import IDLE, Background, BackgroundJob, State
+from runners.web.background import IDLE, Background, BackgroundJob
 
 PATIENCE = 20.0
 
@@ -41,7 +41,7 @@ def test_a_key_is_one_job_and_its_result_is_remembered() -> None:
     first = jobs.job("key", lambda _job: calls.append(1))
     assert first.wait(PATIENCE)
     assert jobs.job("key", lambda _job: 8) is first
-    assert (first.result(), first.state, calls) == (None, State.DONE, [1])
+    assert (first.result(), first.stopped, calls) == (None, False, [1])
     assert jobs.find("other") is None
     jobs.close()
 
@@ -63,7 +63,7 @@ def test_a_job_ends_when_its_time_is_up_and_may_then_work_longer() -> None:
     jobs = Background(1)
     job = jobs.job("key", until_stopped(), seconds=0.02)
     assert job.wait(PATIENCE)
-    assert (job.state, job.reason) == (State.STOPPED, "0.02 seconds were not enough")
+    assert (job.ended, job.reason) == (True, "0.02 seconds were not enough")
     assert jobs.job("key", until_stopped(), seconds=0.02) is job
     longer = jobs.job("key", lambda _job: "done", seconds=1)
     assert longer is not job
@@ -147,7 +147,7 @@ def test_at_most_so_many_work_and_so_many_wait() -> None:
         made.append(jobs.job(number, until_stopped(begun[number])))
         assert begun[number].wait(PATIENCE)
     third = jobs.job(2, until_stopped(begun[2]))
-    assert third.state is State.WAITING
+    assert third.queued
     with pytest.raises(BusyError, match="busy: 1 questions wait"):
         jobs.job(3, until_stopped())
     made[0].stop("enough")
@@ -164,7 +164,7 @@ def test_a_job_that_waits_can_be_stopped_and_is_not_carried_out() -> None:
     first = jobs.job("first", until_stopped())
     second = jobs.job("second", lambda _job: pytest.fail("it was stopped"))
     second.stop("enough")
-    assert second.state is State.STOPPED
+    assert (second.ended, second.stopped) == (True, True)
     jobs.close()
     assert first.wait(PATIENCE)
     assert first.reason == "the server ends"
@@ -176,7 +176,7 @@ def test_what_is_published_is_seen_before_the_end() -> None:
     seen, go_on = threading.Event(), threading.Event()
 
     def work(job: BackgroundJob) -> int:
-        job.publish(1)
+        job.latest = 1
         seen.set()
         go_on.wait(PATIENCE)
         return 2

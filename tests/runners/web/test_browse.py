@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import shutil
 import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from analytics import open_archive
 from analytics.query.game_filter import GameFilter
 from analytics.query.openings import openings as asked_openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
+from analytics.store.records import now
 from runners.browse import library
 from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
@@ -72,23 +76,33 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("/browse/runs/abc", "run 'abc' is not in archive"),
-        ("/browse/results/luck", "there is no page of 'luck' here: crosstable"),
-        ("/browse/results/crosstable?rules=chess", "no games were played by rules 'chess' here"),
-        (f"/browse/games/{ROUND_ROBIN}/123456", "has no game 123456"),
-        (f"/browse/games/{ROUND_ROBIN}/x", "game_id='x'"),
+        ("/browse/runs/abc", "404 run 'abc' is not in archive"),
+        ("/browse/results/luck", "404 there is no page of 'luck' here: crosstable"),
+        ("/browse/results/crosstable?rules=chess", "400 no games were played by rules 'chess' here"),
+        (f"/browse/games/{ROUND_ROBIN}/123456", "404 run 8d1cb3670fa3 has no game 123456"),
+        (f"/browse/games/{ROUND_ROBIN}/x", "400 game_id='x'"),
         ("/browse/openings?position=x", "fields instead of 2 or 3"),
-        ("/browse/openings?agent=nobody", "agent 'nobody' is not in these runs"),
-        ("/browse/sweeps/x", "sweep 'x' is not in archive"),
-        ("/browse/policies/x", "policy 'x' is not in archive"),
-        ("/browse/games?agent=nobody", "no run meets these filters"),
+        ("/browse/openings?agent=nobody", "400 agent 'nobody' is not in these runs"),
+        ("/browse/sweeps/x", "404 sweep 'x' is not in archive"),
+        ("/browse/policies/x", "404 policy 'x' is not in archive"),
     ],
 )
 def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> None:
     page = reader.get(path)
-    assert page.status == 400
-    assert line in page.line
+    assert line in f"{page.status} {page.line}"
     assert '<a class="button" href="/browse">Browse</a>' in page.text
+
+
+def test_filters_that_no_game_meets_stay_in_their_form(reader: Visitor) -> None:
+    for query, status, line in (
+        ("agent=nobody", 200, ""),
+        ("agent=nobody&run=abc", 404, "run 'abc' is not in archive"),
+        ("agent=nobody&result=best", 400, "a result is one of won, drawn, lost"),
+    ):
+        page = reader.get(f"/browse/games?{query}")
+        assert page.status == status
+        assert page.line.startswith(line)
+        assert 'name="agent" value="nobody"' in page.text
 
 
 def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +150,54 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
         assert f"Place on {first['cell']}: {first['games']:,} games" in page.text
 
 
+def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(library, "FAILED_PAUSE", 0)
+    root = tmp_path / "sample"
+    shutil.copytree(SAMPLE, root)
+    record = root / "runs" / f"{SQUARE}.json"
+    shard, games = (min((root / table / f"run={ROUND_ROBIN}").iterdir()) for table in ("plies", "games"))
+    whole = {path: path.read_bytes() for path in (record, shard, games)}
+    with visitor(root) as guest:
+        record.write_bytes(b"{")
+        for path in ("/browse", "/browse/games", "/browse/results/crosstable", "/browse/openings"):
+            page = guest.ready(path)
+            assert (page.status, str(record) in page.text) == (200, True), path
+        assert "4 of 4 runs" in plain(guest.ready("/browse").text)
+        record.write_bytes(whole[record])
+        assert "5 of 5 runs" in plain(guest.ready("/browse").text)
+        for path, game in ((shard, 8), (games, 9)):  # what was asked before is remembered
+            path.write_bytes(whole[path][:-100])
+            assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 500
+            listed = guest.ready("/browse/games")
+            assert (listed.status, str(games) in listed.text) == (200, path == games)
+            for board in ("/analyse?text=0.../..../..../.... F", "/browse/openings?position=0.../..../..../.... F"):
+                shown = guest.ready(board)
+                assert (shown.status, 'data-name="b1"' in shown.text) == (200, True)
+            path.write_bytes(whole[path])
+            assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 200
+
+
+def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
+    store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
+    with visitor(archive.root) as guest:
+        words = plain(guest.ready("/browse").text)
+        assert "4 of 30,000" in words
+        assert ", running" in words
+    for path in (tmp_path / "games").rglob("*.parquet"):
+        os.utime(path, (0, time.time() - 1100))
+    archive.save_run(structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00"))
+    with visitor(archive.root) as guest:
+        for path in ("/browse", f"/browse/runs/{RUN_ID}"):
+            words = plain(guest.ready(path).text)
+            assert "no new games for 18 min" in words
+            assert "4 of 30,000" in words
+
+
 def test_a_logged_game_is_replayed_with_the_regret_of_each_decision(reader: Visitor) -> None:
     page = reader.ready(GAME)
     assert "Every decision is judged by its exact value" in page.text
@@ -172,8 +234,8 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
 def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     content = reader.site.service(ArchiveService).library.content()
     assert content is not None
-    monkeypatch.setattr(content, "_places", threading.BoundedSemaphore(1))
-    assert content._places.acquire()
+    monkeypatch.setattr(content, "_waiting", threading.BoundedSemaphore(1))
+    assert content._waiting.acquire()
     page = reader.get("/browse/games?result=drawn&agent=dumb&rules=classic")
     assert (page.status, page.headers["retry-after"]) == (503, "3")
     assert "answering other questions" in page.line

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runners.checking.new_agent import new_agent
 from tests.runners.web.visiting import Page, visitor
 
 if TYPE_CHECKING:
@@ -35,11 +36,52 @@ def test_where_others_may_connect_only_names_that_are_no_addresses_are_foreign(t
     with visitor(tmp_path / "games", host="0.0.0.0") as ada:  # noqa: S104  (the test is about it)
         for host, status in (("192.168.0.7:8000", 200), ("[fe80::1]:8000", 200), ("evil.example", 403)):
             assert ada.client.get("/play", headers={"host": host}).status_code == status
-        found = ada.begin("polito")
-        assert (found.status, found.line.partition(":")[0]) == (
-            400,
-            "agent 'polito' runs programs in folders of this machine",
-        )
+
+
+def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> None:
+    new_agent("corner", "choose", tmp_path / "mine")
+    folder = stranger(tmp_path)
+    with visitor(tmp_path / "games", host="0.0.0.0", config_dir=tmp_path / "mine") as ada:  # noqa: S104  (as above)
+        offered = ada.get("/play").text
+        assert ">rule_based</option>" in offered
+        for name in ("polito", "corner"):
+            assert f">{name}</option>" not in offered
+            assert "runs code from folders of this machine" in ada.get("/play", agent=name).line
+        polito = f"polito(folder={folder},player=stranger.Player)"
+        for label in ("polito", polito, "corner", f"oracle(horizon=4,below='{polito}')", "oracle(below=corner)"):
+            found = ada.begin(label)
+            assert (found.status, "runs code from folders of this machine" in found.line) == (400, True), label
+    assert not (folder / "ran").exists()
+
+
+def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: Path) -> None:
+    folder = stranger(tmp_path)
+    from_elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    with visitor(tmp_path / "games") as ada:
+        setup = {"agent": f"polito(folder={folder},player=stranger.Player)", "rules": "classic", "seat": "0"}
+        query = {**setup, "seed": "1", "name": "me", "number": "0", "id": "A" * 22, "moves": "F"}
+        for path in ("/play", "/play/game", "/play/game?hint=1", "/play/begun/AAAAAAAAAAAAAAAAAAAAAA"):
+            answer = ada.client.get(path, params=query, headers=from_elsewhere)
+            assert answer.status_code == (404 if "begun" in path else 200)
+        assert "Go on with this game?" in ada.get("/play/game", **query).text
+        assert not (tmp_path / "games").exists()
+        assert not (folder / "ran").exists()
+        ada.send(ada.get("/play/game", **query).url, command="open")
+        assert (folder / "ran").exists()
+
+
+def stranger(tmp_path: Path) -> Path:
+    """A folder with a player whose module leaves a file when it is imported."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "stranger.py").write_text(
+        "import quarto, pathlib\n"
+        "pathlib.Path(__file__).with_name('ran').touch()\n"
+        "class Player(quarto.Player):\n"
+        "    def choose_piece(self): return 0\n"
+        "    def place_piece(self): return 0, 0\n"
+    )
+    return folder
 
 
 @pytest.mark.parametrize(
