@@ -34,8 +34,7 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import register_model
 
 from quarto import caches
-from quarto.imports import find
-from quarto.sources import fingerprint_of, kernel_sources, outside_fingerprint
+from quarto.sources import find, fingerprint_of, kernel_sources, outside_fingerprint
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,16 +1,30 @@
-"""The source files that kernels are made of, and their fingerprints."""
+"""The source files that kernels and agents are made of, and their fingerprints.
+
+Which modules a module imports, and which these import, is read from their texts: nothing is imported to find out. So
+the answer depends on the files and on the import path alone, not on what this process has imported so far. Imports
+inside functions count too, and so does ``import_module('name')``; a name that a program computes cannot be seen.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+import importlib.util
+import pkgutil
+import sys
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-
-from quarto.imports import imported_modules
 
 KERNEL_PACKAGES = ("quarto", "agents")  # every file of these may hold a kernel, or a constant that one reads
 OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import from ``quarto.jit``
+INSTALLED = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
+TEXTS = (".py", ".pyw")
+IMPORTING = ("import_module", "__import__")
+STAR = ".*"  # after the name of a module of which everything is imported
 
 
 @functools.cache
@@ -68,3 +82,146 @@ def fingerprint_of(paths: Iterable[Path]) -> str:
         digest.update(path.relative_to(project_root()).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def imported_modules(
+    module: str,
+    follow: Callable[[str, str], bool] = lambda _importing, _imported: True,
+    source: Path | None = None,
+) -> dict[str, bytes]:
+    """The content of the file of ``module`` and of each module that it imports, by name, in no fixed order.
+
+    Modules of the standard library and of installed packages are left out, but not those of the package that ``module``
+    is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
+    cannot be found by its name, such as ``__main__``; without it, nothing is known of such a module.
+    """
+    own, found = module.partition(".")[0], dict[str, bytes]()
+    waiting = list(_with_parents([module]))
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        spec = find(name)
+        if spec is None and name == module and source is not None and source.is_file():
+            spec = ModuleSpec(name, SourceFileLoader(name, str(source)), origin=str(source))
+        if spec is None or not (_is_local(spec) or name.partition(".")[0] == own):
+            continue
+        content = _content(spec)
+        if content is None:  # a package without a file: only its modules have content
+            continue
+        found[name] = content
+        if Path(str(spec.origin)).suffix in TEXTS:
+            package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+            for other in _with_parents(_names(content, package)):
+                if other not in seen and follow(name, other):
+                    seen.add(other)
+                    waiting.append(other)
+    return found
+
+
+def find(module: str) -> ModuleSpec | None:
+    """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would."""
+    paths: Sequence[str] | None = None
+    spec = None
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        if not parts[depth] or (depth and paths is None):
+            return None
+        spec = _find(".".join(parts[: depth + 1]), paths)
+        if spec is None:
+            return None
+        paths = spec.submodule_search_locations
+    return spec
+
+
+def _find(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
+    """The first answer of Python's finders; ``paths`` are the folders of the package, None: the import path."""
+    found: ModuleSpec | None = None
+    with suppress(KeyError):  # of a package without a file in one that is not imported
+        finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path)
+        specs = (find_spec(name, paths, None) for find_spec in finders if find_spec)
+        found = next((spec for spec in specs if spec is not None), None)
+    if found is not None and (found.origin is not None or found.submodule_search_locations is None):
+        return found
+    # A package without a file. Python's own list of its folders can be read only if the one around it is imported.
+    tail = name.rpartition(".")[2]
+    folders = [Path(path or ".") / tail for path in (sys.path if paths is None else paths)]
+    package = ModuleSpec(name, None, is_package=True)
+    package.submodule_search_locations = [str(folder) for folder in folders if _is_folder(folder)]
+    return package if package.submodule_search_locations else found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except PermissionError:  # in a folder that this user may not look into
+        return False
+
+
+def _is_local(spec: ModuleSpec) -> bool:
+    """Whether a module is somebody's own: neither built in, nor the standard library's, nor installed."""
+    if spec.origin is None:
+        return True
+    if not spec.has_location:
+        return False
+    path = Path(spec.origin).resolve()
+    return not (any(part in INSTALLED for part in path.parts) or any(map(path.is_relative_to, _standard_library())))
+
+
+@functools.cache
+def _standard_library() -> tuple[Path, ...]:
+    return tuple(Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib"))
+
+
+def _content(spec: ModuleSpec) -> bytes | None:
+    """The bytes of a module's file, which may be in an archive of modules."""
+    get_data = getattr(spec.loader, "get_data", None)
+    if spec.origin is None or get_data is None:
+        return None
+    content: bytes = get_data(spec.origin)
+    return content
+
+
+def _with_parents(names: Iterable[str]) -> Iterator[str]:
+    """Each name after those of the packages around it, whose ``__init__`` is executed first."""
+    for name in names:
+        base = name.removesuffix(STAR)
+        parts = base.split(".")
+        yield from (".".join(parts[: depth + 1]) for depth in range(len(parts)))
+        spec = find(base) if base != name else None
+        if spec is not None and spec.submodule_search_locations is not None:  # its ``__all__`` may name any of them
+            yield from (f"{base}.{each.name}" for each in pkgutil.iter_modules(spec.submodule_search_locations))
+
+
+@functools.lru_cache(maxsize=1024)  # agents share modules, and parsing takes a millisecond or two
+def _names(content: bytes, package: str) -> tuple[str, ...]:
+    """``_names_in``, once each."""
+    return tuple(dict.fromkeys(_names_in(content, package)))
+
+
+def _names_in(content: bytes, package: str) -> Iterator[str]:
+    """The names that a text may import: of modules and, since the text cannot tell, of what else is in these."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):  # who imports it will be told
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute("." * node.level + (node.module or ""), package)
+            if base:
+                yield base
+                yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            name = _absolute(node.args[0].value, package) if called in IMPORTING else ""
+            if name:
+                yield name
+
+
+def _absolute(name: object, package: str) -> str:
+    """A name that may be relative to ``package`` as an absolute one; empty if it leads out of it, or is no name."""
+    try:
+        return importlib.util.resolve_name(name, package or None) if isinstance(name, str) else ""
+    except ImportError:
+        return ""

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from agents.base import Agent
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from quarto.imports import imported_modules
-from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, is_ours, source_fingerprint
+from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, imported_modules, is_ours, source_fingerprint
 from runners.arena.config_groups import texts_in
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
@@ -22,7 +21,7 @@ DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
     *("runners.arena.engine", "runners.hosting.lockstep"),
-    *("runners.hosting.guarded_agent", "runners.hosting.places"),
+    *("runners.hosting.guarded_agent", "runners.hosting.child_program"),
     *("agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")

@@ -111,7 +111,7 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: Archi
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): name two for a match, or more for a tournament")
     labels = [agent.label for agent in found]
-    for label in labels:
+    for label in labels if len(found) > 2 or found[0] != found[1] else ():  # a match may be with itself
         if labels.count(label) > 1:
             raise RequestError(
                 f"agents has '{label}' {labels.count(label)} times: give one another label, {{agent: …, name: …}}"

@@ -108,9 +108,7 @@ def _play(
     """
     request, line, written = experiment.request, experiment.line, list[Range]()
     task, shown = task_of(experiment), _Shown(progress)
-    here = task.once(
-        "player", lambda: PartPlayer(experiment)
-    )  # it plays, if tasks run in this process
+    here = task.once("player", lambda: PartPlayer(experiment))  # it plays, if tasks run in this process
     most, seconds = request.storage.most_units(line.games_a_pair), request.storage.shard_seconds
     parts = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
     shown.start(line.games_in(left))

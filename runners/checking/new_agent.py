@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from quarto.errors import FailureError, RequestError, nearest
-from quarto.imports import find
+from quarto.sources import find
 from runners.arena.config_groups import names
 from runners.checking import templates
 

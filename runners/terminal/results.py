@@ -23,7 +23,6 @@ from analytics.results.columns import (
 )
 from analytics.results.pairings import Crosstable, PairingResult, crosstable, pairings_frame
 from analytics.statistics.intervals import Estimate
-from analytics.statistics.sprt import Hypotheses, Strength, checked_counts, decision, log_likelihood_ratio, strength
 from quarto.errors import RequestError, nearest
 from runners.terminal.console import (
     archive_option,
@@ -39,6 +38,7 @@ from runners.terminal.console import (
 if TYPE_CHECKING:
     from analytics.ratings.head_to_head import HeadToHead  # most runs need no more than their outcome
     from analytics.ratings.ratings import Rating, Ratings
+    from analytics.statistics.sprt import Hypotheses, Strength
     from runners.arena.playing import Outcome
 
 # A run.
@@ -195,26 +195,26 @@ def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
 
 # Tests of strength.
 
-HYPOTHESES = Hypotheses.__struct_fields__
-
-
 def show_counts(text: str, settings: Sequence[str]) -> None:
     """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
+    from analytics.statistics.sprt import Hypotheses, checked_counts, strength
+
     try:
         counts = checked_counts([int(count) for count in text.split(",")])
     except ValueError:
         raise RequestError(
             f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
         ) from None
-    hypotheses = Hypotheses(**dict(map(_hypothesis, settings)))
+    names = Hypotheses.__struct_fields__
+    hypotheses = Hypotheses(**dict(_hypothesis(setting, names) for setting in settings))
     for line in described(counts, hypotheses, strength(counts)):
         print_line(line)
 
 
-def _hypothesis(setting: str) -> tuple[str, float]:
+def _hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
     key, _, value = setting.partition("=")
-    if key not in HYPOTHESES:
-        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, HYPOTHESES)}")
+    if key not in names:
+        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, names)}")
     try:
         return key, float(value)
     except ValueError:
@@ -223,11 +223,13 @@ def _hypothesis(setting: str) -> tuple[str, float]:
 
 def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
     """Counts, the ratio with its bounds, and estimates, as lines of text."""
+    from analytics.statistics.sprt import decision, log_likelihood_ratio
+
     ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
     accepted = decision(counts, hypotheses)
     verdict = f"{accepted} is accepted" if accepted else "undecided"
     named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
-    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in HYPOTHESES)
+    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
     return [
         f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
         f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",

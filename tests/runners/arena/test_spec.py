@@ -127,6 +127,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "outside_player.py").write_text(PLAYER)
     (folder / "outside_broken.py").write_text("import outside_nowhere")
+    (folder / "outside_relative.py").write_text("from . import outside_player")
     (folder / "outside_garbled.py").write_text("class Player:\n    def")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "outside_player", raising=False)
@@ -150,8 +151,9 @@ def test_a_constructor_may_take_anything(outside: Path) -> None:
         ("outside_player.Player", {}, "missing 1 required positional argument: 'depth'"),
         ("outside_player.Player", {"depth": "x"}, "'<' not supported"),
         ("outside_player.Player", {"depth": -1}, "no table"),
-        ("outside_broken.Player", {}, "No module named 'outside_nowhere'"),
-        ("outside_garbled.Player", {}, "cannot be imported (invalid syntax"),
+        ("outside_broken.Player", {}, "broken.py:1)); install outside_nowhere beside quarto-arena"),
+        ("outside_relative.Player", {}, "is imported by its name: 'import other', not 'from . import other'"),
+        ("outside_garbled.Player", {}, "cannot be imported (SyntaxError: invalid syntax"),
     ],
 )
 def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
