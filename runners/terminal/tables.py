@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -72,23 +71,17 @@ def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:
     """Print a frame or write it to a file. Raises ``FailureError`` if the file cannot be written."""
     if output.is_printed:
         console.show([table_of(frame)], wide=output.wide)
-        return
-    content = {"table": as_text, "csv": as_csv, "json": as_json, "parquet": as_parquet}[output.form](frame)
-    if output.path is None:
-        with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
-            sys.stdout.buffer.write(content)
-            sys.stdout.buffer.flush()
-        return
-    write_file(output.path, content)
+    else:
+        write_parts(frame.lazy(), lambda: None, output)
 
 
 def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutput) -> None:
-    """Write rows in one of the forms ``STREAMED``, in parts, to a file or standard output.
+    """Write rows to a file or standard output, in parts if the form is one of ``STREAMED``.
 
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
     file cannot be written.
     """
-    write_rows = {"csv": _csv_parts, "json": _json_parts, "parquet": _parquet}[output.form]
+    write_rows = {"table": _text, "csv": _csv_parts, "json": _json_parts, "parquet": _parquet}[output.form]
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
             write_rows(rows, stop, sys.stdout.buffer)
@@ -123,6 +116,10 @@ def show_first(rows: pl.LazyFrame, stop: Callable[[], None], wide: bool | None) 
         show_waiting()
     else:
         console.print_note(f"{count:,} rows; --output FILE for all")
+
+
+def _text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
+    out.write(as_text(rows.collect()))
 
 
 def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
@@ -194,22 +191,8 @@ def as_csv(frame: pl.DataFrame, header: bool = True) -> bytes:
     return frame.with_columns(texts).write_csv(include_header=header).encode()
 
 
-def as_json(frame: pl.DataFrame) -> bytes:
-    """One array of objects. Values that JSON does not have become text; NaN and infinity become null."""
-    content = io.BytesIO()
-    _json_parts(frame.lazy(), lambda: None, content)
-    return content.getvalue()
-
-
 def _json_row(row: Mapping[str, Any]) -> bytes:
     return json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False).encode()
-
-
-def as_parquet(frame: pl.DataFrame) -> bytes:
-    """A Parquet file."""
-    content = io.BytesIO()
-    frame.write_parquet(content)
-    return content.getvalue()
 
 
 def _json_text(value: Any) -> str | None:
