@@ -9,21 +9,19 @@ import numpy as np
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.genetic.two_genes import cell_by_lines, gift_by_frequency
 from agents.parameters import checked_probability
-from quarto.bits import spread
-from quarto.jit import int64, uint64
-from quarto.position import Position
+from quarto.jit import int64
+from quarto.position import Position, after_placing
 from quarto.rules import NONE, Rules
 
 
 @turn
 def ga2_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     genes = params(own)
-    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    cell, after = int64(NONE), position
     if position.hand != NONE:
-        cell = cell_by_lines(occupied, genes[1], seed)
-        lanes |= spread(position.hand) << uint64(cell)
-        occupied |= int64(1) << cell
-    return encode_turn(cell, gift_by_frequency(lanes, occupied, position.available, genes[0], seed))
+        cell = cell_by_lines(position.occupied, genes[1], seed)
+        after = after_placing(position, cell)
+    return encode_turn(cell, gift_by_frequency(after, genes[0], seed))
 
 
 class Ga2(KernelAgent):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_number
 from quarto.bits import lowest_bit
 from quarto.jit import inlined, int64
@@ -101,14 +101,8 @@ def weighed_cell(empty: int, genes: Any, every_second: bool) -> int:
 @turn
 def ga5_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     genes = params(own)
-    cell = weighed_cell(~position.occupied & ALL_CELLS, genes, False) if position.hand != NONE else int64(NONE)
-    return encode_turn(cell, weighed_gift(position.available, genes))
-
-
-@turn
-def ga5_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    genes = params(own)
-    cell = weighed_cell(~position.occupied & ALL_CELLS, genes, True) if position.hand != NONE else int64(NONE)
+    empty, every_second = ~position.occupied & ALL_CELLS, genes[5] != 0.0
+    cell = weighed_cell(empty, genes, every_second) if position.hand != NONE else int64(NONE)
     return encode_turn(cell, weighed_gift(position.available, genes))
 
 
@@ -140,8 +134,5 @@ class Ga5(KernelAgent):
         self.genes = {name: checked_number(name, value) for name, value in genes.items()}
         self.faithful = checked_flag("faithful", faithful)
 
-    def turn_kernel(self) -> TurnKernel:
-        return ga5_program_turn if self.faithful else ga5_turn
-
     def knowledge(self, rules: Rules) -> Knowledge:
-        return Knowledge(params=np.array([*self.genes.values()]))
+        return Knowledge(params=np.array([*self.genes.values(), self.faithful]))

@@ -12,9 +12,9 @@ from agents.learning.boards import check_ascending, check_within, refuse
 from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
 from agents.learning.policy import Policy, checked_columns
 from agents.random import random_cell
-from quarto.bits import lowest_bit, spread
+from quarto.bits import lowest_bit
 from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, Position, after_placing
 from quarto.rng import draw
 from quarto.rules import NONE, PIECES, Rules
 from quarto.threats import winning_cells
@@ -23,14 +23,15 @@ UNSEEN = 0  # index of the parameter: the risk of features that the policy has n
 
 
 @inlined
-def least_risk(lanes: int, occupied: int, available: int, word: int, rules: Any, own: Any) -> int:
+def least_risk(position: Position, word: int, rules: Any, own: Any) -> int:
     """The gift of the least risk, NONE if no piece is left. Ties: the first, counted from a random piece on."""
     risks, least, choice = table(own), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
     for i in range(PIECES):
         piece = (start + i) & (PIECES - 1)
-        if (available >> piece) & 1:
-            risk = risks[features_of(lanes, occupied, piece, available & ~(int64(1) << piece), rules)]
+        if (position.available >> piece) & 1:
+            others = position.available & ~(int64(1) << piece)
+            risk = risks[features_of(position.lanes, position.occupied, piece, others, rules)]
             if np.isnan(risk):
                 risk = params(own)[UNSEEN]
             if risk < least:
@@ -41,13 +42,12 @@ def least_risk(lanes: int, occupied: int, available: int, word: int, rules: Any,
 @turn
 def gifts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word = draw(seed, 0)
-    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    cell, after = int64(NONE), position
     if position.hand != NONE:
-        wins = winning_cells(lanes, occupied, position.hand, rules)
-        cell = int64(lowest_bit(wins)) if wins != 0 else random_cell(word, ~occupied & ALL_CELLS)
-        lanes |= spread(position.hand) << uint64(cell)
-        occupied |= int64(1) << cell
-    return encode_turn(cell, least_risk(lanes, occupied, position.available, word, rules, own))
+        wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+        cell = int64(lowest_bit(wins)) if wins != 0 else random_cell(word, ~position.occupied & ALL_CELLS)
+        after = after_placing(position, cell)
+    return encode_turn(cell, least_risk(after, word, rules, own))
 
 
 class Gifts(KernelAgent):

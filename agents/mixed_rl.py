@@ -6,33 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base import Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
 from agents.learning.counters import checked_counters, counted_cell, counted_gift, knowledge_of
 from agents.learning.policy import Policy
-from agents.mixed import accepted_turn, program_turn
-from agents.parameters import checked_flag, checked_whole
+from agents.mixed import Mixed, accepted_turn, program_turn
+from agents.parameters import checked_whole
 from agents.random import random_piece
 from agents.rule_based import mirror_or_random_cell, mirror_piece
-from agents.search.alpha_beta import MEMORY_SIZE, after_placing
+from agents.search.alpha_beta import MEMORY_SIZE
 from agents.study_a.leaf_turns import cell_of, gift_of
 from agents.study_a.rules_of_thumb import GAME_WORDS, mirror_gift
 from quarto.bits import lowest_bit
 from quarto.jit import int64
-from quarto.position import Position
+from quarto.position import Position, after_placing
 from quarto.rng import draw
-from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.rules import NONE, Rules
 from quarto.threats import winning_cells
 
 ALL = 100  # percent
-BY_TEXT = (7, 4)  # fewer unused pieces than this, placements ahead
-BY_CODE = (6, 3)
 
 
 @turn
 def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word, tables, words, values = draw(seed, 0), symmetry_tables(own), keys(own), table(own)
     if position.hand == NONE:
-        gift = counted_gift(position.lanes, position.occupied, position.available, tables, words, values)
+        gift = counted_gift(position, tables, words, values)
         return encode_turn(NONE, gift if gift != NONE else random_piece(word, position.available))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
@@ -41,12 +39,11 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         accepted = accepted_turn(position, params(own), rules, own)
         cell, gift = cell_of(accepted), gift_of(accepted)
     if cell == NONE:
-        cell = counted_cell(position.lanes, position.occupied, tables, words, values)
+        cell = counted_cell(position, tables, words, values)
     if cell == NONE:
         cell = mirror_or_random_cell(position, word)
     if gift == NONE:
-        placed = after_placing(position, cell)
-        gift = counted_gift(placed.lanes, placed.occupied, placed.available, tables, words, values)
+        gift = counted_gift(after_placing(position, cell), tables, words, values)
     if gift == NONE:
         gift = mirror_piece(position.available, position.hand)
     return encode_turn(cell, gift)
@@ -61,7 +58,7 @@ def mixed_rl_program_turn(position: Position, seed: int, rules: Any, own: Any) -
     return encode_turn(cell, gift if gift != NONE else mirror_gift(position.available, position.hand))
 
 
-class MixedRl(KernelAgent):
+class MixedRl(Mixed):
     """Study A's ``mixed_rl`` (``lorenzobellino/quarto-player``).
 
     Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
@@ -79,6 +76,8 @@ class MixedRl(KernelAgent):
     """
 
     kernel = mixed_rl_turn
+    by_text = (7, 4)
+    by_code = (6, 3)
 
     def __init__(
         self,
@@ -88,10 +87,7 @@ class MixedRl(KernelAgent):
         above: int = 60,
         faithful: bool = False,
     ) -> None:
-        self.faithful = checked_flag("faithful", faithful)
-        usual_unused, usual_depth = BY_CODE if faithful else BY_TEXT
-        self.few_unused = checked_whole("few_unused", usual_unused if few_unused is None else few_unused, 0, PIECES)
-        self.depth = checked_whole("depth", usual_depth if depth is None else depth, 1, CELLS)
+        super().__init__(few_unused, depth, faithful)
         self.above = checked_whole("above", above, 0, ALL)
         self._columns = None if policy is None else checked_counters(policy, "mixed_rl")
 

@@ -9,23 +9,15 @@ from numba import types
 
 from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_whole
-from quarto.bits import lowest_bit, popcount, spread
-from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position
-from quarto.rules import CELLS, NONE, PIECES, SIDE, Rules
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
+from quarto.rules import CELLS, PIECES, SIDE, Rules
 from quarto.threats import safe_pieces, winning_cells
 
 LINE = 10  # a line is worth this, less the placements it took
 MAX_DEPTH = LINE - 1  # deeper, a line would be worth nothing
 UNBOUNDED = 2 * LINE
-
-
-@inlined
-def with_piece(position: Position, piece: int, cell: int) -> Position:
-    """The position after ``piece`` was placed on ``cell``."""
-    bit = int64(1) << cell
-    lanes = position.lanes | (spread(piece) << uint64(cell))
-    return Position(lanes, position.occupied | bit, position.available & ~(int64(1) << piece), int64(NONE), int64(cell))
 
 
 @inlined
@@ -59,7 +51,7 @@ def value(position: Position, made: int, depth: int, alpha: int, beta: int, fait
     while empty != 0 and best < beta:
         pieces = position.available
         while pieces != 0 and best < beta:
-            after = with_piece(position, lowest_bit(pieces), lowest_bit(empty))
+            after = after_placing(after_giving(position, lowest_bit(pieces)), lowest_bit(empty))
             best = max(best, -value(after, made + 1, depth, -beta, -max(alpha, best), faithful, rules))
             pieces &= pieces - 1
         empty &= empty - 1
@@ -75,7 +67,7 @@ def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -
         for piece in range(PIECES):
             if (position.occupied >> cell) & 1 or (position.available >> piece) & 1 == 0 or best == LINE - 1:
                 continue
-            after = with_piece(position, piece, cell)
+            after = after_placing(after_giving(position, piece), cell)
             if (winning_cells(position.lanes, position.occupied, piece, rules) >> cell) & 1:
                 this = int64(LINE - 1)
             elif after.available == 0:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, turn
 from agents.learning.afterstates import FALLBACKS, HAND, MC_AFTERSTATE, VALUE_COLUMNS, explores, turn_by_afterstates
-from agents.learning.boards import check_ascending, check_boards, refuse
+from agents.learning.boards import check_ascending, check_boards, check_canonical, refuse
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import empty_rows, rows_of
 from agents.parameters import checked_number, checked_one_of, checked_probability
-from quarto.canonical import canonical_forms
 from quarto.position import Position
 from quarto.rules import NONE, Rules
-from quarto.symmetry import symmetries
 
 
 @turn
@@ -62,13 +60,9 @@ class PolicyAgent(KernelAgent):
         if self._columns is None:
             return replace(empty_rows(self._settings), symmetric=True)
         lanes, occupied, value = self._columns
-        hand = np.full(len(lanes), HAND, np.int8)
-        board = lanes.view(np.uint64), occupied.astype(np.uint16)
-        least, minimal = canonical_forms(*board, hand, symmetries(rules))
-        others = f"is no afterstate's canonical form under rules '{rules.name}': it was learned under other rules"
-        refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
-        widths = np.ones(len(lanes), np.int64)
-        knowledge, first = rows_of(self._settings, (lanes, occupied, hand.astype(np.int64)), widths)
+        check_canonical(lanes, occupied, HAND, rules)
+        hand, widths = np.full(len(lanes), HAND), np.ones(len(lanes), np.int64)
+        knowledge, first = rows_of(self._settings, (lanes, occupied, hand), widths)
         knowledge.table[first] = value
         return replace(knowledge, symmetric=True)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
 from agents.genetic.two_genes import gift_by_frequency
-from agents.learning.boards import check_ascending, check_boards, check_within, refuse
+from agents.learning.boards import begin_of_groups, check_ascending, check_boards, check_within, refuse
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
@@ -29,7 +29,7 @@ from agents.parameters import checked_flag, checked_number, checked_probability
 from agents.random import random_cell
 from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, pieces_on
+from quarto.position import ALL_CELLS, Position, after_placing, pieces_on
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, PIECES, Rules
 
@@ -99,18 +99,17 @@ def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> 
 @turn
 def q_placement_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     settings = params(own)
-    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    cell, after = int64(NONE), position
     if position.hand != NONE:
-        empty = ~occupied & ALL_CELLS
+        empty = ~position.occupied & ALL_CELLS
         explores = unit(draw(seed, COIN)) < settings[EXPLORATION]
         if not explores:
             cell = learned_cell(position, settings, keys(own), table(own))
         if cell == NONE:
             anywhere = explores or settings[PLAYS] != 0.0
             cell = random_cell(draw(seed, CELL), empty) if anywhere else int64(lowest_bit(empty))
-        lanes |= spread(position.hand) << uint64(cell)
-        occupied |= int64(1) << cell
-    return encode_turn(cell, gift_by_frequency(lanes, occupied, position.available, settings[ALPHA], seed))
+        after = after_placing(position, cell)
+    return encode_turn(cell, gift_by_frequency(after, settings[ALPHA], seed))
 
 
 @inlined
@@ -259,8 +258,7 @@ def _knowledge_of(policy: Policy, settings: NDArray[np.float64]) -> Knowledge:
     check_within("cell", cell, 0, CELLS - 1)
     refuse("cell", cell, (occupied >> cell) & 1 == 1, "is occupied")
     check_ascending({"lanes": lanes, "occupied": occupied, "hand": hand, "cell": cell})
-    begins = np.ones(len(lanes), np.bool_)  # a position's rows
-    begins[1:] = (np.diff(lanes) != 0) | (np.diff(occupied) != 0) | (np.diff(hand) != 0)
+    begins = begin_of_groups(lanes, occupied, hand)
     empty = ~occupied & ALL_CELLS
     widths = np.bitwise_count(empty[begins]).astype(np.int64)
     knowledge, first = rows_of(settings, (lanes[begins], occupied[begins], hand[begins]), widths)

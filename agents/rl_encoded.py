@@ -16,7 +16,7 @@ from agents.parameters import checked_number, checked_one_of, checked_probabilit
 from agents.random import random_cell, random_piece
 from quarto.bits import LANE, lowest_bit, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, Position, after_placing
 from quarto.rng import GAMMA, draw, mix, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Line, Rules
 from quarto.threats import VALUES, safe_pieces, winning_cells
@@ -80,9 +80,10 @@ def best_cell(position: Position, own: Any) -> int:
 
 
 @inlined
-def worth_of_gift(lanes: int, occupied: int, piece: int, own: Any) -> float:
+def worth_of_gift(position: Position, piece: int, own: Any) -> float:
     """The value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
     values, longest, spread_piece = table(own), keys(own), spread(piece)
+    lanes, occupied = position.lanes, position.occupied
     total, count, most = 0.0, 0, -np.inf
     for cell in range(CELLS):
         if (occupied >> cell) & 1 == 0:
@@ -92,14 +93,14 @@ def worth_of_gift(lanes: int, occupied: int, piece: int, own: Any) -> float:
 
 
 @inlined
-def least_gift(lanes: int, occupied: int, available: int, rules: Any, own: Any) -> int:
+def least_gift(position: Position, rules: Any, own: Any) -> int:
     """The piece that is worth least to the opponent, among the safe ones if there are any; NONE if none is left."""
-    safe = available & safe_pieces(lanes, occupied, rules)
-    allowed = safe if safe != 0 else available
+    safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
+    allowed = safe if safe != 0 else position.available
     least, choice = np.inf, int64(NONE)
     for piece in range(PIECES):
         if (allowed >> piece) & 1:
-            worth = worth_of_gift(lanes, occupied, piece, own)
+            worth = worth_of_gift(position, piece, own)
             if worth < least:
                 least, choice = worth, int64(piece)
     return choice
@@ -108,20 +109,19 @@ def least_gift(lanes: int, occupied: int, available: int, rules: Any, own: Any) 
 @turn
 def rl_encoded_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     word, exploration = draw(seed, 0), params(own)[EXPLORATION]
-    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    cell, after = int64(NONE), position
     if position.hand != NONE:
-        wins = winning_cells(lanes, occupied, position.hand, rules)
+        wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
         if unit(draw(seed, 1)) < exploration:
-            cell = random_cell(word, ~occupied & ALL_CELLS)
+            cell = random_cell(word, ~position.occupied & ALL_CELLS)
         elif wins != 0:
             cell = int64(lowest_bit(wins))
         else:
             cell = best_cell(position, own)
-        lanes |= spread(position.hand) << uint64(cell)
-        occupied |= int64(1) << cell
+        after = after_placing(position, cell)
     if unit(draw(seed, 2)) < exploration:
         return encode_turn(cell, random_piece(word, position.available))
-    return encode_turn(cell, least_gift(lanes, occupied, position.available, rules, own))
+    return encode_turn(cell, least_gift(after, rules, own))
 
 
 @update

@@ -9,14 +9,14 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
 from agents.learning.counters import (
-    cell_place,
+    cell_offset,
     checked_counters,
     count_action,
     counted_cell,
     counted_gift,
     counters_policy,
     form_of,
-    gift_place,
+    gift_offset,
     knowledge_of,
 )
 from agents.learning.learner import FinishedGame, update
@@ -26,7 +26,7 @@ from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.bits import spread
 from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, Position, after_placing
 from quarto.rng import draw, turn_offset, unit
 from quarto.rules import NONE, Rules
 
@@ -45,17 +45,16 @@ def explores(seed: int, coin: int, settings: Any) -> bool:
 @turn
 def rl_tabular_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     settings, word, tables = params(own), draw(seed, 0), symmetry_tables(own)
-    cell, gift, lanes, occupied = int64(NONE), int64(NONE), position.lanes, position.occupied
+    cell, gift, after = int64(NONE), int64(NONE), position
     recalls = settings[FORGETS] == 0.0
     if position.hand != NONE:
         if recalls and not explores(seed, CELL_COIN, settings):
-            cell = counted_cell(lanes, occupied, tables, keys(own), table(own))
+            cell = counted_cell(position, tables, keys(own), table(own))
         if cell == NONE:
-            cell = random_cell(word, ~occupied & ALL_CELLS)
-        lanes |= spread(position.hand) << uint64(cell)
-        occupied |= int64(1) << cell
+            cell = random_cell(word, ~position.occupied & ALL_CELLS)
+        after = after_placing(position, cell)
     if recalls and not explores(seed, GIFT_COIN, settings):
-        gift = counted_gift(lanes, occupied, position.available, tables, keys(own), table(own))
+        gift = counted_gift(after, tables, keys(own), table(own))
     if gift == NONE:
         gift = random_piece(word, position.available)
     return encode_turn(cell, gift)
@@ -73,12 +72,12 @@ def count_explored(game: FinishedGame, rules: Any, own: Any) -> bool:
             cell = int64(game.cells[taken - 1])
             if own_turn and explores(seed, CELL_COIN, settings):
                 form = form_of(lanes, occupied, tables)
-                count_action(form, cell_place(form, cell, tables), change, words, values)
+                count_action(form, cell_offset(form, cell, tables), change, words, values)
             lanes |= spread(int64(game.pieces[taken - 1])) << uint64(cell)
             occupied |= int64(1) << cell
         if own_turn and taken < game.plies and explores(seed, GIFT_COIN, settings):
             form = form_of(lanes, occupied, tables)
-            count_action(form, gift_place(form, int64(game.pieces[taken])), change, words, values)
+            count_action(form, gift_offset(form, int64(game.pieces[taken])), change, words, values)
     settings[EXPLORATION] = max(0.0, settings[EXPLORATION] - settings[EXPLORATION_STEP])
     return has_room(words, values)
 

@@ -87,3 +87,17 @@ def pieces_on(lanes: int, occupied: int) -> int:
 def placed(lanes: int, piece: int, cell: int) -> int:
     """The board with ``piece`` on an empty ``cell``."""
     return lanes | (spread(piece) << uint64(cell))
+
+
+@inlined
+def after_placing(position: Position, cell: int) -> Position:
+    """The position once the hand is on ``cell``."""
+    lanes, occupied = placed(position.lanes, position.hand, cell), position.occupied | (int64(1) << cell)
+    return Position(lanes, occupied, position.available, int64(NONE), int64(cell))
+
+
+@inlined
+def after_giving(position: Position, piece: int) -> Position:
+    """The position once ``piece`` is in the hand."""
+    available = position.available & ~(int64(1) << piece)
+    return Position(position.lanes, position.occupied, available, int64(piece), position.last_cell)

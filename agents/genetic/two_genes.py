@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from quarto.bits import lowest_bit, nth_bit, popcount
 from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS
+from quarto.position import ALL_CELLS, Position
 from quarto.rng import below, below_again, draw, unit
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE
 from quarto.threats import VALUES
@@ -79,14 +79,14 @@ def ranks_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
 
 
 @inlined
-def gift_by_frequency(lanes: int, occupied: int, available: int, alpha: float, seed: int) -> int:
+def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
     """The first available piece of the study's order of preference; NONE if there is none available."""
-    if available == 0:
+    if position.available == 0:
         return int64(NONE)
-    preferences = PREFERENCES[ranks_of_values(lanes, occupied, unit(draw(seed, 0)) >= alpha)]
+    preferences = PREFERENCES[ranks_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)]
     for rank in range(PIECES):
         piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
-        if (available >> piece) & 1:
+        if (position.available >> piece) & 1:
             return piece
     return int64(NONE)
 

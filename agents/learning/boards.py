@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quarto.bits import LANE_ONES
+from quarto.canonical import canonical_forms
 from quarto.jit import kernel
 from quarto.position import ALL_CELLS, pieces_on
+from quarto.rules import NONE, Rules
+from quarto.symmetry import symmetries
 
 
 def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -46,6 +49,21 @@ def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
     names = ", ".join(columns)
     refuse(first, lanes[1:], equal, f"has the same {names} as the row before", 1)
     refuse(first, lanes[1:], ~greater, f"comes too late: rows ascend by {names}", 1)
+
+
+def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
+    """Raises ``ValueError`` for a board that is no canonical form, with this piece in hand or NONE, of these rules."""
+    board = lanes.view(np.uint64), occupied.astype(np.uint16)
+    least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), symmetries(rules))
+    others = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
+    refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules")
+
+
+def begin_of_groups(*columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """[rows] whether a row differs from the one before in any column; the first one does."""
+    begins = np.ones(len(columns[0]), np.bool_)
+    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return begins
 
 
 def refuse(name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0) -> None:

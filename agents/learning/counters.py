@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Knowledge
-from agents.learning.boards import check_ascending, check_boards, check_within, refuse
+from agents.learning.boards import begin_of_groups, check_ascending, check_boards, check_canonical, check_within, refuse
 from agents.learning.policy import Policy, checked_columns
 from agents.learning.rows import (
     add_row,
@@ -28,11 +28,11 @@ from agents.learning.rows import (
     rows_of,
     width_of,
 )
-from quarto.canonical import Transform, canonical, canonical_forms, canonical_transform, map_cell, map_piece
+from quarto.canonical import Transform, canonical, canonical_transform, map_cell, map_piece
 from quarto.jit import inlined, int64
-from quarto.position import ALL_CELLS, ALL_PIECES, pieces_on
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.symmetry import Symmetries, symmetries
+from quarto.symmetry import Symmetries
 
 COUNTERS = "counters"  # the kind of policy
 COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
@@ -54,39 +54,39 @@ def form_of(lanes: int, occupied: int, tables: Symmetries) -> Form:
 
 
 @inlined
-def cell_place(form: Form, cell: int, tables: Symmetries) -> int:
+def cell_offset(form: Form, cell: int, tables: Symmetries) -> int:
     """Index of a cell's counter in the row of the form."""
     return rank_of(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
 
 
 @inlined
-def gift_place(form: Form, gift: int) -> int:
+def gift_offset(form: Form, gift: int) -> int:
     """Index of a gift's counter in the row of the form."""
     unused = ~pieces_on(form.lanes, form.occupied) & ALL_PIECES
     return width_of(form.occupied) + rank_of(map_piece(gift, form.transform), unused)
 
 
 @inlined
-def counted_cell(lanes: int, occupied: int, tables: Symmetries, words: Any, values: Any) -> int:
+def counted_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
     """The empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
-    form, best, choice = form_of(lanes, occupied, tables), -np.inf, int64(NONE)
+    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for cell in range(CELLS if first != NONE else 0):
-        if (occupied >> cell) & 1 == 0:
-            count = values[first + cell_place(form, cell, tables)]
+        if (position.occupied >> cell) & 1 == 0:
+            count = values[first + cell_offset(form, cell, tables)]
             if count > best:  # false for NaN: a counter that is not there
                 best, choice = count, int64(cell)
     return choice
 
 
 @inlined
-def counted_gift(lanes: int, occupied: int, available: int, tables: Symmetries, words: Any, values: Any) -> int:
+def counted_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
     """The available piece with the highest counter, first on ties; NONE if none has one on this board."""
-    form, best, choice = form_of(lanes, occupied, tables), -np.inf, int64(NONE)
+    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
     first = find_row(form.lanes, form.occupied, NONE, words)
     for piece in range(PIECES if first != NONE else 0):
-        if (available >> piece) & 1:
-            count = values[first + gift_place(form, piece)]
+        if (position.available >> piece) & 1:
+            count = values[first + gift_offset(form, piece)]
             if count > best:
                 best, choice = count, int64(piece)
     return choice
@@ -145,12 +145,8 @@ def knowledge_of(
     if columns is None:
         return replace(empty_rows(params), scratch_size=scratch_size, symmetric=True)
     lanes, occupied, cell, gift, count = columns
-    board = lanes.view(np.uint64), occupied.astype(np.uint16)
-    least, minimal = canonical_forms(*board, np.full(len(lanes), NONE, np.int8), symmetries(rules))
-    others = f"is no board's canonical form under rules '{rules.name}': it was learned under other rules"
-    refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), others)
-    begins = np.ones(len(lanes), np.bool_)  # [rows] whether a row is the first of its board
-    begins[1:] = (np.diff(lanes) != 0) | (np.diff(occupied) != 0)
+    check_canonical(lanes, occupied, NONE, rules)
+    begins = begin_of_groups(lanes, occupied)
     empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
     widths = np.bitwise_count(empty).astype(np.int64)
     no_hand = np.full(int(begins.sum()), NONE)

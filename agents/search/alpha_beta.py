@@ -20,9 +20,9 @@ from typing import Any
 from numba import types
 
 from agents.base import OWN_TYPE, RULES_TYPE, encode_turn, scratch
-from quarto.bits import lowest_bit, popcount, spread
+from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
 from quarto.rng import mix
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.threats import safe_pieces, winning_cells
@@ -51,20 +51,6 @@ def limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
     if evaluation == SOONER or pieces_left == 0:
         return int64(0)
     return 2 * WHOLE * safe_left // pieces_left - WHOLE
-
-
-@inlined
-def after_placing(position: Position, cell: int) -> Position:
-    """The position once the hand is on ``cell``."""
-    lanes = position.lanes | (spread(position.hand) << uint64(cell))
-    return Position(lanes, position.occupied | (int64(1) << cell), position.available, int64(NONE), int64(cell))
-
-
-@inlined
-def after_giving(position: Position, piece: int) -> Position:
-    """The position once ``piece`` is in the hand."""
-    available = position.available & ~(int64(1) << piece)
-    return Position(position.lanes, position.occupied, available, int64(piece), position.last_cell)
 
 
 @inlined

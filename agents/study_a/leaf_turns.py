@@ -15,10 +15,10 @@ from typing import Any
 from numba import types
 
 from agents.base import RULES_TYPE, encode_turn
-from agents.search.alpha_beta import TURN_BITS, UNBOUNDED, WHOLE, after_giving, after_placing
+from agents.search.alpha_beta import TURN_BITS, UNBOUNDED, WHOLE
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel
-from quarto.position import ALL_CELLS, POSITION_TYPE, Position
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
 from quarto.rules import NONE
 from quarto.threats import safe_pieces, winning_cells
 

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
+from agents.learning.boards import begin_of_groups
 from agents.learning.policy import Policy
 from analytics.policies.position_texts import TextError, positions_of, positions_of_plies
 from quarto.batch import Batch
@@ -109,9 +110,7 @@ class _Groups:
         signed, masks = lanes.view(np.int64), occupied.astype(np.int32)
         self.order = np.lexsort((np.arange(len(values)), masks, signed))  # rows of one afterstate in the file's order
         sorted_lanes, sorted_masks = signed[self.order], masks[self.order]
-        begins = np.ones(len(values), np.bool_)
-        begins[1:] = (np.diff(sorted_lanes) != 0) | (np.diff(sorted_masks) != 0)
-        self.first = np.flatnonzero(begins)
+        self.first = np.flatnonzero(begin_of_groups(sorted_lanes, sorted_masks))
         self.lanes, self.occupied = sorted_lanes[self.first], sorted_masks[self.first]
         self.values = values[self.order]
         self.counts = np.diff(np.append(self.first, len(values)))
