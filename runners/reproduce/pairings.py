@@ -18,7 +18,6 @@ from runners.arena.playing import Progress, carry_out
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.reproduce.trainings import TrainingResult
-from runners.training.evolution import Tracker
 
 TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
 
@@ -99,7 +98,7 @@ class Pairings:
 
     def play(self, stop: threading.Event, progress: Progress | None) -> int:
         """Play the games that the archive lacks, until done or ``stop`` is set; returns the number of games played."""
-        count, total = 0, Tracker(progress)
+        count, total = 0, _OneCount(progress) if progress else None
         if progress and self.games_left:
             progress.start(self.games_left)
         for key, experiment in self.experiments.items():
@@ -151,6 +150,16 @@ class Pairings:
     def _request(self, figure: PublishedFigure, agents: tuple[AgentSpec, AgentSpec]) -> Request:
         spec = RunSpec(load_rules(figure.rules), _in_order(agents), ((0, 1),), self.settings.seed, opening_plies=0)
         return Request(spec, self.settings.games, self.settings.threads, self.settings.storage, progress=True)
+
+
+class _OneCount:
+    """Reports the games of several runs as one count, which has begun."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.idle, self.advance = progress.idle, progress.advance
+
+    def start(self, games: int) -> None:
+        """Do nothing."""
 
 
 def with_policy(label: str, policy: str | None) -> str:

@@ -13,8 +13,8 @@ from analytics.published.page import page
 from analytics.results.columns import ResultColumn
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
-from runners.arena.checks import MAX_SEED, check_range, rounding_notes
 from runners.arena.code import version
+from runners.arena.schemas import MAX_SEED, check_range, rounding_notes
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
