@@ -181,7 +181,8 @@ def _number(name: str, value: float | Decimal) -> str:
         return str(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    decimal = float(value)
+    return f"{decimal:,.1f}" if abs(decimal) >= 1000 else f"{decimal:.4g}"
 
 
 def _link(name: str, value: Any, row: dict[str, Any]) -> str:

@@ -140,19 +140,20 @@ def _marks(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     base, names = _data(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
-    scale = {"scale": alt.Scale(zero=False, nice=True)}
+    scale = alt.Scale(zero=False, nice=True)
+    placed: dict[str, Any] = {"scale": scale} if numeric else {"sort": None}
     x = alt.X(
         f"{names[plan.x]}:{'Q' if numeric else 'N'}",
         title=plan.x,
         axis=alt.Axis(grid=False, labelAngle=0 if numeric else -35, labelLimit=LABEL_WIDTH, **ticks),
-        **(scale if numeric else {"sort": None}),
+        **placed,
     )
     base = base.encode(x=x, color=_colour(alt, plan, names, rows))
     if line:
         marks = base.mark_line(strokeWidth=2, point={"size": 34} if rows.height <= style.FEW else False)
     else:
         marks = base.mark_point(filled=True, size=44, opacity=0.85)
-    marks = marks.encode(y=alt.Y(f"{names[plan.y]}:Q", title=plan.y, **scale))
+    marks = marks.encode(y=alt.Y(f"{names[plan.y]}:Q", title=plan.y, scale=scale))
     if plan.low is None or plan.high is None:
         return marks
     interval = base.mark_area(opacity=0.18) if line else base.mark_rule(strokeWidth=2)

@@ -188,7 +188,7 @@ def _properties(row: RunRow, fingerprint: str) -> PageTable:
 
 def properties_table(caption: str, values: Mapping[str, str], code: Collection[str]) -> PageTable:
     """A table of names and values; those under the names in ``code`` are set as code."""
-    rows = [[name, Cell(value, code=name in code)] for name, value in values.items()]
+    rows: list[list[str | Cell]] = [[name, Cell(value, code=name in code)] for name, value in values.items()]
     return PageTable(caption, ["property", "value"], rows, (1,))
 
 

@@ -17,6 +17,7 @@ from runners.hydra_app.config_dir import own_modules
 from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
 from runners.web.browse import games, pages
+from runners.web.browse.reader import NothingToReadError, nothing_to_read
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, page
 from runners.web.play import pages as play
@@ -47,6 +48,7 @@ def application(settings: ServerSettings) -> FastAPI:
     )
     app.state.site = site
     add_error_pages(app)
+    app.add_exception_handler(NothingToReadError, nothing_to_read)
     app.add_middleware(Guard, settings=settings)  # last: around all others
     app.get("/")(first_page)
     for router in ROUTERS:

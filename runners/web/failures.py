@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.browse.library import BusyError
-from runners.web.browse.reader import NothingToReadError, nothing_to_read
 from runners.web.pages import SUBJECTS, page
 from runners.web.security import SAFE
 
@@ -33,7 +32,6 @@ STATUSES = (
 def add_error_pages(app: FastAPI) -> None:
     """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
     app.add_exception_handler(ArenaError, lambda request, error: _page(request, status_of(error), str(error)))
-    app.add_exception_handler(NothingToReadError, nothing_to_read)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_form)
     app.add_middleware(LastResort)

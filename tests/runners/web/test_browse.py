@@ -168,15 +168,15 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
         assert "4 of 4 runs" in plain(guest.ready("/browse").text)
         record.write_bytes(whole[record])
         assert "5 of 5 runs" in plain(guest.ready("/browse").text)
-        for path, game in ((shard, 8), (games, 9)):  # what was asked before is remembered
-            path.write_bytes(whole[path][:-100])
+        for file, game in ((shard, 8), (games, 9)):  # what was asked before is remembered
+            file.write_bytes(whole[file][:-100])
             assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 500
             listed = guest.ready("/browse/games")
-            assert (listed.status, str(games) in listed.text) == (200, path == games)
+            assert (listed.status, str(games) in listed.text) == (200, file == games)
             for board in ("/analyse?text=0.../..../..../.... F", "/browse/openings?position=0.../..../..../.... F"):
                 shown = guest.ready(board)
                 assert (shown.status, 'data-name="b1"' in shown.text) == (200, True)
-            path.write_bytes(whole[path])
+            file.write_bytes(whole[file])
             assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 200
 
 
@@ -188,8 +188,8 @@ def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path
         words = plain(guest.ready("/browse").text)
         assert "4 of 30,000" in words
         assert ", running" in words
-    for path in (tmp_path / "games").rglob("*.parquet"):
-        os.utime(path, (0, time.time() - 1100))
+    for file in (tmp_path / "games").rglob("*.parquet"):
+        os.utime(file, (0, time.time() - 1100))
     archive.save_run(structs.replace(record(), status="running", games=10_000, created="2026-01-31T12:00:00+00:00"))
     with visitor(archive.root) as guest:
         for path in ("/browse", f"/browse/runs/{RUN_ID}"):
