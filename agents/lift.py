@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol
 
 import numba
@@ -26,7 +27,7 @@ from agents.base import (
     symmetry_addresses,
 )
 from quarto.batch import Batch, Lockstep, Turns
-from quarto.errors import RequestError
+from quarto.errors import AnswerError, RequestError
 from quarto.jit import inlined, int64, kernel, load, uint64
 from quarto.position import Position
 from quarto.rng import Streams
@@ -187,15 +188,52 @@ class PythonAgent:
         """Whether it takes whole batches."""
         return isinstance(self.agent, BatchAgent)
 
-    def answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        """Its answer to a batch: cells and gifts, unchecked. Raises whatever the agent raises."""
+    def answers(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Its answer to a batch: cells and gifts, [B] each. Raises whatever the agent raises, and ``AnswerError``."""
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
         if isinstance(self.agent, BatchAgent):
-            cells, gifts = self.agent.play(BatchView(batch, self.rules), rng)
-            return cells, gifts
-        choose, rules = self.agent.choose, self.rules
-        turns = [choose(PositionView(batch.position(i), rules), rng.generator(i)) for i in range(len(batch.lanes))]
-        return np.array([cell for cell, _ in turns]), np.array([gift for _, gift in turns])
+            ask: Callable[..., Any] = self.agent.play
+            answer = _called(ask, BatchView(batch, self.rules), rng)
+            cells, gifts = _two(ask, answer, "(cells, gifts)")
+        else:
+            ask, cells, gifts = self.agent.choose, [], []
+            for i in range(len(batch.lanes)):
+                answer = _called(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
+                cell, gift = _two(ask, answer, "(cell, gift)")
+                try:
+                    cells.append(index(cell))
+                    gifts.append(index(gift))
+                except TypeError:
+                    raise AnswerError.of_form(ask, answer, "(cell, gift)") from None
+        size = len(batch.lanes)
+        return _integers(ask, "cells", cells, size), _integers(ask, "gifts", gifts, size)
+
+
+def _called(ask: Callable[..., Any], *arguments: object) -> Any:
+    """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
+    try:
+        return ask(*arguments)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # of the call itself
+            raise AnswerError(ask, f"cannot be called as it should: {error}") from None
+        raise
+
+
+def _two(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any]:
+    try:
+        one, other = answer
+    except (TypeError, ValueError):
+        raise AnswerError.of_form(ask, answer, expected) from None
+    return one, other
+
+
+def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
+    array = np.asarray(values)
+    if array.shape != (size,):
+        raise AnswerError(ask, f"returned {name} of shape {array.shape}, not ({size},)")
+    if array.dtype.kind not in "iu":
+        raise AnswerError(ask, f"returned {name} of dtype {array.dtype}, not integers")
+    return array
 
 
 class PythonPlayer:
@@ -226,8 +264,8 @@ class PythonPlayer:
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         return checked_turns(*self._answers(batch, rng), rng, self.unusual)
 
-    def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        """Cells and gifts as the agent gives them. Raises what it raises, and ``LateError``."""
+    def _answers(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Cells and gifts as the agent gives them. Raises what it raises, ``AnswerError`` and ``LateError``."""
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
@@ -237,30 +275,18 @@ class PythonPlayer:
 MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
 
 
-def checked_turns(cells: Any, gifts: Any, rng: Streams, unusual: dict[int, tuple[int, int]]) -> Turns:
-    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``.
-
-    Raises ``TypeError`` or ``ValueError`` for answers of another form.
-    """
-    size = len(rng.seeds)
-    turns = Turns(_checked("cells", cells, size), _checked("gifts", gifts, size))
+def checked_turns(
+    cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, unusual: dict[int, tuple[int, int]]
+) -> Turns:
+    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``."""
+    turns = Turns(*(np.where((each >= -1) & (each < 16), each, OUTSIDE).astype(np.int8) for each in (cells, gifts)))
     for i in np.flatnonzero((turns.cells == OUTSIDE) | (turns.gifts == OUTSIDE)):
         if len(unusual) < MOST_UNUSUAL:
-            unusual[int(rng.seeds[i])] = int(np.asarray(cells)[i]), int(np.asarray(gifts)[i])
+            unusual[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
     return turns
 
 
 OUTSIDE = -128  # stands for all numbers that are no cell, no piece and not NONE
-
-
-def _checked(name: str, values: Any, size: int) -> NDArray[np.int8]:
-    """``values`` as [size] int8, out-of-range ones as -128; raises ``TypeError`` or ``ValueError`` for another form."""
-    array = np.asarray(values)
-    if array.shape != (size,):
-        raise ValueError(f"{name} has shape {array.shape}, not ({size},)")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {array.dtype}, not an integer one")
-    return np.where((array >= -1) & (array < 16), array, OUTSIDE).astype(np.int8)
 
 
 class StagedPlayer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 class ArenaError(Exception):
@@ -28,6 +29,20 @@ class FailureError(ArenaError):
     """The request was right, but something failed (exit 1). Everything committed before is kept."""
 
     exit_code = 1
+
+
+class AnswerError(TypeError):
+    """An agent cannot be asked, or its answer has another form than it should; ``call`` is its method."""
+
+    def __init__(self, call: Callable[..., Any], text: str) -> None:
+        super().__init__(f"{getattr(call, '__name__', call)} {text}")
+        code = getattr(call, "__code__", None)
+        self.raised_at = f"{code.co_filename}:{code.co_firstlineno}" if code else "an unknown line"
+
+    @classmethod
+    def of_form(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:
+        """The error for an answer that has not the expected form."""
+        return cls(call, f"returned {repr(answer)[:100]}, not {expected}")
 
 
 def is_ctrl_c(error: BaseException) -> bool:

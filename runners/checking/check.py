@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
-from agents.base import Agent
+from agents.base import Agent, BatchAgent, GameAgent, KernelAgent
 from agents.lift import lift
 from quarto import caches
 from quarto.batch import Batch, Block, Games
@@ -27,12 +27,14 @@ from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.checking.observed import ObservedPlayer
 from runners.hosting.guarded_agent import GuardedAgent, unlogged
 from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
 PAIRS = 10  # twenty games
 TIMED_SECONDS = 0.5
+REMEDY = "\na turn may depend on its position and on rng alone: keep nothing from other turns"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
 
@@ -47,7 +49,7 @@ class CheckOptions:
     config_dir: Path | None  # with agents and rules of the user's own
 
 
-class Finding(NamedTuple):
+class CheckFinding(NamedTuple):
     """One thing that was looked at."""
 
     subject: str
@@ -103,25 +105,50 @@ def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) 
     return int(turns.cells[0]), int(turns.gifts[0])
 
 
-def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[Finding]:
+def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[CheckFinding]:
     """The findings of twenty games of an agent with itself and twenty with ``random``; with ``timed`` its speed too."""
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
-    printed = io.StringIO()
+    printed, note = io.StringIO(), _note_on(sys.stderr)
     with unlogged(), _captured(printed):
-        engine = engine_of(spec)
+        engine, other = _observed_engine(spec, note), _observed_engine(spec, note)
         played = _whole(engine)
-        findings = [*_forfeits(engine.guarded[0])]
-        again, parts = _whole(engine_of(spec)), _one_by_one(engine)
+        findings = [*_forfeits(engine.guarded[0], _has_taken_a_turn(played, rules))]
+        again, parts = _whole(other), _one_by_one(engine)
     yield from findings
-    repeatable = difference(played, again)
-    yield Finding("repeatable", repeatable is None, repeatable or "a second agent played the same games again")
-    if repeatable is None:
-        apart = difference(played, parts)
-        text = apart or "the same games pair by pair, in the opposite order"
-        yield Finding("independent of batches and order", apart is None, text)
-    yield _prints(printed.getvalue())
+    changed = difference(played, again)
+    yield CheckFinding(
+        "repeatable", changed is None, f"{changed}{REMEDY}" if changed else "another one plays the same games"
+    )
+    if changed is None:
+        changed = difference(played, parts)
+        text = f"{changed}{REMEDY}" if changed else "the same games pair by pair, in the opposite order"
+        yield CheckFinding("independent of batches and order", changed is None, text)
+    logged = "".join(getattr(each.guarded[0].player(), "printed", "") for each in (engine, other))
+    yield _prints(printed.getvalue(), logged)
     if timed:
-        yield Finding("speed", True, f"{_turns_a_second(engine):,.0f} turns a second on one thread, alone with itself")
+        yield CheckFinding(
+            "speed", True, f"{_turns_a_second(spec):,.0f} turns a second on one thread, alone with itself"
+        )
+
+
+def _note_on(screen: IO[str]) -> Callable[[str], None]:
+    """What prints a note on ``screen``, whatever standard error is then."""
+
+    def note(text: str) -> None:
+        with redirect_stderr(screen):
+            print_note(text)
+
+    return note
+
+
+def _observed_engine(spec: RunSpec, note: Callable[[str], None]) -> Engine:
+    """The engine of a run that notes slow turns of its first agent, if that is in Python."""
+    agents = [agent.build() for agent in spec.agents]
+    engine = engine_of(spec, agents)
+    if not isinstance(agents[0], KernelAgent):
+        alone = isinstance(agents[0], GameAgent) and not isinstance(agents[0], BatchAgent)
+        engine.replace_player(0, ObservedPlayer(engine.guarded[0].player(), alone, note))
+    return engine
 
 
 def _opponent(agent: AgentSpec) -> AgentSpec:
@@ -163,13 +190,23 @@ def _captured(printed: io.StringIO) -> Iterator[None]:
         caches.before_compiling = notice
 
 
-def _forfeits(guarded: GuardedAgent) -> Iterator[Finding]:
+def _has_taken_a_turn(played: Sequence[Block], rules: Rules) -> bool:
+    """Whether the agent has taken any turn. The first of a game shows no ply: it is a gift, and seat 1 then failed."""
+    given = not rules.mover_chooses and (played[ITSELF].games.winner == 0).any()
+    return bool(given or any(block.games.plies.any() for block in played))
+
+
+def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool) -> Iterator[CheckFinding]:
     """Its forfeits in forty games, of which it plays twenty with itself."""
     illegal, exceptions = guarded.illegal, guarded.exceptions()
-    yield Finding("legal", not illegal, f"{illegal} games\n{guarded.first_illegal}" if illegal else "every turn")
-    yield Finding("exceptions", not exceptions, "\n".join(exceptions) or "none")
+    legal = f"{illegal} games\n{guarded.first_illegal}" if illegal else "every turn"
+    yield CheckFinding(
+        "legal", has_taken_a_turn and not illegal, legal if has_taken_a_turn or illegal else "no turn was taken"
+    )
+    raised = [line for count, text in exceptions for line in (count, *(f"  {each}" for each in text.splitlines()))]
+    yield CheckFinding("exceptions", not exceptions, "\n".join(raised) or "none")
     if guarded.late:
-        yield Finding("in time", False, f"{guarded.late} turns took too long")
+        yield CheckFinding("in time", False, f"{guarded.late} turns took too long")
 
 
 def difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
@@ -191,19 +228,22 @@ def _plies(games: Games, game: int) -> list[str]:
     return [f"{format_piece(piece)}@{format_cell(cell)}" for piece, cell in both] + [f"ending {games.ending[game]}"]
 
 
-def _prints(text: str) -> Finding:
-    lines = text.splitlines()
-    if not lines:
-        return Finding("prints", True, "nothing")
-    return Finding(
-        "prints", False, f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
-    )
+def _prints(text: str, logged: str) -> CheckFinding:
+    """Whether it prints; ``logged``: what a process of its own keeps for the log."""
+    lines, kept = text.splitlines(), logged.splitlines()
+    if lines:
+        found = f"{len(lines):,} lines, which slow a run down and mix with its output: {lines[0]!r}"
+    else:
+        found = f"{len(kept):,} lines, which go to the log of a run: {kept[0]!r}" if kept else "nothing"
+    return CheckFinding("prints", not lines, found)
 
 
-def _turns_a_second(engine: Engine) -> float:
+def _turns_a_second(spec: RunSpec) -> float:
     """Turns a second of the agent against itself, in one thread, in blocks that grow."""
-    turns, seconds, pairs, first = 0, 0.0, 1, PAIRS
+    turns, seconds, pairs, first = 0, 0.0, 1, 0
     with unlogged(), _captured(io.StringIO()):
+        engine = engine_of(spec)
+        engine.play_block(Order(ITSELF, first, pairs))  # what is compiled or loaded at the first turn is no speed
         while seconds < TIMED_SECONDS:
             started = time.perf_counter()
             games = engine.play_block(Order(ITSELF, first, pairs)).block.games

@@ -10,16 +10,16 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from agents.base import LateError
-from quarto.errors import ArenaError, FailureError, RequestError
-from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, Failed, write_message
+from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, Failed, RemoteError, write_message
 
 PROGRAM = "runners.hosting.child_program"
 MOST_BYTES = 1 << 26  # of an answer
+STDERR = 2
 NO_ANSWER = "its process wrote what is no answer"
 T = TypeVar("T")
 
@@ -28,23 +28,6 @@ class ChildDiedError(Exception):
     """A child ended, or wrote what is no answer, instead of answering."""
 
     raised_at = "its process"
-
-
-class RemoteError(Exception):
-    """An exception in a child."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(f"{failed.kind}: {failed.text}")
-        self.failed = failed
-        self.raised_at = failed.raised_at
-        self.add_note(failed.traceback)
-
-    def for_user(self, what: str) -> ArenaError:
-        """The error of the child if it is one for the user, else one that says that ``what`` cannot be made."""
-        if self.failed.exit_code is None:
-            return RequestError(f"{what} cannot be made: {self}")
-        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
-        return kind(self.failed.text)
 
 
 class Child:
@@ -77,7 +60,7 @@ class Child:
         self._process = subprocess.Popen(  # noqa: S603  (this program)
             [sys.executable, *options, "-m", PROGRAM, served, str(megabytes or ""), *map(str, pipes)],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if is_quiet else sys.stderr if _has_descriptor(sys.stderr) else None,
+            stdout=subprocess.DEVNULL if is_quiet else STDERR,
             stderr=subprocess.DEVNULL if is_quiet else None,
             pass_fds=(*pipes, *shared),
             process_group=0,  # Ctrl-C is for the run
@@ -168,12 +151,3 @@ class Child:
             raise ChildDiedError(f"its process ended with exit code {code}")
         name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
         raise ChildDiedError(f"its process was ended by signal {-code} ({name})")
-
-
-def _has_descriptor(stream: IO[Any]) -> bool:
-    """Whether a stream is a file: under some test runners and notebooks standard error is not."""
-    try:
-        stream.fileno()
-    except (OSError, ValueError, AttributeError):
-        return False
-    return True

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from quarto.errors import ArenaError
+from quarto.errors import ArenaError, FailureError, RequestError
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
@@ -42,6 +42,23 @@ class Failed:
     exit_code: int | None  # of an ``ArenaError``, whose text is for the user
 
 
+class RemoteError(Exception):
+    """An exception in a child."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(f"{failed.kind}: {failed.text}")
+        self.failed = failed
+        self.raised_at = failed.raised_at
+        self.add_note(failed.traceback)
+
+    def for_user(self, what: str) -> ArenaError:
+        """The error of the child if it is one for the user, else one that says that ``what`` cannot be made."""
+        if self.failed.exit_code is None:
+            return RequestError(f"{what} cannot be made: {self}")
+        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
+        return kind(self.failed.text)
+
+
 def failed_by(error: BaseException) -> Failed:
     """An exception as it crosses to the parent."""
     trace = _printable("".join(traceback.format_exception(error)))
@@ -56,16 +73,20 @@ def _printable(text: str) -> str:
 
 def raised_at(error: BaseException) -> str:
     """File and line where an agent's exception comes from: the innermost that is no library's."""
-    known: str | None = getattr(error, "raised_at", None)  # of an exception in another process
-    if known is not None:
-        return known
-    libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", *libraries))]
-    if not frames:
-        return "an unknown line"
-    path = Path(frames[-1].filename)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{frames[-1].lineno}"
+    found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
+    if found is None and isinstance(error, SyntaxError):
+        found = f"{error.filename}:{error.lineno}"
+    if found is None:
+        libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", *libraries))]
+        found = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
+    return found.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line, with file and line of its source."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{text:.500} ({raised_at(error)})"
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
@@ -145,4 +166,4 @@ def _imported(served: str, megabytes: str) -> Begin:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:3], *map(int, sys.argv[3:]))
+    _main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))

@@ -20,18 +20,18 @@ from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from runners.hosting.child_program import raised_at
+from runners.hosting.child_program import RemoteError, raised_at
 
 logger = logging.getLogger(__name__)
 
-MOST_PLACES = 10  # places in an agent's code whose exceptions are logged
+MOST_LINES = 10  # lines of an agent's code whose exceptions are logged
 Report = Callable[[BaseException], None]  # takes what an agent raised
-Misbehaviour = dict[str, Any]  # counts: raised (by kind and place), late, illegal; and remarks
+Misbehaviour = dict[str, Any]  # counts: raised (by kind and line), late, illegal; and remarks
 
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """Within the context forfeits are counted and not logged: the caller tells of them."""
+    """Within the context forfeits are counted and not logged: the caller reports them."""
     logger.addFilter(_nothing)
     try:
         yield
@@ -63,10 +63,11 @@ class GuardedAgent:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
         self._lock = threading.Lock()  # of what follows
-        self._raised: Counter[str] = Counter()  # exceptions by kind and place
+        self._raised: Counter[str] = Counter()  # exceptions by kind and line of code
+        self._texts: dict[str, str] = {}  # of the first of each
         self.illegal = self.late = 0  # games that it forfeited so
         self.first_illegal = ""  # lines on its first illegal turn
-        self._remarks: list[str] = []  # of its players in other processes, or that were told to another process
+        self._remarks: list[str] = []  # of its players in other processes, or reported to another process
 
     def player(self) -> LiftedPlayer:
         """The player for one thread."""
@@ -142,12 +143,14 @@ class GuardedAgent:
         return LATE
 
     def _log(self, error: BaseException) -> None:
-        """Count an exception, and log the first from each place with its traceback."""
-        place = f"{type(error).__name__} at {raised_at(error)}"
+        """Count an exception, and log the first from each line of code with its traceback."""
+        kind = error.failed.kind if isinstance(error, RemoteError) else type(error).__name__
+        source = f"{kind} at {raised_at(error)}"
         with self._lock:
-            self._raised[place] += 1
-            first = self._raised[place] == 1 and len(self._raised) <= MOST_PLACES
+            self._raised[source] += 1
+            first = self._raised[source] == 1 and len(self._raised) <= MOST_LINES
         if first:
+            self._texts[source] = str(error)
             logger.error(
                 "agent '%s' raised and forfeits its game: %r at %s; any more from there are only counted",
                 *(self.label, error, raised_at(error)),
@@ -181,7 +184,7 @@ class GuardedAgent:
 
     def summary(self) -> Iterator[str]:
         """A line for each way in which it forfeited games, and what its player has to say."""
-        for line in self.exceptions():
+        for line, _ in self.exceptions():
             yield f"agent '{self.label}' raised {line}"
         if self.late:
             yield f"agent '{self.label}' took too long for a turn: {_times(self.late)}"
@@ -210,9 +213,9 @@ class GuardedAgent:
             self.illegal += taken.get("illegal", 0)
             self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
 
-    def exceptions(self) -> list[str]:
-        """Its exceptions by kind and place, the most frequent first, with how often each was raised."""
-        return [f"{place}: {_times(count)}" for place, count in self._raised.most_common()]
+    def exceptions(self) -> list[tuple[str, str]]:
+        """Its exceptions by kind and line, the most frequent first: how often each was raised, and the first text."""
+        return [(f"{each}: {_times(count)}", self._texts.get(each, "")) for each, count in self._raised.most_common()]
 
 
 def _times(count: int) -> str:

@@ -53,7 +53,7 @@ class Polito:
         if not isinstance(reuse, bool):
             raise RequestError(f"reuse={reuse} is neither true nor false")
         limits = limits or AgentLimits()
-        self._setup = {
+        self._setup: dict[str, Any] = {
             "folder": str(path),
             "player": player,
             "kwargs": dict(kwargs or {}),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+from quarto.errors import AnswerError
 from runners.polito.randomness import GameStreams
 
 NONE = -1
@@ -64,7 +65,7 @@ class LiveGame:
     def turn(self, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         """Cell and gift in a position, see ``program.QUESTION``; -1 for one that is not asked for, or not given.
 
-        Raises what the player raises, ``TypeError`` for an answer of another form, and ``BoardChangedError``.
+        Raises what the player raises, ``AnswerError`` for an answer of another form, and ``BoardChangedError``.
         """
         self.streams.use()
         seen = occupied & ~self._occupied
@@ -105,7 +106,10 @@ class LiveGame:
         asks = 1
         while True:
             answer = self.player.place_piece()
-            x, y = answer
+            try:
+                x, y = answer
+            except (TypeError, ValueError):
+                raise AnswerError.of_form(self.player.place_piece, answer, "(x, y)") from None
             if self.game.place(x, y):
                 break
             if not self._answers.refuse(asks, "place_piece", answer):
@@ -131,7 +135,10 @@ class LiveGame:
         asks = 1
         while True:
             answer = self.player.choose_piece()
-            piece = index(answer)
+            try:
+                piece = index(answer)
+            except TypeError:
+                raise AnswerError.of_form(self.player.choose_piece, answer, "the number of a piece") from None
             legal = 0 <= piece < 16 and self._left >> piece & 1
             if legal and self.game.select(answer):
                 self._left &= ~(1 << piece)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from quarto.errors import RequestError, nearest
-from runners.hosting.child_program import raised_at
+from runners.hosting.child_program import one_line
 
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
 CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
@@ -120,12 +120,6 @@ def _check_kwargs(player: type[Any], name: str, kwargs: Mapping[str, Any]) -> No
         raise RequestError(
             f"kwargs={dict(kwargs)}: {name}{signature} is called with a game and these: {error}"
         ) from error
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line, with file and line of its source."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{text:.500} ({raised_at(error)})"
 
 
 def own_modules() -> Iterator[types.ModuleType]:

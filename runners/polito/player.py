@@ -21,8 +21,8 @@ from agents.base import LateError, SomeFailedError
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, RemoteError
-from runners.hosting.child_program import Failed
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.hosting.child_program import Failed, RemoteError
 from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
 
 logger = logging.getLogger(__name__)
@@ -132,7 +132,8 @@ class Reserve:
         self._ready = [first]
         self._lock = threading.Lock()
         weakref.finalize(self, _end_all, self._ready)
-        self._printed = first.facts.printed  # not logged yet
+        self.printed = first.facts.printed
+        self._logged = 0  # characters of that
 
     def child(self) -> PolitoChild:
         """A child in which no game is live. Raises ``RequestError``."""
@@ -146,7 +147,8 @@ class Reserve:
         with self._lock:
             self.asked_again += remarks.asked_again
             self.given_up = remarks.given_up or self.given_up
-            printed, self._printed = self._printed + remarks.printed, ""
+            self.printed += remarks.printed
+            printed, self._logged = self.printed[self._logged :], len(self.printed)
         if printed:
             logger.info("agent '%s' printed:\n%s", self.label, printed)
 
@@ -177,6 +179,11 @@ class PolitoPlayer:
         asked = [f"gave {count:,} illegal answers and was asked again, as its package does"] if count else []
         most = self._reserve.setup["most_asks"]
         return asked + ([f"was not asked again after {most:,} such answers, such as {given_up}"] if given_up else [])
+
+    @property
+    def printed(self) -> str:
+        """What it has printed, in all threads."""
+        return self._reserve.printed
 
     def start(self, slots: range) -> None:  # noqa: ARG002  (any: each is new)
         """Begin games: none of those before is live any more."""

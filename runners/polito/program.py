@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from quarto.errors import RequestError
-from runners.hosting.child_program import Message, Serve, failed_by
+from runners.hosting.child_program import Message, Serve, failed_by, one_line
 from runners.polito.live_game import NONE, Answers, LiveGame
-from runners.polito.loading import Loaded, enter, load, one_line, own_modules
+from runners.polito.loading import Loaded, enter, load, own_modules
 from runners.polito.randomness import StreamPool, install
 
 # A position that a player is asked about, and whose it is.

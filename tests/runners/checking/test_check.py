@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.config import load_agent
 from runners.arena.spec import AgentSpec
-from runners.checking import check
+from runners.checking import check, observed
 from runners.checking.check import findings_of
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Batched, OneByOne
+from tests.runners.polito import folders
 
 HERE = __name__
 
@@ -75,6 +77,35 @@ class Fragile(OneByOne):
         return no_turns[position.packed.occupied]
 
 
+class CellOnly:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> int:
+        return 3
+
+
+class Nested:
+    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+        return ((0, 1), 5)
+
+
+class NoDice:
+    def choose(self, position: PositionView) -> tuple[int, int]:
+        return position.free[0], 0
+
+
+class Narrow(Batched):
+    def play(self, batch: BatchView, rng: Streams) -> tuple[Any, Any]:
+        return super().play(batch, rng)[0][:, None], batch.hand
+
+
+class Slow(OneByOne):
+    """Thinks for a long time about one position."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        if len(position.free) == 14:
+            time.sleep(0.3)
+        return super().choose(position, rng)
+
+
 @pytest.mark.parametrize(
     ("agent", "wrong", "text"),
     [
@@ -85,7 +116,11 @@ class Fragile(OneByOne):
         ("Together", ["independent of batches and order"], "against itself differs at ply 0: 0@d4, then 0@a1"),
         ("Remembering", ["independent of batches and order"], "differs at ply "),
         ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
-        ("Fragile", ["exceptions"], "KeyError at "),
+        ("Fragile", ["legal", "exceptions"], "no turn was taken\nKeyError at "),
+        ("CellOnly", ["legal", "exceptions"], "test_check.py:81: 40 times\n  choose returned 3, not (cell, gift)"),
+        ("Nested", ["legal", "exceptions"], "choose returned ((0, 1), 5), not (cell, gift)"),
+        ("NoDice", ["legal", "exceptions"], "choose cannot be called as it should: NoDice.choose() takes 2 "),
+        ("Narrow", ["legal", "exceptions"], "play returned cells of shape (1, 1), not (1,)"),
     ],
 )
 def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: str) -> None:
@@ -94,6 +129,26 @@ def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: s
     assert [finding.subject for finding in findings if not finding.is_fine] == wrong
     assert text in "\n".join(finding.text for finding in findings if not finding.is_fine)
     assert findings[-1].subject == "speed"
+
+
+def test_a_slow_turn_is_noted_while_it_is_taken(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observed, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(check, "PAIRS", 1)
+    assert not any("slow" in finding.text for finding in findings_of(AgentSpec("it", f"{HERE}.Slow", {}), CLASSIC, 1))
+    noted = capsys.readouterr().err.splitlines()
+    assert noted[0].startswith(
+        "after 0.1 seconds the agent has not answered in position 01../..../..../.... 2; it goes on"
+    )
+    assert "turn_seconds=1" in noted[0]
+
+
+def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path) -> None:
+    settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
+    agent = AgentSpec("it", "runners.polito.agent.Polito", settings, has_process=True)
+    prints = next(each for each in findings_of(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
+    assert prints == ("prints", True, "180 lines, which go to the log of a run: 'game 1 of 3'")
 
 
 @pytest.mark.parametrize("name", ["random", "semi_random"])

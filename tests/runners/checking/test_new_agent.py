@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agents.lift import lift
 from quarto.batch import Batch
 from quarto.errors import FailureError, RequestError
+from quarto.notation import parse_position
 from quarto.rules import CLASSIC, NONE
 from runners.checking import templates
 from runners.checking.check import agent_in, faults
@@ -64,9 +66,12 @@ def test_the_tests_of_new_agents_pass_and_fail_for_a_broken_one(folder: Path) ->
         check=False,
     )
     assert ended.returncode == 1
-    assert "2 failed, 10 passed" in ended.stdout
+    assert "3 failed, 9 passed" in ended.stdout
     assert "test_broken.py::test_it_keeps_to_the_rules_of_the_arena" in ended.stdout
     assert "test_broken.py::test_it_takes_a_win" in ended.stdout
+    for text in re.findall(r'"(\S{19} \S)"', (folder / "test_broken.py").read_text()):
+        position, _ = parse_position(text)
+        assert (position.hand != NONE) == (position.occupied != 0)  # classic games reach it
 
 
 def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:

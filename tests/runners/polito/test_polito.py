@@ -140,7 +140,7 @@ def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: py
     assert re.fullmatch(r"ValueError: for once at .*moody.py:23", told[1])
     assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", told[3])
     assert told[4] == "its process ended with exit code 3 at its process"
-    assert told[9].startswith("TypeError: 'NoneType' object cannot be interpreted as an integer")
+    assert re.fullmatch(r"AnswerError: choose_piece returned None, not the number of a piece at .*moody.py:11", told[9])
     assert [cells[hand] for hand in (0, 2, 7, 8)] == [2, -1, 2, 2]
     assert gifts[8] == 12  # which is on the board
     remarks = player.remarks()
@@ -186,7 +186,7 @@ def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> No
     games = arena.play_block(Order(0, 0, 4)).block.games
     assert [ENDINGS[each] for each in games.ending] == ["forfeit_error", "forfeit_illegal"] * 4
     raised, illegal, asked, given_up = arena.misbehaviour()
-    assert re.fullmatch(r"agent 'agent 0' raised RemoteError at .*moody.py:\d+: 4 times", raised)
+    assert re.fullmatch(r"agent 'agent 0' raised ValueError at .*moody.py:\d+: 4 times", raised)
     assert illegal == "agent 'agent 0' answered with an illegal turn: 4 times"
     assert asked == "agent 'agent 0' gave 24 illegal answers and was asked again, as its package does"
     assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
