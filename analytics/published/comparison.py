@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 from analytics.published import Note, PublishedFigure, Study, notes_on, studies
 from analytics.published.agreement import agrees, measured_rate, published_rate
+from analytics.results.columns import ResultColumn, markdown, words
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import DRAW
 from analytics.statistics.tally import Row as Counts
@@ -53,35 +53,7 @@ def measured_figure(figure: PublishedFigure, player: str, opponent: str, results
     return MeasuredFigure(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
 
 
-class Row(NamedTuple):
-    """A comparison as texts, in the order of ``HEADINGS``."""
-
-    figure: str
-    player: str
-    opponent: str
-    seat: str
-    published: str
-    text: str
-    text_agrees: str
-    code: str
-    code_agrees: str
-    draws: str
-    games: str
-    note: str  # numbers of notes
-    where: str  # in the study
-
-
-HEADINGS = Row(*Row._fields)._replace(
-    figure="",
-    text="ours by the text",
-    text_agrees="agrees",
-    code="ours by the code",
-    code_agrees="agrees",
-    draws="draws published : ours",
-    where="where published",
-)
-NUMBERS = ("published", "text", "code", "draws", "games")  # columns of numbers
-NONE = "·"
+NONE = "·"  # not known, or not played yet
 
 
 @dataclass(frozen=True)
@@ -103,23 +75,34 @@ class Reproduction:
         """The notes in the order of the figures that they explain; the first one has number 1."""
         return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
 
-    def row(self, comparison: Comparison) -> Row:
-        """A comparison as texts."""
-        figure, ours = comparison.figure, comparison.text or comparison.code
-        drawn = f"{figure.draw.text} : {100 * ours.draws:.1f}" if figure.draw and ours else NONE
-        return Row(
-            figure.figure,
-            figure.player,
-            figure.opponent,
-            figure.seat,
-            f"{figure.win.text} ({interval(published_rate(figure))})",
-            *_ours(comparison.text),
-            *_ours(comparison.code),
-            drawn,
-            f"{ours.games:,}" if ours else NONE,
-            " ".join(str(1 + self.notes.index(note)) for note in comparison.notes),
-            "; ".join(filter(None, (figure.where, figure.remark))),
-        )
+    def columns(self, comparisons: Sequence[Comparison]) -> dict[str, ResultColumn]:
+        """Comparisons as columns of texts by name, those without any value left out; ``note`` has numbers of notes."""
+        figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
+        pairs = [*zip(figures, ours, strict=True)]
+        texts, codes = [each.text for each in comparisons], [each.code for each in comparisons]
+        drawn = [f"{of.draw.text} : {100 * one.draws:.1f}" if of.draw and one else NONE for of, one in pairs]
+        found = {
+            "figure": words("", [each.figure for each in figures]),
+            "player": words("player", [each.player for each in figures]),
+            "opponent": words("opponent", [each.opponent for each in figures]),
+            "seat": words("seat", [each.seat for each in figures]),
+            "published": ResultColumn(
+                "published", [f"{each.win.text} ({interval(published_rate(each))})" for each in figures]
+            ),
+            "text": ResultColumn("ours by the text", [_rate(one) for one in texts]),
+            "text_agrees": words("agrees", [_verdict(one) for one in texts]),
+            "code": ResultColumn("ours by the code", [_rate(one) for one in codes]),
+            "code_agrees": words("agrees", [_verdict(one) for one in codes]),
+            "draws": ResultColumn("draws published : ours", drawn),
+            "games": ResultColumn("games", [f"{one.games:,}" if one else NONE for one in ours]),
+            "note": words("note", [" ".join(map(str, self.numbers(each))) for each in comparisons]),
+            "where": words("where published", ["; ".join(filter(None, (of.where, of.remark))) for of in figures]),
+        }
+        return {name: column for name, column in found.items() if {*column.texts} - {"", NONE}}
+
+    def numbers(self, comparison: Comparison) -> list[int]:
+        """The numbers of the notes on a comparison."""
+        return [1 + self.notes.index(note) for note in comparison.notes]
 
     def summary(self) -> str:
         """The number of figures that agree, in a sentence."""
@@ -132,29 +115,25 @@ class Reproduction:
         return f"{sentence}; {left} have not been played yet" if left else sentence
 
 
-def shown(rows: Sequence[Row]) -> list[str]:
-    """The names of the columns that are not empty."""
-    columns = zip(Row._fields, zip(*rows, strict=True), strict=True)
-    return [name for name, cells in columns if any(cell not in ("", NONE) for cell in cells)]
-
-
 def interval(estimate: Estimate) -> str:
     """An interval of shares as percentages."""
     return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
 
 
-def _ours(one: MeasuredFigure | None) -> tuple[str, str]:
-    if one is None:
-        return NONE, NONE
-    return f"{100 * one.rate.mean:.1f} ({interval(one.rate)})", "yes" if one.agrees else "no"
+def _rate(one: MeasuredFigure | None) -> str:
+    return NONE if one is None else f"{100 * one.rate.mean:.1f} ({interval(one.rate)})"
 
 
-def markdown(reproduction: Reproduction, made: str) -> str:
+def _verdict(one: MeasuredFigure | None) -> str:
+    return NONE if one is None else "yes" if one.agrees else "no"
+
+
+def document(reproduction: Reproduction, made: str) -> str:
     """All comparisons as a Markdown document; ``made`` says by which command."""
     parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
     for study, comparisons in reproduction.studies:
-        rows = [reproduction.row(each) for each in comparisons]
-        parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", _table(rows)]
+        table = "\n".join(markdown([*reproduction.columns(comparisons).values()]))
+        parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
     if reproduction.notes:
         listed = enumerate(reproduction.notes, 1)
         parts += ["## Notes", "\n".join(f"{number}. {noted(note)}" for number, note in listed)]
@@ -164,15 +143,3 @@ def markdown(reproduction: Reproduction, made: str) -> str:
 def noted(note: Note) -> str:
     """A note after its certainty."""
     return f"{note.certainty.capitalize()}: {note.note}"
-
-
-def _table(rows: Sequence[Row]) -> str:
-    """Rows as a Markdown table, padded so that its source is readable."""
-    columns = []
-    for name in shown(rows):
-        cells = [getattr(row, name) for row in (HEADINGS, *rows)]
-        width, right = max(3, *map(len, cells)), name in NUMBERS
-        mark = "-" * (width - 1) + ":" if right else "-" * width
-        heading, *values = (cell.rjust(width) if right else cell.ljust(width) for cell in cells)
-        columns.append((heading, mark, *values))
-    return "\n".join("| " + " | ".join(line) + " |" for line in zip(*columns, strict=True))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from analytics.published import Study
-from analytics.published.comparison import HEADINGS, LEGEND, NUMBERS, Comparison, Reproduction, Row, noted, shown
+from analytics.published.comparison import LEGEND, Comparison, MeasuredFigure, Reproduction, noted
 from analytics.report.content import Cell, PageTable
 from analytics.report.rendering import render
+from analytics.results.columns import ResultColumn
 
 TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
 
@@ -34,21 +36,23 @@ def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str
 
 
 def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> PageTable:
-    rows = [reproduction.row(each) for each in comparisons]
-    names = shown(rows)
-    return PageTable(
-        f"Study {study.study}: games won, in %",
-        [getattr(HEADINGS, name) for name in names],
-        [[_cell(name, row, each) for name in names] for row, each in zip(rows, comparisons, strict=True)],
-        [column for column, name in enumerate(names) if name not in NUMBERS],
-    )
+    """For our rates the labels of the agents appear as a hint."""
+    columns = reproduction.columns(comparisons)
+    marked = {
+        "text": _cells(columns, "text", hints=[_hint(each.text) for each in comparisons]),
+        "code": _cells(columns, "code", hints=[_hint(each.code) for each in comparisons]),
+        "text_agrees": _cells(columns, "text_agrees"),
+        "code_agrees": _cells(columns, "code_agrees"),
+        "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
+    }
+    of_columns = {number: marked[name] for number, name in enumerate(columns) if name in marked}
+    return PageTable.of(f"Study {study.study}: games won, in %", [*columns.values()], of_columns)
 
 
-def _cell(name: str, row: Row, comparison: Comparison) -> Cell:
-    """A text of a row; for our rates the labels of the agents appear as a hint."""
-    text: str = getattr(row, name)
-    if name == "note":
-        return Cell("", notes=tuple(map(int, text.split())))
-    ours = {"text": comparison.text, "code": comparison.code}.get(name)
-    hint = f"{ours.player} v {ours.opponent}" if ours else ""
-    return Cell(text, hint=hint, tint=TINTS.get(text) if name.endswith("agrees") else None)
+def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+    texts = columns[name].texts if name in columns else ()
+    return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
+
+
+def _hint(ours: MeasuredFigure | None) -> str:
+    return f"{ours.player} v {ours.opponent}" if ours else ""

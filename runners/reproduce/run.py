@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analytics.published import PublishedFigure, figures, studies
-from analytics.published.comparison import HEADINGS, NUMBERS, Reproduction, Row, markdown, noted, shown
+from analytics.published.comparison import Reproduction, document, noted
 from analytics.published.page import page
-from analytics.results.columns import ResultColumn
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.code import version
@@ -19,7 +17,6 @@ from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
-from runners.terminal.console import TerminalTable
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
 
@@ -105,21 +102,14 @@ def _trained(request: ReproduceRequest, stop: threading.Event) -> dict[str, Trai
 def show(reproduction: Reproduction) -> None:
     """Print a table for each study, then the notes and the summary."""
     for study, comparisons in reproduction.studies:
-        rows = [reproduction.row(each) for each in comparisons]
+        columns = {name: each for name, each in reproduction.columns(comparisons).items() if name != "where"}
         title = f"Study {study.study}: {study.title} (games won, in %)"
-        names = [name for name in shown(rows) if name != "where"]
-        console.show([_table(rows, names, title)], [_table(rows, [name for name in names if name in NARROW], title)])
+        narrow = [each for name, each in columns.items() if name in NARROW]
+        console.show([console.tabulated([*columns.values()], title)], [console.tabulated(narrow, title)])
     terminal = console.out()
     for number, note in enumerate(reproduction.notes, 1):
         terminal.print(f"{number:>2}  {noted(note)}", markup=False, soft_wrap=not terminal.is_terminal)
     console.print_line(f"{reproduction.summary()}.")
-
-
-def _table(rows: Sequence[Row], names: Sequence[str], title: str) -> TerminalTable:
-    columns = (
-        ResultColumn(getattr(HEADINGS, name), [getattr(row, name) for row in rows], name in NUMBERS) for name in names
-    )
-    return console.tabulated([*columns], title)
 
 
 def _made(settings: PlaySettings) -> str:
@@ -135,7 +125,7 @@ def _write(request: ReproduceRequest, reproduction: Reproduction) -> None:
     made = _made(request.settings)
     contents: dict[Path, str] = {}
     if request.markdown:
-        contents[request.markdown] = markdown(reproduction, made)
+        contents[request.markdown] = document(reproduction, made)
     if request.html:
         from analytics.published.panels import panels
 

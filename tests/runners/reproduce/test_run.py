@@ -46,7 +46,7 @@ def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, 
     before = snapshot(tmp_path / "games")
     text, html = (tmp_path / "d.md").read_text(), (tmp_path / "d.html").read_text()
     assert "Made by `qarena reproduce --study D --games 20" in text
-    assert "| D03 | own_piece_alpha_beta | random   | second |" in text
+    assert "| D03 | own_piece_alpha_beta | random | second |" in text
     assert html.count("<svg") == 1
     again = qarena("reproduce", "--study", "d", "--games", "20", "--archive", "games")
     assert (again.code, again.err) == (0, "")
