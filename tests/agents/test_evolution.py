@@ -21,22 +21,17 @@ from agents.genetic.population import (
     MUTATION,
     OPERATORS,
     Population,
-    by_fitness,
     gaussians,
     initial,
-    ranks,
     streams_of,
-    tournament,
     units,
 )
-from quarto.rng import Streams
 from quarto.rules import NONE
 from tests import naive, naive_evolution
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB
 
 SEEDS = st.integers(0, (1 << 63) - 1)
 WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=20)
-FITNESSES = st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=12)
 
 
 def population_of(fitnesses: Sequence[Fitness]) -> Population:
@@ -123,30 +118,6 @@ def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation
     assert found not in others
 
 
-@given(FITNESSES)
-def test_the_fitter_come_first_and_the_equal_keep_their_order(fitnesses: list[Fitness]) -> None:
-    expected = sorted(range(len(fitnesses)), key=lambda i: fitnesses[i], reverse=True)
-    assert by_fitness(population_of(fitnesses)).number.tolist() == expected
-
-
-@given(FITNESSES)
-def test_a_place_counts_the_fitnesses_that_are_better(fitnesses: list[Fitness]) -> None:
-    in_order = sorted(fitnesses, reverse=True)
-    expected = [len({other for other in fitnesses if other > fitness}) for fitness in in_order]
-    assert ranks(population_of(in_order)).tolist() == expected
-
-
-@given(FITNESSES, WORDS, st.integers(1, 6), st.integers(0, 1 << 30))
-def test_a_tournament_is_won_by_the_first_of_the_best_that_were_picked(
-    fitnesses: list[Fitness], seeds: list[int], size: int, first: int
-) -> None:
-    in_order = sorted(fitnesses, reverse=True)
-    found = tournament(population_of(in_order), size, Streams(np.array(seeds, np.uint64)), first)
-    for seed, winner in zip(seeds, found.tolist(), strict=True):
-        picked = [naive.below(naive.draw(seed, first + i), len(in_order)) for i in range(size)]
-        assert winner == max(picked, key=lambda i: in_order[i])
-
-
 @given(WORDS)
 def test_a_gaussian_is_where_the_normal_distribution_reaches_its_unit(words: list[int]) -> None:
     array = np.array(words, np.uint64)
@@ -180,21 +151,6 @@ def test_five_genes_are_all_mutated_less_and_less(generation: int) -> None:
     assert np.abs(correlations).max() < 0.03
 
 
-def test_five_genes_begin_uniform_within_their_reach() -> None:
-    genes = FiveGenes(reach=4.0).initial(streams_of(5, np.arange(20_000)))
-    assert genes.shape == (20_000, 5)
-    assert np.abs(genes).max() <= 4
-    np.testing.assert_allclose(np.quantile(genes, [0.25, 0.5, 0.75], axis=0), [[-2] * 5, [0] * 5, [2] * 5], atol=0.1)
-
-
-def test_two_genes_begin_as_tenths() -> None:
-    genes = TwoGenes().initial(streams_of(5, np.arange(20_000)))
-    counts = Counter(genes.ravel().tolist())
-    assert sorted(counts) == [i / 10 for i in range(11)]
-    assert min(counts[0.0], counts[1.0]) > 1800  # half as many as of the others: their intervals are half as long
-    assert min(counts[i / 10] for i in range(1, 10)) > 3700
-
-
 @pytest.mark.parametrize(
     ("generation", "spread", "expected"),
     [
@@ -214,22 +170,6 @@ def test_two_genes_are_bred_with_the_probabilities_of_the_phase(
     counts = Counter(made.operator.tolist())
     found = [counts[operator] / 20_000 for operator in (MUTATION, CROSSOVER, CROSSOVER2)]
     np.testing.assert_allclose(found, expected, atol=0.012)
-
-
-@pytest.mark.parametrize("faithful", [False, True])
-def test_two_genes_are_mutated_crossed_and_shifted(faithful: bool) -> None:
-    made, change = bred(TwoGenes(only_shifts_up=faithful), 1, [0.5, 0.4])
-    by_operator = {
-        operator: Counter(tuple(each) for each in change[made.operator == operator].round(6).tolist())
-        for operator in (MUTATION, CROSSOVER, CROSSOVER2)
-    }
-    mutations = by_operator[MUTATION]
-    assert set(mutations) == {(0.1, 0.0), (-0.1, 0.0), (0.0, 0.1), (0.0, -0.1)}
-    assert min(mutations.values()) > 1350
-    assert set(by_operator[CROSSOVER]) == {(0.0, 0.0)}
-    assert set(by_operator[CROSSOVER2]) == {(0.3, 0.3)} | (set() if faithful else {(-0.3, -0.3)})
-    assert (made.parents[made.operator == MUTATION, 1] == NONE).all()
-    assert (made.parents[made.operator != MUTATION] >= 0).all()
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 10)] * 2), min_size=1, max_size=6), SEEDS, st.booleans())

@@ -175,24 +175,11 @@ def test_the_canonical_form_is_the_same_for_every_image(position: Position, rule
 
 
 @given(positions(16), preset_rules)
-def test_the_canonical_form_of_a_canonical_form_is_itself(position: Position, rules: Rules) -> None:
-    form = canonical_position(position, rules)
-    assert canonical_position(form, rules) == form
-
-
-@given(positions(16), preset_rules)
 def test_a_canonical_form_is_a_position_with_hand_0_or_a_board(position: Position, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert form == position_of(board(form), NONE if position.hand == NONE else 0)._replace(last_cell=NONE)
     on_board = pieces_on(uint64(form.lanes), form.occupied)
     assert form.available == ALL_PIECES & ~(int(on_board) | int(form.hand == 0))
-
-
-def test_positions_that_no_symmetry_joins_differ() -> None:
-    corner, edge = (canonical_position(from_plies([(0, cell)]), CLASSIC) for cell in (0, 1))
-    assert corner != edge
-    near, far = (canonical_position(from_plies([(0, 0)], hand), CLASSIC) for hand in (1, 3))
-    assert near != far
 
 
 @given(positions(16), preset_rules)

@@ -17,15 +17,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from agents.ga2 import Ga2
-from agents.ga5 import Ga5
-from agents.learning.policy import GENOME
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from runners.training.genetic import Ga2Trainer, Ga5Trainer
 from runners.training.trainer import Trained
 from tests import naive
+from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
 from tests.naive_players import ga2 as naive_ga2
@@ -125,25 +123,6 @@ def test_the_population_of_every_generation_is_kept(small: tuple[Path, Trained])
     assert population["games"].unique().to_list() == [12]
 
 
-def test_fitness_is_the_share_of_games_not_lost_in_the_archive(small: tuple[Path, Trained]) -> None:
-    root, trained = small
-    population = trained.tables["population"].filter(pl.col("origin") != "survivor")
-    with open_archive(root) as archive:
-        games = archive.games().cast({pl.Categorical: pl.String}).collect()
-    for run_id, label in population["run_id", "label"].unique().rows():
-        for opponent in ("random", "dumb"):
-            own = games.filter(
-                pl.col("run_id") == run_id,
-                pl.concat_list("agent_0", "agent_1").list.sort() == sorted([label, opponent]),
-            )
-            seat = (own["agent_1"] == label).cast(pl.Int8)
-            equals = population.filter(run_id=run_id, label=label)  # equal genomes have one label
-            assert (own["winner"].is_in([-1]) | (own["winner"] == seat)).mean() == pytest.approx(
-                equals[f"v {opponent}"].mean()
-            )
-            assert len(own) == 2 * sum(seat) == 6 * len(equals)
-
-
 def test_the_curve_has_a_row_a_generation(small: tuple[Path, Trained]) -> None:
     _, trained = small
     curve, population = trained.curve, trained.tables["population"].filter("goes_on")
@@ -156,18 +135,6 @@ def test_the_curve_has_a_row_a_generation(small: tuple[Path, Trained]) -> None:
     assert_frame_equal(curve.drop("games"), expected)
     assert curve["games"].to_list() == [60, 96, 132, 168, 204]
     assert (trained.games, trained.played) == (204, 204)
-
-
-def test_the_policy_is_a_genome_that_plays(small: tuple[Path, Trained], tmp_path: Path) -> None:
-    _, trained = small
-    assert trained.policy is not None
-    assert (trained.policy.kind, dict(trained.policy.table)) == (GENOME, {})
-    Ga2(*trained.policy.parameters.values())
-    assert tuple(trained.policy.parameters) == GENES["ga2"]
-    other = trainer("ga5", **SMALL).train(context(tmp_path)).policy
-    assert other is not None
-    Ga5(**other.parameters, faithful=False)
-    assert tuple(other.parameters) == GENES["ga5"]
 
 
 def test_every_generation_is_a_run_and_the_archive_verifies(small: tuple[Path, Trained]) -> None:
@@ -310,7 +277,9 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
         assert first.games <= watcher.games < 204
     generations = len(first.run_ids)
     assert_frame_equal(first.curve, small[1].curve.head(generations))
+    before = snapshot(tmp_path)
     stopped_before = made.train(begun)
+    assert snapshot(tmp_path) == before
     assert (stopped_before.played, stopped_before.run_ids) == (0, first.run_ids)
     archive = Archive.open(tmp_path)
     assert archive.recorded() == archive.run_ids()  # no run was begun without a game
@@ -319,16 +288,6 @@ def test_a_training_that_was_stopped_goes_on(enough: int, small: tuple[Path, Tra
     assert_same(again, small[1])
     assert again.played == 204 - watcher.games
     assert verify(archive).problems == []
-
-
-def test_a_training_that_is_complete_plays_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    made = trainer("ga2", **SMALL)
-    expected = made.train(context(tmp_path))
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    again = made.train(context(tmp_path))
-    assert_same(again, expected)
-    assert again.played == 0
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.slow
