@@ -202,7 +202,7 @@ def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
         *([column("ply", frame["ply"])] if by_ply else []),
         column("decisions", frame["decisions"]),
         column("mean regret", frame["regret"], half_points),
-        intervals(frame["regret_low"], frame["regret_high"], half_points),
+        intervals(frame["regret_low"], frame["regret_high"], half_points, spare=1),
         column("blunders, %", frame["blunders"], percent),
-        intervals(frame["blunders_low"], frame["blunders_high"]),
+        intervals(frame["blunders_low"], frame["blunders_high"], spare=2),
     ]

@@ -129,6 +129,7 @@ def test_every_section_is_there(content: str) -> None:
     assert anchors == {*page.all("href")}
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("caption")
+    assert {"Runs of the chosen games", "Agents of these runs"} <= {*captions}
     assert len(captions) == content.count("<table") == 9
 
 

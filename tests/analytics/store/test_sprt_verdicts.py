@@ -87,7 +87,7 @@ def test_pairs_that_are_missing_are_unknown_and_end_what_is_known(archive: Archi
     assert (trial.pairs, trial.ended) == (40, False)
 
 
-def test_a_verdict_is_stored_as_it_is_and_once(archive: Archive) -> None:
+def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archive: Archive) -> None:
     verdict = decided(archive)
     assert verdict.accepted == "elo1"
     assert 40 < verdict.pairs < 200
@@ -99,6 +99,16 @@ def test_a_verdict_is_stored_as_it_is_and_once(archive: Archive) -> None:
     assert path == archive.root / f"verdicts/run={RUN.run_id}/{verdict.verdict_id}.json"
     assert sprt_verdicts.read(archive, path) == verdict
     assert json.loads(Path(path).read_text())["hypotheses"] == {"elo0": 0, "elo1": 50, "alpha": 0.05, "beta": 0.05}
+    with open_archive(archive.root) as opened:
+        (row,) = opened.sql("SELECT verdicts.*, games FROM verdicts JOIN runs USING (run_id)").to_dicts()
+    assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
+    assert tuple(row[name] for name in ("ll", "ld", "dd", "wd", "ww")) == verdict.counts
+    assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
+    found = verify(archive)
+    assert (found.verdicts, found.problems) == (1, [])
+    assert unneeded_files(archive) == []
+    Path(path.parent / "notes.json").write_text("{}")
+    assert [(each.path.name, each.ours) for each in unneeded_files(archive)] == [("notes.json", False)]
 
 
 @pytest.mark.parametrize("content", ["{", '{"accepted": "elo0"}'])
@@ -119,33 +129,6 @@ def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
     assert sprt_verdicts.verdict_id_of(TESTED, 200) != sprt_verdicts.verdict_id_of(Hypotheses(0, 51), 200)
 
 
-def test_verdicts_are_a_view(archive: Archive) -> None:
-    verdict = decided(archive)
-    sprt_verdicts.save(archive, verdict)
-    with open_archive(archive.root) as opened:
-        (row,) = opened.sql("SELECT verdicts.*, games FROM verdicts JOIN runs USING (run_id)").to_dicts()
-    assert (row["accepted"], row["pairs"], row["games"]) == ("elo1", verdict.pairs, 400)
-    assert tuple(row[name] for name in ("ll", "ld", "dd", "wd", "ww")) == verdict.counts
-    assert row["normalised_elo_low"] < row["normalised_elo"] < row["normalised_elo_high"]
-
-
-def test_a_sound_verdict_is_sound_and_no_garbage(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    found = verify(archive)
-    assert (found.verdicts, found.problems) == (1, [])
-    assert unneeded_files(archive) == []
-
-
-def test_what_is_in_its_folder_and_is_no_verdict_is_foreign(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    Path(sprt_verdicts.files(archive)[0].parent / "notes.json").write_text("{}")
-    assert [(each.path.name, each.ours) for each in unneeded_files(archive)] == [("notes.json", False)]
-
-
-def changed(path: Path, **values: Any) -> None:
-    forge(path, values)
-
-
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
@@ -162,7 +145,7 @@ def changed(path: Path, **values: Any) -> None:
 def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str, Any], complaint: str) -> None:
     sprt_verdicts.save(archive, decided(archive))
     (path,) = sprt_verdicts.files(archive)
-    changed(Path(path), **values)
+    forge(Path(path), values)
     (problem,) = verify(archive).problems
     assert problem.file == path
     assert complaint in problem.what

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 import shutil
@@ -69,12 +68,6 @@ def test_ratings_without_samples_have_no_intervals(qarena: Qarena) -> None:
     assert (found.code, found.err) == (0, "")
     assert {row[3] for row in lines_of(found.out)} == {"not sampled"}
     assert "(not sampled); of games between equals 0.67 % are drawn (not sampled)." in found.out
-
-
-def test_the_same_command_prints_the_same(qarena: Qarena) -> None:
-    first = qarena("rate", *CLASSIC, "--format", "json")
-    assert first == qarena("rate", *CLASSIC, "--format", "json", "--where", "true")
-    assert json.loads(first.out)[0]["agent"] == "semi_random"
 
 
 def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> None:
