@@ -46,6 +46,7 @@ class AnnotationSettings:
     from_pieces: int | None = None  # leave out boards with fewer pieces; None: 0, or 5 where the mover chooses
     threads: int = 1
     megabytes: float = 128.0  # of the table of solved boards
+    base_pieces: int | None = None  # look up boards of at most this many pieces; None: all boards of the tablebase
 
 
 class Evaluator:
@@ -53,7 +54,7 @@ class Evaluator:
 
     def __init__(self, rules: Rules, settings: AnnotationSettings) -> None:
         self._settings = settings
-        self._shared = Solver(rules, settings.megabytes, base_for(rules))
+        self._shared = Solver(rules, settings.megabytes, base_for(rules, settings.base_pieces))
         self._local = threading.local()
 
     def values(

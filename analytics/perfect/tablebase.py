@@ -142,8 +142,8 @@ def largest_for(rules: Rules) -> Tablebase | None:
     )
 
 
-def base_for(rules: Rules) -> Base | None:
-    """The largest tablebase of these rules as a ``Solver`` needs it, or None.
+def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
+    """The largest tablebase of these rules, or its boards of up to ``pieces``, as a ``Solver`` needs it, or None.
 
     It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
     """
@@ -152,13 +152,13 @@ def base_for(rules: Rules) -> Base | None:
         return None
     with explained("read", found.path):
         status = found.path.stat()
-    return _base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size)
+    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
+    return _base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
 
 
 @functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
-def _base(path: Path, _sha256: str, _changed: int, _size: int) -> Base:
-    found = open_tablebase(path)
-    return read(found).base(found.card.pieces)
+def _base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> Base:
+    return read(open_tablebase(path)).base(most)
 
 
 def read(tablebase: Tablebase) -> BoardTable:
