@@ -233,7 +233,7 @@ def _temporary(output: Path, force: bool) -> Iterator[tuple[Path, Path]]:
 
 
 def _replace_folder(new: Path, output: Path) -> None:
-    """Put a folder in the place of another. Raises ``OSError``, and then the other one is in its place again."""
+    """Replace a folder by another. Raises ``OSError``, and then the old one is there again."""
     before = temporary_beside(output)  # not in the room, which is removed whatever happens
     output.rename(before)
     try:

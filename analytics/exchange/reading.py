@@ -67,7 +67,7 @@ def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) 
 
 
 def _lines(content: bytes, found: dict[bytes, int]) -> Lines:
-    """The places of games in a text. Adds each distinct prefix (the tags of a line) to ``found`` with its index."""
+    """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``found`` with its index."""
     rows: list[tuple[int, int, int, int]] = []
     start = 0
     for number, line in enumerate(content.split(b"\n"), 1):

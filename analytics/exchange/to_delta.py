@@ -50,15 +50,15 @@ def to_delta(
     _require_ours(folder)
     added = dict.fromkeys(TABLES, 0)
     for table in tables:
-        place = folder / table
-        known = _opened(place, table)
+        root = folder / table
+        known = _opened(root, table)
         for run_id in archive.run_ids():
-            held = _held(place, known, run_id, table)
+            held = _held(root, known, run_id, table)
             record = archive.known_run(run_id)
             for stored in archive.ranges(run_id):
                 rows = _missing(archive, record, stored, table, held)
                 if rows is not None and len(rows):
-                    known = _append(place, known, rows)
+                    known = _append(root, known, rows)
                     added[table] += len(rows)
                 progress(stored.units * record.line.games_a_pair)
     return Added(**added)
@@ -81,19 +81,19 @@ def _schema(table: str) -> pl.Schema:
     return pl.Schema(columns)
 
 
-def _opened(place: Path, table: str) -> DeltaTable | None:
-    """The table at ``place``; None if there is none. Raises ``RequestError`` for another one."""
-    if not (place / LOG).is_dir():
-        if place.is_dir() and any(place.iterdir()):
-            raise RequestError(f"{place} has files and is no Delta table: name a new folder")
+def _opened(root: Path, table: str) -> DeltaTable | None:
+    """The table at ``root``; None if there is none. Raises ``RequestError`` for another one."""
+    if not (root / LOG).is_dir():
+        if root.is_dir() and any(root.iterdir()):
+            raise RequestError(f"{root} has files and is no Delta table: name a new folder")
         return None
     try:
-        known = DeltaTable(place)
+        known = DeltaTable(root)
         columns = [field.name for field in known.schema().fields]
     except (DeltaError, OSError) as error:
-        raise RequestError(f"{place} is no Delta table that can be read ({_line(error)})") from error
+        raise RequestError(f"{root} is no Delta table that can be read ({_line(error)})") from error
     if sorted(columns) != sorted(_schema(table)):
-        raise RequestError(f"{place} has columns {', '.join(columns)}: it is a Delta table of something else")
+        raise RequestError(f"{root} has columns {', '.join(columns)}: it is a Delta table of something else")
     return known
 
 
@@ -101,14 +101,14 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def _held(place: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
+def _held(root: Path, known: DeltaTable | None, run_id: str, table: str) -> list[Range]:
     """The pairs of a run that a table has, as ranges of ``pair_id``."""
     if known is None:
         return []
     ranges: list[Range] = []
     files = pl.DataFrame(known.get_add_actions(flatten=True)).filter(pl.col("partition.run_id") == run_id)
     for path in files["path"]:
-        rows = pl.scan_parquet(place / unquote(path), glob=False, hive_partitioning=False)
+        rows = pl.scan_parquet(root / unquote(path), glob=False, hive_partitioning=False)
         rows = rows.filter(pl.col("ply") == 0) if table == "plies" else rows
         pairs = np.unique(rows.select(pl.col("game_id") // 2).collect()["game_id"].to_numpy())
         ends = np.flatnonzero(np.diff(pairs) > 1)
@@ -142,20 +142,20 @@ def _has_all(held: list[Range], record: RunRecord, stored: StoredRange) -> bool:
     return True
 
 
-def _append(place: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
+def _append(root: Path, known: DeltaTable | None, rows: pl.DataFrame) -> DeltaTable:
     """Add rows as one version, unless another writer added one since the table was read."""
     before = known.transaction_version(APPLICATION) if known is not None else None
     mark = Transaction(APPLICATION, 0 if before is None else before + 1)
     options: dict[str, Any] = {"commit_properties": CommitProperties(app_transactions=[mark], max_commit_retries=0)}
     try:
         if known is None:
-            place.mkdir(parents=True, exist_ok=True)
-            write_deltalake(place, rows, mode="error", partition_by=["run_id"], **options)
-            return DeltaTable(place)
+            root.mkdir(parents=True, exist_ok=True)
+            write_deltalake(root, rows, mode="error", partition_by=["run_id"], **options)
+            return DeltaTable(root)
         write_deltalake(known, rows, mode="append", **options)
         known.update_incremental()
     except (DeltaError, OSError) as error:
         raise FailureError(
-            f"cannot write to {place}: {_line(error)}; if another process writes to it, run the same command again"
+            f"cannot write to {root}: {_line(error)}; if another process writes to it, run the same command again"
         ) from error
     return known

@@ -67,12 +67,12 @@ def write_minari(
 
     folder.mkdir(parents=True)
     observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(ACTIONS)
-    data = folder.resolve() / DATA  # Minari cannot tell the size of a dataset in a relative folder
+    data = folder.resolve() / DATA  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     known = list[_EpisodeGames]()
     storage.update_episodes(_with_room(_buffers(parts, imposed, masks, known), data))
-    told = ({"run_id": run, "game_id": game} for run, games in known for game in games)
-    storage.update_episode_metadata(_with_room(told, data))
+    episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
+    storage.update_episode_metadata(_with_room(episodes, data))
     sets = {name: set(about[name]) for name in SETS if name in about}
     storage.update_metadata({"minari_version": minari.__version__, **about, **sets})
 

@@ -20,7 +20,7 @@ def query(name: str) -> str:
     return (files("analytics.query") / "named" / f"{name}.sql").read_text(encoding="utf-8")
 
 
-CHOSEN = "true /* chosen */"  # the place for a condition in the SQL of questions that can be restricted to some games
+CHOSEN = "true /* chosen */"  # stands for a condition in the SQL of questions that can be restricted to some games
 
 
 def query_of(name: str, condition: str) -> str:

@@ -68,6 +68,6 @@ def _piece_maps(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
 def _attribute_orders() -> list[list[int]]:
     """The images of the 16 pieces under each order of the attributes; the first is the identity."""
     return [
-        [sum((piece >> source & 1) << place for place, source in enumerate(order)) for piece in range(PIECES)]
+        [sum((piece >> source & 1) << bit for bit, source in enumerate(order)) for piece in range(PIECES)]
         for order in permutations(range(ATTRIBUTES))
     ]

@@ -29,7 +29,7 @@ class HeadToHead:
     """The results of every two agents that played each other, each pair of agents once."""
 
     rules: str
-    results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the place
+    results: tuple[PairingResult, ...]  # by the first agent of their oldest run; ``pairing`` is the index
     notes: tuple[str, ...]  # warnings for a reader of these results
     # None if no two pairings of these games played the same openings; equal results have equal ones.
     shared: SharedOpenings | None = field(default=None, compare=False)
@@ -170,7 +170,7 @@ def _ask(opened: OpenArchive, text: str, where: str, records: Iterable[RunRecord
 
 
 def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:
-    """The results with the names of ``agent_names`` in the place of labels, and these names."""
+    """The results with the names of ``agent_names`` instead of labels, and these names."""
     of_runs = {record.run_id: record for record in records}
     names = agent_names(
         (of_runs[run_id], label) for (run_id, _), result in found.items() for label in (result.first, result.second)

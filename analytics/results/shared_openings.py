@@ -50,15 +50,15 @@ class SharedOpenings:
     repeated: frozenset[Agents]  # meetings in which the same opening was played more than once
 
     @cached_property
-    def _places(self) -> dict[Agents, int]:
-        return {both: place for place, both in enumerate(self.agents)}
+    def _index(self) -> dict[Agents, int]:
+        return {both: index for index, both in enumerate(self.agents)}
 
     def between(self, first: str, second: str) -> NDArray[np.int64]:
         """[G, 15] the pairs of two agents, as the first one sees them; zeros if they are not among them."""
         ordered = _ordered(first, second)
-        if ordered not in self._places:
+        if ordered not in self._index:
             return np.zeros((len(self.cells), CELLS), np.int64)
-        found = self.cells[:, self._places[ordered]]
+        found = self.cells[:, self._index[ordered]]
         return found if ordered[0] == first else found[:, SWAPPED]
 
     def of_meeting(self, first: str, second: str, total: Tally, seat: int | None = None) -> Clusters | None:
@@ -92,8 +92,8 @@ def shared_openings(agents: Mapping[Key, Agents], seeds: Mapping[Key, int], grou
     """The counts of the answer to ``question``, by the agents and the seed of each pairing."""
     meetings = sorted({_ordered(*agents[key]) for key in seeds})
     ordered = [_ordered(*agents[key]) for key in seeds]
-    places = {both: place for place, both in enumerate(meetings)}
-    number = np.array([places[both] for both in ordered])
+    index = {both: index for index, both in enumerate(meetings)}
+    number = np.array([index[both] for both in ordered])
     turned = np.array([agents[key] != both for key, both in zip(seeds, ordered, strict=True)])
     pairing, group, code, pairs = (groups[name].to_numpy() for name in ("number", "openings", "code", "pairs"))
     cell = CELL_OF_CODE[code]
@@ -107,7 +107,7 @@ def shared_openings(agents: Mapping[Key, Agents], seeds: Mapping[Key, int], grou
 def question(agents: Mapping[Key, Agents], seeds: Mapping[Key, int]) -> str:
     """The question in SQL: how many pairs of games ended how, by pairing and group of openings. Reads ``games``.
 
-    ``number`` is the place of the pairing in ``seeds``, ``code`` how the games of a pair ended (``CELL_OF_CODE``).
+    ``number`` is the index of the pairing in ``seeds``, ``code`` how the games of a pair ended (``CELL_OF_CODE``).
     """
     meetings = len({_ordered(*agents[key]) for key in seeds})
     bits = MOST_BITS

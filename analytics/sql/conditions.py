@@ -1,6 +1,6 @@
 """Conditions on games that a user writes in SQL: each is one expression whose answer can be repeated.
 
-DuckDB's own parser (``json_serialize_sql``) reads them; no text is matched. Its tree tells where the expression ends,
+DuckDB's own parser (``json_serialize_sql``) reads them; no text is matched. Its tree says where the expression ends,
 which functions it calls, whether their names are quoted or not, and whether it takes a sample.
 """
 

@@ -49,7 +49,7 @@ class OpenArchive:
         With ``vocabulary_only``, so is one that reads anything but these views and the macros of ``docs/sql.md``: for
         questions of strangers.
 
-        With ``check``, runs must have all games that their records tell of, and a file is compared with the check in
+        With ``check``, runs must have all games that their records name, and a file is compared with the check in
         its name before the first question to it, once per machine (see ``checked_files``). Raises ``RequestError`` for
         a wrong ``root`` and, with ``check``, ``FailureError`` for games that are lost.
         """

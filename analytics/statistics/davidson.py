@@ -72,14 +72,14 @@ def fit(agents: int, games: SeatGames, near: Fit | None = None) -> Fit:
     zero, one, counts = games.zero[within], games.one[within], games.counts[within]
     if not counts.sum():
         return Fit(np.zeros(agents), np.nan, np.nan, above)
-    places = np.stack([zero, one, np.full_like(zero, agents), np.full_like(zero, agents + 1)], axis=1)
+    indices = np.stack([zero, one, np.full_like(zero, agents), np.full_like(zero, agents + 1)], axis=1)
     start = np.zeros(agents + 2)
     losses, draws, wins = counts.sum(axis=0)
     with np.errstate(divide="ignore"):
         start[-1] = np.clip(np.log(2 * draws) - np.log(losses + wins), -EXTREME_DRAWS, EXTREME_DRAWS)
     if near is not None and np.isfinite([near.seat, near.draws]).all() and abs(start[-1]) < EXTREME_DRAWS:
         start = np.array([*near.strengths, near.seat, near.draws])
-    found = _newton(places, counts, start, _penalty(above, counts.sum()))
+    found = _newton(indices, counts, start, _penalty(above, counts.sum()))
     seat = found[-2] if abs(found[-2]) <= FAR else np.copysign(np.inf, found[-2])
     return Fit(found[:-2], float(seat), float(found[-1]), above)
 
@@ -114,17 +114,17 @@ def _penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
 
 
 def _newton(
-    places: NDArray[np.int64], counts: NDArray[np.float64], start: NDArray[np.float64], penalty: NDArray[np.float64]
+    indices: NDArray[np.int64], counts: NDArray[np.float64], start: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Newton's method from ``start``. ``places`` [M, 4]: the indices of the four parameters of each row of games."""
-    found, (likelihood, shares) = start, _likelihood(places, counts, start)
+    """Newton's method from ``start``. ``indices`` [M, 4]: the indices of the four parameters of each row of games."""
+    found, (likelihood, shares) = start, _likelihood(indices, counts, start)
     for _ in range(ROUNDS):
-        step = _step(places, counts, shares, penalty)
+        step = _step(indices, counts, shares, penalty)
         step *= min(1.0, LONGEST_STEP / max(np.abs(step).max(), 1e-300))
-        ahead, then = _likelihood(places, counts, found + step)
+        ahead, then = _likelihood(indices, counts, found + step)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
             step /= 2
-            ahead, then = _likelihood(places, counts, found + step)
+            ahead, then = _likelihood(indices, counts, found + step)
         found, likelihood, shares = found + step, ahead, then
         if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FAR + LONGEST_STEP:
             break
@@ -132,10 +132,10 @@ def _newton(
 
 
 def _likelihood(
-    places: NDArray[np.int64], counts: NDArray[np.float64], at: NDArray[np.float64]
+    indices: NDArray[np.int64], counts: NDArray[np.float64], at: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
     """The log-likelihood, and the probability of each result, [M, 3]."""
-    utilities = np.einsum("mp,op->mo", at[places], SHARES)
+    utilities = np.einsum("mp,op->mo", at[indices], SHARES)
     utilities -= utilities.max(axis=1, keepdims=True)
     weights = np.exp(utilities)
     total = weights.sum(axis=1, keepdims=True)
@@ -144,7 +144,7 @@ def _likelihood(
 
 
 def _step(
-    places: NDArray[np.int64], counts: NDArray[np.float64], shares: NDArray[np.float64], penalty: NDArray[np.float64]
+    indices: NDArray[np.int64], counts: NDArray[np.float64], shares: NDArray[np.float64], penalty: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """A step of Newton's method: the gradient of the log-likelihood over its curvature."""
     size, games = len(penalty), counts.sum(axis=1, keepdims=True)
@@ -154,8 +154,8 @@ def _step(
     curvatures = games * (
         np.einsum("mo,op->mp", shares, PRODUCTS) - np.einsum("mp,mq->mpq", mean, mean).reshape(-1, 16)
     )
-    cells = (places[:, :, None] * size + places[:, None, :]).ravel()
-    slope = np.bincount(places.ravel(), slopes.ravel(), size).astype(np.float64)
+    cells = (indices[:, :, None] * size + indices[:, None, :]).ravel()
+    slope = np.bincount(indices.ravel(), slopes.ravel(), size).astype(np.float64)
     information = np.bincount(cells, curvatures.ravel(), size * size).astype(np.float64).reshape(size, size)
     return _solve(information + penalty, slope)
 

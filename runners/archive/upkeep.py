@@ -49,18 +49,18 @@ def compact(root: PurePath, wanted: Sequence[str], size: str) -> None:
     console.print_line(_summary(total, root))
 
 
-def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
+def merge(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     """Add all but the last of some archives to the last, which is made if need be, and print totals.
 
     Raises ``RequestError`` for fewer than two archives, one that is named twice, and for what conflicts.
     """
-    if len(places) < 2:
+    if len(roots) < 2:
         raise RequestError("name at least two archives: qarena archive merge SOURCE... DESTINATION")
-    names = [backend_of(place).identity(place) for place in places]
+    names = [backend_of(root).identity(root) for root in roots]
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
-    sources = [Archive.open(place) for place in places[:-1]]
-    target = Archive.open(places[-1], create=True)
+    sources = [Archive.open(root) for root in roots[:-1]]
+    target = Archive.open(roots[-1], create=True)
     with progress_bar("merging", "games", wanted=True) as bar:
         bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
         done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
@@ -73,7 +73,7 @@ def merge(places: Sequence[PurePath], prefix: str, other_code: bool) -> None:
         f"{done.tables} files of derived tables": done.tables,
     }
     added = ", ".join(text for text, count in counts.items() if count)
-    console.print_line(f"Added to {places[-1]}: {added}." if added else f"Nothing to add: {places[-1]} has all.")
+    console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
 def delta(root: PurePath, folder: Path, games_only: bool) -> None:

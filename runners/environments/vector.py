@@ -122,7 +122,7 @@ class QuartoVectorEnv(VectorEnv):
         return observations, rewards, terminated, truncated, infos
 
     def _advance(self, actions: NDArray[np.int64], fresh: bool = False) -> None:
-        """Take one step in all games; with ``fresh`` the player has been told already that they begin."""
+        """Take one step in all games; with ``fresh`` the player knows already that they begin."""
         envs, asked, rules = self._envs, self._asked, self.rules.tables
         size = decide_all(envs, asked, actions, self._fixed_seat, rules)
         if self._player.game_words and not fresh:

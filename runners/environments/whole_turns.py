@@ -60,7 +60,7 @@ class QuartoTurnsEnv(gymnasium.Env):
         """Begin a new game, in which the opponent may already have decided."""
         super().reset(seed=seed)
         _, info = self._env.reset(seed=seed, options=options)
-        return self._seen(), self._told(info)
+        return self._seen(), self._info(info)
 
     def step(self, action: Any) -> tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]:
         """Take the learner's turn and, unless the game is over, the opponent's. An illegal turn forfeits the game."""
@@ -70,7 +70,7 @@ class QuartoTurnsEnv(gymnasium.Env):
             decisions = [ILLEGAL]
         for decision in decisions:
             _, reward, terminated, truncated, info = self._env.step(decision)
-        return self._seen(), reward, terminated, truncated, self._told(info)
+        return self._seen(), reward, terminated, truncated, self._info(info)
 
     def _seen(self) -> NDArray[np.int8]:
         return np.array(self._env.game.pieces, np.int8)
@@ -82,7 +82,7 @@ class QuartoTurnsEnv(gymnasium.Env):
         legal: NDArray[np.bool_] = legal_actions(BatchView(Batch.of([game.position]), game.rules))[0]
         return legal
 
-    def _told(self, info: dict[str, Any]) -> dict[str, Any]:
+    def _info(self, info: dict[str, Any]) -> dict[str, Any]:
         return info | {"action_mask": self._legal().astype(np.int8)}
 
     def action_masks(self) -> NDArray[np.bool_]:
