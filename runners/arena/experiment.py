@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents.base import Agent
 from analytics.store.archive import Archive, readable
-from analytics.store.marker import check_place
+from analytics.store.marker import check_root
 from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
@@ -63,7 +63,7 @@ def prepare(request: Request) -> Experiment:
 
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
-    check_place(request.storage.root)  # before kernels are loaded
+    check_root(request.storage.root)  # before kernels are loaded
     with where_typed():  # parameters may name files
         agents = [agent.build() for agent in request.spec.agents]
         code = code_of(request.spec, agents)

@@ -112,7 +112,7 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     for key, hint in hints.items():
         if key not in keys:
             raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
-        if is_dataclass(hint):
+        if isinstance(hint, type) and is_dataclass(hint):
             check_values(node[key], hint, f"{prefix}{key}.")
         for declared in get_args(hint)[1:] if node[key] is not None else ():
             if isinstance(declared, Meta):

@@ -93,7 +93,7 @@ class _RayPool(WorkerPool):
         self._driver.send((self._task, part))
 
     def answers(self) -> Iterator[Any]:
-        if self._driver.poll():
+        if self._driver.says_something():
             returned = self._driver.received()
             self.pending -= 1
             if returned is not None:
@@ -119,7 +119,6 @@ class _Driver:
         found = _checked(os.environ.get("RAY_ADDRESS", AUTO) if address == AUTO else address)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self.poll = lambda: self._connection.poll(POLL_SECONDS)
         self._process = context.Process(target=_drive, args=(theirs, found), daemon=True)
         with for_children(**{name: value for name, value in VARIABLES.items() if name not in os.environ}):
             self._process.start()
@@ -136,6 +135,10 @@ class _Driver:
         """Send it. Raises ``FailureError`` if the process has ended."""
         with self._reached():
             self._connection.send(message)
+
+    def says_something(self) -> bool:
+        """Whether there is an answer, after a moment."""
+        return self._connection.poll(POLL_SECONDS)
 
     def received(self) -> Any:
         """What came of a part; None: it was not begun. Raises ``FailureError`` if the process, or a task, failed."""
@@ -281,12 +284,16 @@ def _reason(error: Exception) -> str:
 
 def in_task(task: TaskData, part: Any) -> Returned:
     """Carry out a part, which is asked to end soon when Ray cancels the task."""
-    stop, returned = threading.Event(), list[Returned]()
-    working = threading.Thread(target=lambda: returned.append(carry_out(task, part, stop)), daemon=True)
-    working.start()
-    while working.is_alive():
+    stop, ended, returned = threading.Event(), threading.Event(), list[Returned]()
+
+    def work() -> None:
+        returned.append(carry_out(task, part, stop))
+        ended.set()
+
+    threading.Thread(target=work, daemon=True).start()
+    while not ended.is_set():  # not ``join``, which takes a thread for ended once it is interrupted
         try:
-            working.join(POLL_SECONDS)
+            ended.wait(POLL_SECONDS)
         except KeyboardInterrupt:  # the form in which Ray cancels
             stop.set()
     return returned[0]

@@ -62,7 +62,7 @@ class Processes(Executor):
 
 class _ProcessPool(WorkerPool):
     def __init__(self, executor: Processes, task: TaskData, threads: int, stop: threading.Event) -> None:
-        self.most = threads
+        self.most, self.pending = threads, 0
         self._executor, self._task, self._stop = executor, task, stop
         self._processes = executor.processes(threads)
         self._processes.stopping.clear()
@@ -70,17 +70,14 @@ class _ProcessPool(WorkerPool):
         self._known: set[str] = set()
         self._losses = 0
 
-    @property
-    def pending(self) -> int:
-        return len(self._running)
-
     def begin(self, part: Any) -> None:
         try:
             future = self._processes.submit(self._task, part)
-        except BrokenProcessPool:
+        except (BrokenProcessPool, OSError):  # its pipes are closed a moment before it is known to be broken
             self._begin_again()
             future = self._processes.submit(self._task, part)
         self._running[future] = part
+        self.pending = len(self._running)
 
     def answers(self) -> Iterator[Any]:
         done, _ = wait(self._running, POLL_SECONDS, FIRST_COMPLETED)
@@ -88,6 +85,7 @@ class _ProcessPool(WorkerPool):
             for future in sorted(done, key=lambda future: future.exception() is not None):  # answers first
                 returned = future.result()
                 del self._running[future]
+                self.pending = len(self._running)
                 self._losses = 0
                 yield answer_of(returned, self._known)
         except BrokenProcessPool:
@@ -105,6 +103,7 @@ class _ProcessPool(WorkerPool):
         self._losses += 1
         reason, lost = self._processes.death(), [*self._running.values()]
         self._running.clear()
+        self.pending = 0
         self._executor.end_processes()
         if self._losses >= MOST_LOSSES:
             raise lost_too_often(self._losses, reason) from None

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,22 +109,20 @@ def test_while_there_is_no_answer_it_calls_idle(executor: Executor, tmp_path: Pa
 
 def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.2)
-    stop, task = threading.Event(), Doubling(str(tmp_path))
-    threading.Timer(0.3, stop.set).start()
-    parts = [(1, ""), (2, "hang") if executor is not THREADS else (2, "sleep")]
-    if executor is THREADS:
-        slow = threading.Event()
+    stop, over = threading.Event(), threading.Event()
 
-        def sleeping(part: Part, stop: object) -> int:
-            return 2 if part[1] == "" or slow.wait(20) else 0
+    def waiting(part: Part, stop: object) -> int:
+        return 2 if part[1] == "" or over.wait(20) else 0
 
-        assert [*executor.map(sleeping, parts, WORKERS, stop)] == [2]
-        assert still_working()
-        slow.set()
-        while still_working():
-            time.sleep(0.001)
-    else:
-        assert [*executor.map(task, parts, WORKERS, stop)] == [2]
+    task: Any = waiting if executor is THREADS else Doubling(str(tmp_path))
+    for answer in executor.map(task, [(1, ""), (2, "hang")], WORKERS, stop):
+        assert answer == 2
+        stop.set()
+    assert stop.is_set()
+    assert still_working() is (executor is THREADS)
+    over.set()
+    while still_working():
+        time.sleep(0.001)
     assert mapped(executor, tmp_path, (1, "")) == [2]
 
 

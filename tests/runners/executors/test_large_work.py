@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,14 +21,64 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.rules import Rules
 from runners.archive.index import bring_up_to_date
-from runners.executors.base import THREADS, Executor
+from runners.executors.base import THREADS, Executor, Stop, WorkerPool
+from runners.executors.worker import Returned, TaskData, answer_of, carry_out, task_data
 from runners.perfect.annotate import annotate
 from runners.perfect.chunk_solving import solve
 from tests.runners.conftest import Qarena
-from tests.runners.executors.inline import Inline
 from tests.runners.experiments import assert_same_rows, play, rows
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # 157 boards of three pieces
+
+
+class Inline(Executor):
+    """An executor of a user's own: what would travel is pickled, and all is carried out here.
+
+    Carries out one part after the other; ``parts`` counts them. The first is lost once it has been carried out.
+    """
+
+    parts = 0  # of all objects
+    shares_memory = False
+
+    def workers(self, threads: int) -> int:
+        return threads
+
+    def here(self, threads: int) -> int:
+        return threads
+
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        return InlinePool(task_data(task, Path.cwd()), stop)
+
+
+class InlinePool(WorkerPool):
+    """A single worker, which is lost once."""
+
+    most, pending = 1, 0
+
+    def __init__(self, task: TaskData, stop: threading.Event) -> None:
+        self._task, self._stop = task, stop
+        self._returned: list[Returned] = []
+        self._known: set[str] = set()
+        self._is_first = True
+
+    def begin(self, part: Any) -> None:
+        Inline.parts += 1
+        self.pending = 1
+        for _ in range(1 + self._is_first):  # what a lost worker has written is written again
+            returned: Any = carry_out(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
+        self._is_first = False
+        self._returned = [returned]
+
+    def answers(self) -> Iterator[Any]:
+        self.pending = 0
+        for returned in self._returned:
+            yield answer_of(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+
+    def ask_to_stop(self) -> None:
+        """The task sees it itself."""
+
+    def end(self) -> None:
+        """Nothing is in progress."""
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +165,7 @@ def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch
 def inline(tmp_path: Path) -> tuple[str, ...]:
     """An executor of a user's own."""
     (tmp_path / "own/executor").mkdir(parents=True)
-    (tmp_path / "own/executor/inline.yaml").write_text("_target_: tests.runners.executors.inline.Inline\n")
+    (tmp_path / "own/executor/inline.yaml").write_text("_target_: tests.runners.executors.test_large_work.Inline\n")
     Inline.parts = 0
     return "--config-dir", "own", "executor=inline"
 
@@ -124,7 +177,7 @@ def test_a_policy_that_follows_from_counts(
 ) -> None:
     cards = []
     for root, how in zip(roots, ((), inline), strict=True):
-        found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, f"archive={root}", *how)
+        found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
         assert (found.code, found.err) == (0, "")
         cards.append(policy_store.find(Archive.open(root), "g"))
     assert Inline.parts == 5
@@ -144,7 +197,7 @@ def test_a_policy_that_follows_from_counts(
 def test_a_policy_that_needs_all_games_at_once_says_so(
     roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
 ) -> None:
-    found = qarena("policy", "build", "kind=q_table", f"archive={roots[0]}", *inline)
+    found = qarena("policy", "build", "kind=q_table", "--archive", str(roots[0]), *inline)
     assert found.code == 0
     assert found.err == (
         "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
@@ -165,7 +218,7 @@ def test_generations_of_a_training_are_played_by_workers(
         "trainer.games=2",
     )
     for root, how in (("here", ()), ("there", inline)):
-        found = qarena(*evolve, f"archive={root}", "policy.name=bred", "threads=1", *how)
+        found = qarena(*evolve, "--archive", str(root), "policy.name=bred", "threads=1", *how)
         assert found.code == 0, found.err
     assert Inline.parts > 1
     here, there = (policy_store.find(Archive.open(tmp_path / root), "bred") for root in ("here", "there"))
@@ -176,7 +229,7 @@ def test_generations_of_a_training_are_played_by_workers(
 def test_a_training_that_learns_from_game_to_game_says_why_it_stays_here(
     inline: tuple[str, ...], qarena: Qarena
 ) -> None:
-    found = qarena("train", "trainer=q_table", "trainer.games=20", "archive=a", *inline)
+    found = qarena("train", "trainer=q_table", "trainer.games=20", "--archive", "a", *inline)
     assert found.code == 0
     assert found.err == (
         "trainer q_table plays in this process, on one thread, whatever the executor is: it learns from each game "

@@ -18,10 +18,11 @@ from quarto.errors import FailureError, RequestError
 from runners.arena.experiment import begin, prepare
 from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
 from runners.arena.spec import RunSpec
+from runners.executors import base
 from runners.executors.processes import Processes
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.executors.mortal import CUP
+from tests.runners.executors.troubled import CUP
 from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
 
 WORKERS = 2
@@ -38,6 +39,7 @@ def processes() -> Iterator[Processes]:
 DICE = "{agent:random,_target_:tests.runners.experiments.Dice,name:dice}"
 CHEAT = "{agent:random,_target_:tests.runners.experiments.Cheat,name:cheat}"
 RAISING = "{agent:random,_target_:tests.runners.experiments.Hot,name:hot}"
+TROUBLED = "{agent:random,_target_:tests.runners.executors.troubled.Troubled,name:troubled}"
 TOURNAMENT = (f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]", "games=60", "opening_plies=1", "seed=5")
 
 
@@ -74,13 +76,35 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
 ) -> None:
     monkeypatch.setattr(processes, "_folder", tmp_path)
     (tmp_path / CUP).touch()
-    mortal = ("agents=[{agent:random,_target_:tests.runners.executors.mortal.Mortal,name:mortal},random]", "games=400")
+    mortal = (f"agents=[{TROUBLED},random]", "games=400")
     outcome = played(tmp_path / "archive", processes, *mortal, "threads=1")  # by the one process, then by the other
     assert not (tmp_path / CUP).exists()
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
     assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
+    assert verify(Archive.open(tmp_path / "archive")).problems == []
+
+
+@pytest.mark.slow
+def test_a_turn_that_never_ends_keeps_the_finished_games(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_folder", tmp_path)
+    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 6.0)
+    (tmp_path / CUP).touch()
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        while (tmp_path / CUP).exists():
+            time.sleep(0.01)
+        stop.set()
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    hanging = f"agents=[{TROUBLED.replace('Troubled', 'Hanging')},random]"
+    outcome = played(tmp_path / "archive", processes, hanging, "games=400", "threads=1", stop=stop)
+    assert (outcome.stopped, outcome.interrupted) == (True, True)
+    assert 0 < len(rows(tmp_path / "archive")["games"]) < 400
     assert verify(Archive.open(tmp_path / "archive")).problems == []
 
 
@@ -134,13 +158,13 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
         "        wanted = [p for p in position.available if p == self.first] or [*position.available, -1]\n"
         "        return position.free[0], wanted[0]\n"
     )
-    assert qarena("run", "agent@a=random", "games=200", "archive=one").code == 0
-    assert qarena("policy", "build", "kind=gift", "name=g", "archive=one").code == 0
+    assert qarena("run", "agent@a=random", "games=200", "--archive", "one").code == 0
+    assert qarena("policy", "build", "kind=gift", "name=g", "--archive", "one").code == 0
     shutil.copytree("one", "two")
     agents = "agents=[reader,'policy(policy=g)',random]"
     run = ("run", "--config-dir", "own", agents, "games=20", "threads=1", "hydra.job.chdir=true")
     for archive, executor in (("one", "threads"), ("two", "processes")):
-        found = qarena(*run, f"executor={executor}", f"archive={archive}")
+        found = qarena(*run, f"executor={executor}", "--archive", archive)
         assert (found.code, "forfeits" in found.out) == (0, False), found.err
     assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
     assert verify(Archive.open(tmp_path / "two")).problems == []

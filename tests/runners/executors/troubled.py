@@ -1,9 +1,10 @@
-"""A player that kills its process once."""
+"""A player that kills its process once, or hangs."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,13 @@ CUP = "poisoned cup"
 LAST_TURN = 300
 
 
-class Mortal(Dice):
-    """``random``; at its 300th turn in a process it empties the poisoned cup in the current folder, if it is full."""
+class Troubled(Dice):
+    """``dice``; at its 300th turn in a process it empties the poisoned cup in the current folder, if it is full.
+
+    Then it kills its process.
+    """
+
+    hangs = False
 
     def __init__(self) -> None:
         self._turns = 0
@@ -25,5 +31,13 @@ class Mortal(Dice):
         self._turns += 1
         if self._turns == LAST_TURN and Path(CUP).exists():
             Path(CUP).unlink()
+            while self.hangs:
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().choose(position, rng)
+
+
+class Hanging(Troubled):
+    """Then it never answers."""
+
+    hangs = True
