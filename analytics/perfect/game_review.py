@@ -122,7 +122,7 @@ class Review:
     def search(self, on_found: Callable[[GameReview], None] | None = None, better: bool = True) -> None:
         """Judge the decisions, from the last ply to the first.
 
-        ``better``: look for those that would have been better in place of mistakes too, which takes longer than all the
+        ``better``: look for those that would have been better instead of mistakes too, which takes longer than all the
         rest. ``on_found``, if given, gets what is found after each ply.
         """
         if self._hand != NONE:
@@ -174,7 +174,7 @@ class Review:
         return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
 
     def _keeping(self, decision: JudgedDecision) -> tuple[Choice, ...]:
-        """The choices in place of a decision that keep the value before it."""
+        """The choices instead of a decision that keep the value before it."""
         before = self._plies[: decision.ply]
         if decision.kind == "gift":
             left = _left(from_plies(before))

@@ -183,8 +183,8 @@ def rows_of(source: str, positions: Sequence[Position], turns: Sequence[Sequence
     """Positions of one source and their turns as rows by the schema ``SCHEMA``."""
     rows = [
         (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
-        for position, own in zip(positions, turns, strict=True)
+        for position, solved in zip(positions, turns, strict=True)
         for text in [format_position(position)]
-        for turn in own
+        for turn in solved
     ]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")

@@ -48,7 +48,7 @@ class PageTable:
     def of(
         cls, caption: str, columns: Sequence[ResultColumn], marked: Mapping[int, Sequence[Cell]] = MappingProxyType({})
     ) -> PageTable:
-        """The table of a result's columns; ``marked`` has cells in the place of texts, by number of the column."""
+        """The table of a result's columns; ``marked`` has cells instead of texts, by number of the column."""
         cells = [marked.get(number, column.texts) for number, column in enumerate(columns)]
         left = tuple(number for number, column in enumerate(columns) if not column.right)
         return cls(caption, [column.heading for column in columns], [*zip(*cells, strict=True)], left)

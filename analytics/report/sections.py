@@ -69,7 +69,7 @@ def crosstable_section(chosen: ReportedGames) -> ReportSection:
     columns = [words("agent", agents), *totals[:2], *numbered, *totals[2:]]
     tinted = {number: _tinted(column, frame[f"v {column.heading}"]) for number, column in enumerate(against, 3)}
     note = (
-        "Points in percent, a draw counting half: over all games with others, and against each agent by its place "
+        "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_unit(chosen)}."
     )

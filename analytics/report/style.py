@@ -191,10 +191,10 @@ def _drawn(spec: dict[str, Any]) -> str:
 def _renumbered(text: str, name: str) -> str:
     """A picture with its ids counted from its own beginning; the renderer counts them through the whole process."""
     ids = dict.fromkeys(re.findall(r'<\w+ id="([\w-]+)"', text))
-    places = {each: f"{name}{number}" for number, each in enumerate(ids)}
+    numbered = {each: f"{name}{number}" for number, each in enumerate(ids)}
     return re.sub(
         r'(<\w+ id="|url\(#|href="#)([\w-]+)',
-        lambda found: found[1] + (f"mark-{places[found[2]]}" if found[2] in places else found[2]),
+        lambda found: found[1] + (f"mark-{numbered[found[2]]}" if found[2] in numbered else found[2]),
         text,
     )
 

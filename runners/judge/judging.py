@@ -118,8 +118,8 @@ class _Asker:
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
         for found in THREADS.map(self.answers, self.jobs(options.draws), options.threads, stop):
-            for column, own in zip(turns, found.turns, strict=True):
-                column[found.job.rows, found.job.draw] = own
+            for column, asked in zip(turns, found.turns, strict=True):
+                column[found.job.rows, found.job.draw] = asked
             start = found.job.rows.start
             fastest[start] = min(fastest.get(start, found.seconds), found.seconds)
             progress(len(found.turns.cells))

@@ -86,17 +86,17 @@ class Solvers:
 
     def solver_for(self, rules: Rules) -> Solver:
         """The solver of these rules for the calling thread."""
-        own: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
-        if rules not in own:
+        mine: dict[Rules, Solver] = self._local.__dict__.setdefault("solvers", {})
+        if rules not in mine:
             with self._lock:
                 if rules not in self._first:
                     base = base_for(rules) if self._use_tablebase else None
                     self._first[rules] = Solver(rules, self._megabytes, base)
-                own[rules] = self._first[rules].fork()
-                self._all.append(own[rules])
+                mine[rules] = self._first[rules].fork()
+                self._all.append(mine[rules])
                 if self._stopped:
-                    own[rules].stop()
-        return own[rules]
+                    mine[rules].stop()
+        return mine[rules]
 
     def stop(self) -> None:
         """End every search, also those that begin later."""

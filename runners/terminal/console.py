@@ -87,13 +87,13 @@ class TerminalTable:
 
     def narrowed(self, width: int) -> TerminalTable:
         """The table without as many of its spare columns as have to go for it to fit, long texts folded."""
-        going = sorted((column.spare, place) for place, column in enumerate(self.columns) if column.spare)
+        going = sorted((column.spare, index) for index, column in enumerate(self.columns) if column.spare)
         taken, gone = 1 + sum(least_width(column) + FRAME for column in self.columns), list[int]()
         while going and taken > width:
             gone.append(going.pop()[1])
             taken -= least_width(self.columns[gone[-1]]) + FRAME
-        kept = [column for place, column in enumerate(self.columns) if place not in {*gone}]
-        return TerminalTable(kept, self.title, True, [self.columns[place].heading for place in sorted(gone)])
+        kept = [column for index, column in enumerate(self.columns) if index not in {*gone}]
+        return TerminalTable(kept, self.title, True, [self.columns[index].heading for index in sorted(gone)])
 
     def __rich__(self) -> RichTable:
         table = RichTable(title=self.title, title_justify="left")

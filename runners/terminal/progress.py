@@ -30,7 +30,7 @@ class ProgressBar:
     """A count of units of work that are done, shown from ``start`` on. All methods may be called from any thread."""
 
     def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str = "") -> None:
-        """``is_shown``: the bar is on a terminal. If not, and ``unit`` is given, lines tell how far the work is."""
+        """``is_shown``: the bar is on a terminal. If not, and ``unit`` is given, lines say how far the work is."""
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)

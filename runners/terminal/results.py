@@ -51,7 +51,7 @@ QUESTIONS = (
 
 
 def show_outcome(outcome: Outcome, log: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` tells of misbehaviour."""
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
     for line in outcome.misbehaviour:
         print_note(line)
     if outcome.misbehaviour:
@@ -194,6 +194,7 @@ def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
 
 
 # Tests of strength.
+
 
 def show_counts(text: str, settings: Sequence[str]) -> None:
     """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""

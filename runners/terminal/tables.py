@@ -215,8 +215,8 @@ def table_of(frame: pl.DataFrame) -> TerminalTable:
     """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
     return console.tabulated(
         [
-            ResultColumn(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=place)
-            for place, each in enumerate(frame.iter_columns())
+            ResultColumn(each.name, [cell_text(value) for value in each], right=each.dtype.is_numeric(), spare=index)
+            for index, each in enumerate(frame.iter_columns())
         ]
     )
 

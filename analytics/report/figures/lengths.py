@@ -108,12 +108,12 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
     stacked = (
         alt.Chart(alt.Data(values=bars.to_dicts()))
         .mark_bar(size=BAR)
-        .transform_calculate(place=f"indexof({[*style.RESULTS]}, datum.result)")
+        .transform_calculate(level=f"indexof({[*style.RESULTS]}, datum.result)")
         .encode(
             x=plies,
             y=alt.Y("value:Q", title="share of games", axis=share, scale=height, stack="zero"),
             color=alt.Color("result:N", scale=colours, legend=shown),
-            order=alt.Order("place:Q"),
+            order=alt.Order("level:Q"),
         )
     )
     base = alt.Chart(alt.Data(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)

@@ -51,9 +51,9 @@ def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
     ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
-    places = (pl.col("ply") + 1) % 2
+    placing = (pl.col("ply") + 1) % 2
     gave = pl.col("mover_chooses").not_() if kind is GIFTS else pl.lit(value=False)
-    chose = pl.when(gave).then(1 - places).otherwise(places)
+    chose = pl.when(gave).then(1 - placing).otherwise(placing)
     choices = found.filter(pl.col("ply") >= pl.col("imposed")).select(
         "rules",
         "ply",
@@ -133,7 +133,7 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
 
 def _pieces(alt: Any, x: Any, y: Any) -> Picture:
     """The pieces, each in the corner of its tile."""
-    places = [
+    images = [
         {
             "x": each % SIDE + board * (SIDE + GAP) + 0.72,
             "y": each // SIDE + 0.28,
@@ -142,12 +142,12 @@ def _pieces(alt: Any, x: Any, y: Any) -> Picture:
         for board in range(2)
         for each in range(PIECES)
     ]
-    base = alt.Chart(alt.Data(values=places)).mark_image(width=PIECE, height=PIECE, aria=False)
+    base = alt.Chart(alt.Data(values=images)).mark_image(width=PIECE, height=PIECE, aria=False)
     return base.encode(x=x, y=y, url=alt.Url("picture:N"))
 
 
 def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:
-    """The tiles of both boards: place, name, text, and shade from -1 to 1."""
+    """The tiles of both boards: edges, name, text, and shade from -1 to 1."""
     named = format_cell if kind is PLACEMENTS else format_piece
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     most = max(OFTEN, *(row["share"] for row in found.values()))
@@ -161,8 +161,8 @@ def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[s
                 text, shade = style.signed(known["mean_outcome"], 2), known["mean_outcome"] / reach
             elif known:
                 text, shade = _percent(known["share"]), known["share"] / most
-            place = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
-            tiles.append({**place, "name": named(each), "text": text, "shade": max(-1.0, min(1.0, shade))})
+            edges = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
+            tiles.append({**edges, "name": named(each), "text": text, "shade": max(-1.0, min(1.0, shade))})
         yield tiles
 
 

@@ -47,7 +47,7 @@ class ReportedGames:
 
     @property
     def names(self) -> AgentNames:
-        """The names of the agents, which tell several codes under one label apart."""
+        """The names of the agents, one for each code that played under a label."""
         return self._renamed[1]
 
     @cached_property
@@ -99,9 +99,9 @@ class ReportedGames:
 
     def by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
         """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""
-        places = {agent: place for place, agent in enumerate(self.ranked, 1)}
-        place = pl.col("agent").replace_strict(places, default=0, return_dtype=pl.Int64())
-        return frame.sort(*outer, place, maintain_order=True)
+        ranks = {agent: rank for rank, agent in enumerate(self.ranked, 1)}
+        rank = pl.col("agent").replace_strict(ranks, default=0, return_dtype=pl.Int64())
+        return frame.sort(*outer, rank, maintain_order=True)
 
     @cached_property
     def total(self) -> Tally:

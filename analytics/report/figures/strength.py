@@ -73,13 +73,13 @@ def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     if not order:
         raise RequestError("there are no games between different agents: choose others, or play some")
     scores = {(agent, opponent): score for agent, opponent, _, score, _, _ in frame.iter_rows()}
-    labels = [f"{place} {agent}" for place, agent in enumerate(order, 1)]
+    labels = [f"{rank} {agent}" for rank, agent in enumerate(order, 1)]
     rows = [
         _tile(labels[i], str(k + 1), scores.get((order[i], order[k])), i == k)
         for i, k in product(range(len(order)), repeat=2)
     ]
     extent = WIDTH_OF_LETTER * max(map(len, labels))
-    band, names = alt.Scale(paddingInner=0.05), [str(place) for place in range(1, len(order) + 1)]
+    band, names = alt.Scale(paddingInner=0.05), [str(rank) for rank in range(1, len(order) + 1)]
     plain = alt.Axis(orient="top", labelAngle=0, domain=False, ticks=False)
     agents = alt.Axis(labelLimit=0, minExtent=extent, domain=False, ticks=False)
     base = alt.Chart(alt.InlineData(values=rows)).encode(
@@ -157,8 +157,8 @@ def ratings_panel(frame: pl.DataFrame, chosen: ReportedGames) -> Panel:
     labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
     step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
-        _rated(row, lines, place, step) | {"colour": colour_of(chosen, row["agent"])}
-        for place, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
+        _rated(row, lines, index, step) | {"colour": colour_of(chosen, row["agent"])}
+        for index, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
     ]
     down = alt.Scale(domain=[step * len(rows), 0], nice=False)
     base = alt.Chart(alt.InlineData(values=rows))
@@ -190,11 +190,11 @@ def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
 
 
-def _rated(row: dict[str, Any], lines: list[str], place: int, step: int) -> dict[str, Any]:
+def _rated(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
     """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
     number = style.signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
-    own = {name: row[name] for name in ("elo", "low", "high")}
-    return {**own, "label": lines, "number": number, "top": place * step + 2, "dot": (place + 1) * step - 9}
+    ends = {name: row[name] for name in ("elo", "low", "high")}
+    return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}
 
 
 def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
