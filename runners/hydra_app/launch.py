@@ -167,7 +167,7 @@ def _sweep(application: Application[Any], first: DictConfig, overrides: Sequence
         target = application.target(first, first.hydra)
     folder = sweep_start.SweepFolder(Path(first.hydra.sweep.dir))
     sweep_id = sweep_start.sweep_id([*overrides, *folders], application.config)
-    more = sweep_start.launcher_overrides(first, folder.path)
+    more = sweep_start.launcher_overrides(first, overrides, folder.path)
     if not any(each.startswith("sweep.id=") for each in overrides):
         more.append(f"sweep.id={quoted(sweep_id)}")  # quoted, because an id of digits and an e is no number
     with ExitStack() as stack:

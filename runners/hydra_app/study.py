@@ -54,23 +54,21 @@ def study_of(first: DictConfig, overrides: Sequence[str], target: Target | None,
             raise RequestError(
                 f"{given} contradicts the objective {target.name}, which is to {target.direction}: leave it out"
             )
+    asked = sweeper.n_trials
     if str(sweeper.sampler.get("_target_")).endswith("GridSampler"):
-        for each in OverridesParser.create().parse_overrides(list(overrides)):
-            if each.is_interval_sweep():
-                key = each.get_key_element()
-                raise RequestError(f"{key}: a grid needs values, {key}=1,2,3 or {key}=range(1,4), not an interval")
+        asked = min(asked, _grid_size(overrides))
     name = sweeper.study_name or sweep_id
     told = [f"hydra.sweeper.direction={target.direction}", f"hydra.sweeper.study_name={name}"]
-    import optuna
-
-    optuna.logging.set_verbosity(logging.WARNING)  # what it says else is for its developers
     with warnings.catch_warnings(), _alone(sweeper.storage):
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # they are for its developers
+        import optuna
+
+        optuna.logging.set_verbosity(logging.WARNING)
         if sweeper.storage is not None:
             kept = (each.lstrip("+").partition("=") for each in overrides if not WITHOUT_EFFECT.match(each))
             settings = {key: value for key, _, value in kept} | {"objective": target.name}
-            trials, left = _resumed(sweeper, name, target.direction, settings)
-            told.append(f"hydra.sweeper.n_trials={left}")
+            trials, complete = _resumed(sweeper, name, target.direction, settings)
+            told.append(f"hydra.sweeper.n_trials={max(0, asked - complete)}")
             seed = sweeper.sampler.get("seed")
             if seed is not None:  # else it proposes again what it has
                 told.append(f"hydra.sweeper.sampler.seed={(seed + trials) % (1 << 32)}")
@@ -78,7 +76,7 @@ def study_of(first: DictConfig, overrides: Sequence[str], target: Target | None,
 
 
 def _resumed(sweeper: Any, name: str, direction: Direction, settings: Mapping[str, str]) -> tuple[int, int]:
-    """The trials that a study in a storage has, and how many it lacks. Those that were stopped or failed are queued."""
+    """How many trials a study in a storage has, and how many are complete. Those that were stopped or failed wait."""
     import optuna
     from optuna.trial import TrialState
 
@@ -105,7 +103,19 @@ def _resumed(sweeper: Any, name: str, direction: Direction, settings: Mapping[st
         if each in stopped or (each.state == TrialState.FAIL and each.params and each.params not in tried):
             tried.append(each.params)
             study.enqueue_trial(each.params)
-    return len(trials), max(0, sweeper.n_trials - sum(each.state == TrialState.COMPLETE for each in trials))
+    return len(trials), sum(each.state == TrialState.COMPLETE for each in trials)
+
+
+def _grid_size(overrides: Sequence[str]) -> int:
+    """The number of trials in a grid. Raises ``RequestError`` for a setting that has no list of values."""
+    size = 1
+    for each in OverridesParser.create().parse_overrides(list(overrides)):
+        if each.is_interval_sweep():
+            key = each.get_key_element()
+            raise RequestError(f"{key}: a grid needs values, {key}=1,2,3 or {key}=range(1,4), not an interval")
+        if each.is_discrete_sweep():
+            size *= len(list(each.sweep_string_iterator()))
+    return size
 
 
 def _differences(study: Any, settings: Mapping[str, str], direction: str) -> str:

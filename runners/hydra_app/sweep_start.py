@@ -63,7 +63,13 @@ def record_name(job: int | str) -> str:
     return f"job-{os.environ[LAUNCH].replace('/', '-')}-{job}.json"
 
 
-def launcher_overrides(first: DictConfig, folder: Path) -> list[str]:
+# By default the plugin joins whatever cluster it finds, reports its start, has a web server, and limits the memory for
+# objects, which Ray refuses if it joins a cluster.
+RAY_KEY = "hydra.launcher.ray.init"
+RAY = {"address": "local", "include_dashboard": "false", "logging_level": "error", "object_store_memory": "null"}
+
+
+def launcher_overrides(first: DictConfig, overrides: Sequence[str], folder: Path) -> list[str]:
     """What the launcher of a sweep needs besides, as overrides; ``first`` is the configuration of its first job.
 
     Raises ``RequestError`` for a launcher that cannot work here.
@@ -79,8 +85,10 @@ def launcher_overrides(first: DictConfig, folder: Path) -> list[str]:
         return []
     console.print_note(f"{launcher}: the jobs' output folders are in {first.hydra.sweep.dir}")
     more = [f"hydra.sweep.dir={quoted(str(folder))}"]  # jobs may run in another current folder
-    if launcher == "ray":  # processes of a cluster that is there already need the environment variables that jobs read
+    if launcher == "ray":
+        given = [override.lstrip("+").partition("=")[0] for override in overrides]
+        more += [f"++{RAY_KEY}.{name}={value}" for name, value in RAY.items() if f"{RAY_KEY}.{name}" not in given]
+        # Processes of a cluster that is there already need the environment variables that jobs read.
         own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
-        key = "hydra.launcher.ray.init.runtime_env.env_vars"
-        more += [f"++{key}.{name}={quoted(value)}" for name, value in own.items()]
+        more += [f"++{RAY_KEY}.runtime_env.env_vars.{name}={quoted(value)}" for name, value in own.items()]
     return more

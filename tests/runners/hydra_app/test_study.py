@@ -16,7 +16,7 @@ from tests.runners.hydra_app.test_sweep import table_of
 pytestmark = pytest.mark.extras
 
 SPACE = ("sweep", "hydra/sweeper=optuna", "agent@a=ga2", "agent@b=random", "a.alpha=interval(0,1)", "games=20")
-SEEDED = (*SPACE, "hydra.sweeper.sampler.seed=1", "threads=1")
+SEEDED = (*SPACE, "hydra.sweeper.sampler.seed=1", "hydra.sweeper.n_jobs=1", "threads=1")
 KEPT = (*SEEDED, "hydra.sweeper.storage=sqlite:///study.db", "hydra.sweeper.study_name=genes")
 
 
@@ -45,7 +45,7 @@ def test_a_study_goes_on_where_it_ended_and_repeats_nothing(qarena: Qarena, tmp_
     proposed = [row[1] for row in table_of(kept) + table_of(more)]
     assert len({*proposed}) == 4
     again = qarena(*KEPT, trials(4))
-    assert (again.code, launched(again.err)) == (0, [])
+    assert (again.code, launched(again.err)) == (0, []), again.err
     assert best_of(again) == best_of(more)
     assert {path.name for path in tmp_path.iterdir()} == {"data", "multirun", "study.db"}
     with open_archive(tmp_path / "data/archive") as archive:
