@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.base import Agent, BatchAgent, GameAgent, KernelAgent
-from agents.lift import lift
+from agents.lift import LiftedPlayer, lift
 from quarto import caches
-from quarto.batch import Batch, Block, Games
-from quarto.notation import format_cell, format_piece
+from quarto.batch import Batch, Block, Games, Turns
+from quarto.notation import format_cell, format_piece, format_position
 from quarto.rng import Streams
 from quarto.rules import CELLS, CLASSIC, Rules
 from quarto.views import PositionView
@@ -27,13 +29,13 @@ from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.checking.observed import ObservedPlayer
 from runners.hosting.guarded_agent import GuardedAgent, unlogged
 from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
 PAIRS = 10  # twenty games
 TIMED_SECONDS = 0.5
+SLOW_SECONDS = 5.0
 REMEDY = "\na turn may depend on its position and on rng alone: keep nothing from other turns"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
@@ -128,6 +130,38 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
     if timed:
         yield CheckFinding(
             "speed", True, f"{_turns_a_second(spec):,.0f} turns a second on one thread, alone with itself"
+        )
+
+
+class ObservedPlayer:
+    """Plays as ``player`` does, and calls ``note`` once for each turn that takes longer than ``SLOW_SECONDS``."""
+
+    def __init__(self, player: LiftedPlayer, alone: bool, note: Callable[[str], None]) -> None:
+        """``alone``: it is asked for one position at a time, so that a note can say which."""
+        self._player, self._note = player, note
+        self.alone = alone or player.alone
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
+
+    def fork(self) -> ObservedPlayer:
+        return ObservedPlayer(self._player.fork(), self.alone, self._note)
+
+    def play(self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None) -> Turns:
+        slow = threading.Timer(SLOW_SECONDS, self._describe, [batch.copy()])
+        slow.daemon = True
+        slow.start()
+        try:
+            return self._player.play(batch, rng, slots)
+        finally:
+            slow.cancel()
+
+    def _describe(self, batch: Batch) -> None:
+        size, first = len(batch.lanes), format_position(batch.position(0))
+        self._note(
+            f"after {SLOW_SECONDS:g} seconds the agent has not answered in position {first}"
+            f"{f' and {size - 1} others' if size > 1 else ''}; it goes on. Ctrl-C ends this check. In a run, "
+            "turn_seconds=1 lets such a turn forfeit its game"
         )
 
 

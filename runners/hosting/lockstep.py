@@ -121,8 +121,8 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
 def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
-    There is no branch on whether a game ends, which is unpredictable: every game is written to the next free place,
-    and the number of the place increases only if the game goes on.
+    There is no branch on whether a game ends, which is unpredictable: every game is written to the next free index,
+    and that increases only if the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0

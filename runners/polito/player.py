@@ -156,7 +156,7 @@ class Reserve:
 class PolitoPlayer:
     """A player in a process of its own, with a live game in each slot.
 
-    A game that fails does not end the others. If the process dies or has to be ended, another takes its place, and the
+    A game that fails does not end the others. If the process dies or has to be ended, another one replaces it, and the
     other games go on there from their positions, with players that have just been made.
     """
 

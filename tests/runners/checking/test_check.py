@@ -16,7 +16,7 @@ from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.config import load_agent
 from runners.arena.spec import AgentSpec
-from runners.checking import check, observed
+from runners.checking import check
 from runners.checking.check import findings_of
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Batched, OneByOne
@@ -134,7 +134,7 @@ def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: s
 def test_a_slow_turn_is_noted_while_it_is_taken(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(check, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(check, "PAIRS", 1)
     assert not any("slow" in finding.text for finding in findings_of(AgentSpec("it", f"{HERE}.Slow", {}), CLASSIC, 1))
     noted = capsys.readouterr().err.splitlines()

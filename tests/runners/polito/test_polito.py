@@ -28,6 +28,7 @@ from runners.polito import player as player_module
 from runners.polito.agent import Polito
 from runners.polito.live_game import Answers, LiveGame
 from runners.polito.player import PolitoPlayer
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.polito import folders
 
@@ -111,6 +112,7 @@ def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pyt
     files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
     assert files == {"flat/players.py", "flat/utility.py", "flat/lazy.py", "flat/late.py", "flat/weights.bin"}
     assert tmp_path / "beside/quarto/objects.py" in agents[1].data_files
+    assert {path.parent for path in agents[0].data_files if path.is_relative_to(ROOT)} == {ROOT / "runners/polito"}
     assert not [*tmp_path.rglob("__pycache__")]
 
 
