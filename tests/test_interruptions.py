@@ -120,9 +120,11 @@ class Archives:
     def after(self, name: str) -> Undisturbed:
         """A command's folder when nobody disturbed it."""
         if name not in self._known:
-            folder = self._new_folder()
-            COMMANDS[name].scene(folder, self)
-            seconds = typed(folder, COMMANDS[name].arguments)
+            folder, command = self._new_folder(), COMMANDS.get(name, LARGER_FILES)
+            command.scene(folder, self)
+            before = snapshot(folder / NAME)
+            seconds = typed(folder, command.arguments)
+            assert snapshot(folder / NAME) != before
             self._known[name] = Undisturbed(folder, seconds, state(folder / NAME))
         return self._known[name]
 
@@ -137,7 +139,8 @@ def nothing(folder: Path, archives: Archives) -> None:
 
 
 def games(folder: Path, archives: Archives) -> None:
-    archives.copy("run", folder / NAME)
+    """In files that are not so many that they become one by themselves."""
+    archives.copy("larger files", folder / NAME)
 
 
 def annotated_games(folder: Path, archives: Archives) -> None:
@@ -187,6 +190,7 @@ COMMANDS = {
     "merge": Command(MERGE, two_archives),
     "gc": Command(COLLECT, garbage),
 }
+LARGER_FILES = Command((*RUN[:-1], "archive.shard_games=16"), nothing)
 
 
 @pytest.fixture(scope="module")

@@ -106,22 +106,22 @@ def _least_cells(cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray
 def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64]) -> None:
     """The least image of each game's pieces [G, 8] as a word [G].
 
-    The first piece becomes 0. Attributes that have not been told apart stand side by side; of these, the ones that the
-    next piece has take the lowest places.
+    The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
+    the next piece has take the lowest ranks.
     """
     order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
-    begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is told apart from the one below it
+    begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
     for game in range(pieces.shape[0]):
         word = int64(0)
-        for place in range(ATTRIBUTES):
-            order[place], begins[place] = place, False
+        for rank in range(ATTRIBUTES):
+            order[rank], begins[rank] = rank, False
         begins[0] = begins[ATTRIBUTES] = True
         groups = 1
         for ply in range(1, made[game]):
             piece, image, start = int64(pieces[game, ply]) ^ int64(pieces[game, 0]), int64(0), 0
-            if groups == ATTRIBUTES:  # all told apart, as they soon are
-                for place in range(ATTRIBUTES):
-                    image |= ((piece >> order[place]) & 1) << int64(place)
+            if groups == ATTRIBUTES:  # all distinguished, as they soon are
+                for rank in range(ATTRIBUTES):
+                    image |= ((piece >> order[rank]) & 1) << int64(rank)
                 word |= image << int64(4 * (ORDERED_PLIES - 1 - ply))
                 continue
             while start < ATTRIBUTES:
@@ -129,17 +129,17 @@ def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArr
                 while not begins[end]:
                     end += 1
                 for wanted in (1, 0):
-                    for place in range(start, end):
-                        if (piece >> order[place]) & 1 == wanted:
-                            kept[low] = order[place]
+                    for rank in range(start, end):
+                        if (piece >> order[rank]) & 1 == wanted:
+                            kept[low] = order[rank]
                             image |= int64(wanted) << int64(low)
                             low += 1
                     if wanted and start < low < end:
                         begins[low] = True
                         groups += 1
                 start = end
-            for place in range(ATTRIBUTES):
-                order[place] = kept[place]
+            for rank in range(ATTRIBUTES):
+                order[rank] = kept[rank]
             word |= image << int64(4 * (ORDERED_PLIES - 1 - ply))
         words[game] = word
 

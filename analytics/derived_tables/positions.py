@@ -140,17 +140,17 @@ def _distribute(words: NDArray[np.uint64], shift: int, source: Keys, target: Key
         counts[int64((words[row] >> uint64(shift)) & mask)] += 1
     if counts[int64((words[0] >> uint64(shift)) & mask)] == words.shape[0]:
         return False
-    place = int64(0)
+    index = int64(0)
     for bucket in range(BUCKETS):
         count = counts[bucket]
-        counts[bucket] = place
-        place += count
+        counts[bucket] = index
+        index += count
     for row in range(words.shape[0]):
         bucket = int64((words[row] >> uint64(shift)) & mask)
-        place = counts[bucket]
-        counts[bucket] = place + 1
-        target.board[place], target.choice[place] = source.board[row], source.choice[row]
-        target.row[place] = source.row[row]
+        index = counts[bucket]
+        counts[bucket] = index + 1
+        target.board[index], target.choice[index] = source.board[row], source.choice[row]
+        target.row[index] = source.row[row]
     return True
 
 
@@ -271,8 +271,8 @@ def turns_in(position: Position, rules: Rules) -> pl.DataFrame:
         for cell in cells
         for piece in ([] if rules.mover_chooses else [NONE]) + [each for each in every if each != hand]
     ]
-    own = np.array(turns, np.int64).reshape(-1, 3)
+    turn_table = np.array(turns, np.int64).reshape(-1, 3)
     board = position._replace(lanes=uint64(position.lanes), hand=NONE, last_cell=NONE)
-    forms = _canonical_turns(board, own, symmetries(rules))
+    forms = _canonical_turns(board, turn_table, symmetries(rules))
     names = ("own_hand", "own_cell", "own_piece", *Turn._fields)
-    return pl.DataFrame(np.concatenate([own, forms], axis=1), schema=names)
+    return pl.DataFrame(np.concatenate([turn_table, forms], axis=1), schema=names)

@@ -1,7 +1,7 @@
 """The table files of a run that are needed, and those that others have replaced.
 
-A listing is no snapshot: a reader may pass the place of a new file before it is written, and look for those that it
-replaced after they are removed. So these are removed only when the file that counts in their place is older than any
+A listing is no snapshot: a reader may pass the name of a new file before it is written, and look for those that it
+replaced after they are removed. So these are removed only when the file that counts instead is older than any
 listing takes.
 """
 
@@ -38,7 +38,7 @@ class TableFiles(NamedTuple):
     """The table files of a run."""
 
     needed: set[PurePath]
-    replaced: dict[PurePath, float]  # with the time of the youngest file that counts in their place; games come first
+    replaced: dict[PurePath, float]  # with the time of the youngest file that counts instead; games come first
 
 
 class _Listed(NamedTuple):

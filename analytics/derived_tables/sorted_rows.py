@@ -24,7 +24,7 @@ class _Rows:
         self._game_id: NDArray[np.int64] = np.empty(0, np.int64)  # [R]
 
     def next_key(self) -> tuple[int, int, int] | None:
-        """The place of the next row in the order, and the number of the table; None at its end."""
+        """The index of the next row in the order, and the number of the table; None at its end."""
         while self._at == len(self._frame):
             part = next(self._parts, None)
             if part is None:

@@ -45,6 +45,10 @@ class Backend(ABC):
     def status(self, path: PurePath) -> FileStatus | None:
         """The status of a file; None if there is none, or a folder."""
 
+    def is_kept(self, path: PurePath) -> bool:
+        """Whether a file is there that nobody removes but with all else; where a request takes long, asked once."""
+        return self.status(path) is not None
+
     @abstractmethod
     def entries(self, folder: PurePath) -> list[PurePath]:
         """The names directly in a folder, in any order; none if there is no such folder."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.files.backend import Backend
 from analytics.files.local import LOCAL
 from analytics.files.location import ObjectUrl
-
-if TYPE_CHECKING:
-    from analytics.files.object_settings import StoreSettings
+from analytics.files.object_settings import StoreSettings
 
 
 def backend_of(location: PurePath) -> Backend:
@@ -21,14 +19,12 @@ def backend_of(location: PurePath) -> Backend:
     """
     if not isinstance(location, ObjectUrl):
         return LOCAL
-    from analytics.files.object_settings import StoreSettings  # the library takes time to import, and is an extra
-
     return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
 
 
 @cache
 def _objects(scheme: str, bucket: str, settings: StoreSettings) -> Backend:
-    from analytics.files.objects import ObjectBackend
+    from analytics.files.objects import ObjectBackend  # the library takes time to import, and is an extra
 
     return ObjectBackend(scheme, bucket, settings)
 
@@ -48,6 +44,5 @@ def listed_once(root: PurePath) -> Backend:
     if not isinstance(root, ObjectUrl):
         return LOCAL
     from analytics.files.object_listing import ListedBackend
-    from analytics.files.object_settings import StoreSettings
 
     return ListedBackend(root, StoreSettings.of_environment(root.scheme))

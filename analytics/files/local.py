@@ -32,8 +32,8 @@ class LocalBackend(Backend):
         return _status(found) if stat.S_ISREG(found.st_mode) else None
 
     def entries(self, folder: PurePath) -> list[PurePath]:
-        place = Path(folder)
-        return list(place.iterdir()) if place.is_dir() else []
+        found = Path(folder)
+        return list(found.iterdir()) if found.is_dir() else []
 
     def folders(self, folder: PurePath) -> list[PurePath]:
         return [path for path in self.entries(folder) if Path(path).is_dir()]
@@ -115,8 +115,8 @@ class LocalBackend(Backend):
 
     def not_writable(self, root: PurePath, error: OSError) -> RequestError:
         del error  # the mode and the owner of the folder say more
-        place = Path(root)
-        existing = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
+        path = Path(root)
+        existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         status = existing.stat()
         mode = f"{existing} has mode {status.st_mode & 0o777:o}, owner {status.st_uid}"
         return RequestError(

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from analytics.files.atomic import temporary_name
 from analytics.files.backend import Backend, FileStatus
@@ -39,6 +39,8 @@ CONFLICTS = 200  # other writers' changes of one object that are waited for
 PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
 MOST_PAUSE_SECONDS = 5.0
 MARK = "writer"  # an object's attribute
+
+T = TypeVar("T")
 
 
 class _Version(NamedTuple):
@@ -65,6 +67,7 @@ class ObjectBackend(Backend):
         self.settings = settings
         self.bucket = ObjectUrl(f"{scheme}:", bucket)
         self._answered = False
+        self._kept: set[PurePath] = set()  # see ``is_kept``
 
     @cached_property
     def _patient(self) -> Any:
@@ -86,49 +89,61 @@ class ObjectBackend(Backend):
     @contextmanager
     def _asked(self, path: PurePath) -> Iterator[Any]:
         """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
-        with explained(path, self.settings):
-            yield self._store
+        try:
+            with explained(path, self.settings):
+                yield self._store
+        except (FileNotFoundError, FileExistsError):
+            self._answered = True
+            raise
         self._answered = True
 
     # Reading.
 
+    def _answer(self, path: PurePath, ask: Callable[[Any], T]) -> T:
+        """The answer to a request that changes nothing. The library does not repeat one of which a part has arrived."""
+        last = time.monotonic() + self.settings.patience
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                with self._asked(path) as store:
+                    return ask(store)
+            except ConnectionError:
+                if attempt == ATTEMPTS or time.monotonic() > last or not self._answered:
+                    raise
+                time.sleep(pause)
+        raise AssertionError
+
     def _version(self, path: PurePath) -> _Version:
-        with self._asked(path) as store:
+        def get(store: Any) -> _Version:
             found = obstore.get(store, _key(path))
             meta = found.meta
             known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
             return _Version(bytes(found.bytes()), known)
+
+        return self._answer(path, get)
 
     def read(self, path: PurePath) -> bytes:
         return self._version(path).content
 
     def read_range(self, path: PurePath, start: int, end: int) -> bytes:
         """The bytes of an object from ``start`` to before ``end``."""
-        with self._asked(path) as store:
-            return bytes(obstore.get_range(store, _key(path), start=start, end=end))
+        return self._answer(path, lambda store: bytes(obstore.get_range(store, _key(path), start=start, end=end)))
 
     def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
         return at_once(self.read, paths)
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            with self._asked(path) as store:
-                return _status(obstore.head(store, _key(path)))
+            return self._answer(path, lambda store: _status(obstore.head(store, _key(path))))
         except FileNotFoundError:
             return None
 
+    def is_kept(self, path: PurePath) -> bool:
+        if path not in self._kept and self.status(path) is not None:
+            self._kept.add(path)
+        return path in self._kept
+
     def _listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
-        """A listing. The library does not ask again for one of which a part has arrived."""
-        last = time.monotonic() + self.settings.patience
-        for attempt, pause in enumerate(pauses(), 1):
-            try:
-                with self._asked(folder) as store:
-                    return of(store, _key(folder) or None)
-            except ConnectionError:
-                if attempt == ATTEMPTS or time.monotonic() > last or not self._answered:
-                    raise
-                time.sleep(pause)
-        raise AssertionError
+        return self._answer(folder, lambda store: of(store, _key(folder) or None))
 
     def entries(self, folder: PurePath) -> list[PurePath]:
         found = self._listing(folder, obstore.list_with_delimiter)

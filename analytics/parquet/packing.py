@@ -284,14 +284,14 @@ def _union(numbers: Any) -> Any:
 @inlined
 def _pack_narrow(numbers: Any, width: int, out: Any, at: int) -> None:
     """Pack a miniblock of numbers of at most 8 bits: eight of them are ``width`` bytes."""
-    place, step = np.uint64(at), np.uint64(width)
+    offset, step = np.uint64(at), np.uint64(width)
     for eight in range(MINIBLOCK // 8):
         word = np.uint64(0)
         for k in range(8):
             word |= numbers[8 * eight + k] << (np.uint64(k) * step)
         for byte in range(8):  # a fixed number: what follows is overwritten
-            out[place + np.uint64(byte)] = (word >> np.uint64(8 * byte)) & np.uint64(0xFF)
-        place += step
+            out[offset + np.uint64(byte)] = (word >> np.uint64(8 * byte)) & np.uint64(0xFF)
+        offset += step
 
 
 @inlined

@@ -240,7 +240,7 @@ class Archive:
         Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
         """
         with explained("write to", self.root):
-            if self.backend.status(self.root / marker.MARKER) is None:
+            if not self.backend.is_kept(self.root / marker.MARKER):
                 raise FailureError(
                     f"archive {self.root} was removed while in use: remove what is left of it, or name another "
                     "archive.root"

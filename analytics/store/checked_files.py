@@ -85,9 +85,9 @@ def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile |
     return next((file for file in stamps if not sound[file]), None)
 
 
-def _memory_of(place: bytes) -> Path:
+def _memory_of(archive_identity: bytes) -> Path:
     """The file that remembers the sound files of an archive: beside the compiled kernels."""
-    return cache_root() / "checked" / f"{hashlib.sha256(place).hexdigest()[:16]}.json"
+    return cache_root() / "checked" / f"{hashlib.sha256(archive_identity).hexdigest()[:16]}.json"
 
 
 def _remembered(memory: Path) -> dict[str, list[str | int]]:

@@ -84,12 +84,12 @@ def typed(value: Any, kind: type[T], name: str = "") -> T:
 
 def _reason(message: str, value: Any, name: str) -> str:
     """A message of msgspec about ``value``, after the path of the field and, if it is no container, its value."""
-    what, _, place = " ".join(message.replace("`", "").split()).partition(" - at ")
+    what, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
     with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
-        for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", place):
+        for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
             value = value[key] if key else value[int(index)] if index.isdecimal() else {}
     what = REGEX.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
-    field = place.replace("$", name).replace(".", "", 0 if name else 1) or name
+    field = location.replace("$", name).replace(".", "", 0 if name else 1) or name
     shown = "" if isinstance(value, dict | list) else f" {value!r:.80}"
     return f"{field}{shown}: {what[0].lower()}{what[1:]}" if field else what
 

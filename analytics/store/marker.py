@@ -1,4 +1,4 @@
-"""The file that makes a place an archive: finding it, making it, and refusing what is no archive."""
+"""The file that makes a folder an archive: finding it, making it, and refusing what is no archive."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def require(root: PurePath, create: bool) -> None:
     if content is None:
         if not create:
             raise RequestError(f"{_absence(root)}: run an experiment first, or name another folder")
-        check_place(root)
+        check_root(root)
         content = _make(root)
     _check(root / MARKER, content)
     if create and not backend.may_write(root):
@@ -51,7 +51,7 @@ def content_of(root: PurePath) -> bytes | None:
         raise RequestError(f"{root / MARKER} cannot be read ({error}): is this an archive of yours?") from error
 
 
-def check_place(root: PurePath) -> None:
+def check_root(root: PurePath) -> None:
     """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
     backend = backend_of(root)
     backend.require_room(root)
@@ -85,7 +85,7 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _make(root: PurePath) -> bytes:
-    """Make a place an archive, and return its marker."""
+    """Make an archive in ``root``, and return its marker."""
     backend, content = backend_of(root), dump(Marker(FORMAT, SCHEMA_VERSION))
     try:
         backend.prepare(root)

@@ -106,11 +106,6 @@ class RunRecord(StoredRecord, frozen=True):
         datetime.fromisoformat(self.created)
 
     @property
-    def place(self) -> tuple[int, str]:
-        """The key that sorts runs by the time they began, and by id where several began at once."""
-        return self.number, self.run_id
-
-    @property
     def swapped(self) -> bool:
         """Whether each pair has its second game, with the seats swapped."""
         return bool(self.spec.get("seats", "swapped") == "swapped")

@@ -28,8 +28,8 @@ def next_number(archive: Archive) -> int:
     """
     with explained("list", archive.root):
         there = archive.backend.below(archive.root / "runs")
-    place = archive.backend.identity(archive.root)
-    records = {(place, path.stem): path for path in there if RECORD.fullmatch(path.name)}
+    identity = archive.backend.identity(archive.root)
+    records = {(identity, path.stem): path for path in there if RECORD.fullmatch(path.name)}
     new = {key: path for key, path in records.items() if _read.get(key, (None, 0))[0] != there[path].version}
     for (key, path), content in zip(new.items(), _contents(archive, list(new.values())), strict=True):
         _read[key] = there[path].version, _number(content)

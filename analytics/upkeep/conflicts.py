@@ -35,7 +35,7 @@ class _Held(NamedTuple):
     archive: Archive
 
 
-def by_place(record: RunRecord) -> tuple[datetime, str, str]:
+def by_beginning(record: RunRecord) -> tuple[datetime, str, str]:
     """The key that sorts the records of several archives: by the time at which the runs began."""
     return datetime.fromisoformat(record.created), record.run_id, str(record.code.get("fingerprint"))
 
@@ -61,7 +61,7 @@ def _runs(archives: Sequence[Archive]) -> Iterator[list[_Held]]:
         for record in archive.runs():
             held.setdefault(record.run_id, []).append(_Held(record, archive))
     for run_id in sorted(held):
-        yield sorted(held[run_id], key=lambda each: by_place(each.record))
+        yield sorted(held[run_id], key=lambda each: by_beginning(each.record))
 
 
 def _of_runs(held: Sequence[_Held], target: Archive, options: MergeOptions) -> Iterator[str]:

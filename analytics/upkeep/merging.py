@@ -29,7 +29,7 @@ from analytics.store.records import RunRecord
 from analytics.store.run_numbers import next_number
 from analytics.store.schema import SCHEMAS, TABLES
 from analytics.store.units import aligned
-from analytics.upkeep.conflicts import MergeOptions, by_place, conflicts, renamed_policies
+from analytics.upkeep.conflicts import MergeOptions, by_beginning, conflicts, renamed_policies
 from quarto.batch import GAME_BITS, Block
 from quarto.errors import FailureError, RequestError
 
@@ -69,7 +69,7 @@ def merge(
         raise RequestError(found[0] + more)
     done = Merged()
     with_records = [[(record, source) for record in source.runs()] for source in sources]
-    for record, source in heapq.merge(*with_records, key=lambda each: by_place(each[0])):
+    for record, source in heapq.merge(*with_records, key=lambda each: by_beginning(each[0])):
         done = _run(source, target, record, done, progress)
     for source in sources:
         for job in source.sweep_jobs():

@@ -24,7 +24,7 @@ from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.positions import positions_of
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, TableBytes
+from analytics.store.blocks import RangeGames
 from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
@@ -34,6 +34,7 @@ from quarto.errors import FailureError
 from quarto.rules import PIECES
 
 GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
+COMPARED_ROWS = 1 << 20  # of a table, at a time
 RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 
@@ -46,7 +47,15 @@ class StoredTable:
     stored: StoredRange
     games: Ranges  # of the run
     path: PurePath
-    frame: pl.DataFrame
+    table: RangeTable
+
+    def parts(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
+        """Its rows, in parts of so many; all at once without a number. Raises ``ValueError`` for a damaged file."""
+        return checked_parts(self.archive.backend, self.path, self.table.schema, rows)
+
+    def frame(self) -> pl.DataFrame:
+        """All its rows."""
+        return pl.concat([pl.DataFrame(schema=self.table.schema), *self.parts()])
 
     def sources(self) -> Iterator[StoredRange]:
         """The ranges of games that its range overlaps."""
@@ -92,16 +101,16 @@ class _Checked:
     def _file(
         self, archive: Archive, record: RunRecord, games: Ranges, stored: StoredRange
     ) -> tuple[int, list[Problem]]:
-        path, schema = archive.folder(self.table.name, record.run_id) / stored.name, self.table.schema
+        path = archive.folder(self.table.name, record.run_id) / stored.name
+        found = StoredTable(archive, record, stored, games, path, self.table)
         try:
-            frame = pl.concat([pl.DataFrame(schema=schema), *checked_parts(archive.backend, path, schema)])
+            rows = sum(map(len, found.parts(COMPARED_ROWS)))
         except (ValueError, FileNotFoundError) as error:
             return 0, [Problem(path, f"{error}; {self.table.remedy}")]
         try:
-            found = StoredTable(archive, record, stored, games, path, frame)
-            return len(frame), [*self.check(found)]
+            return rows, [*self.check(found)]
         except FailureError:  # its games are damaged, which is reported with them
-            return len(frame), []
+            return rows, []
 
 
 def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
@@ -117,13 +126,14 @@ def _decisions(table: StoredTable) -> Iterator[Problem]:
         expected = decisions_of(games, first, ExactValues.empty(len(first)), table.record.rules)
         given.append(expected.select(GIVEN))
         lengths |= zip(games.game_id.tolist(), games.games.plies.tolist(), strict=True)
-    if not table.frame.select(GIVEN).equals(pl.concat(given).sort("ply", "kind", "game_id")):
+    frame = table.frame()
+    if not frame.select(GIVEN).equals(pl.concat(given).sort("ply", "kind", "game_id")):
         what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
         yield Problem(table.path, what)
         return
-    yield from _exact_values(table.path, table.frame, extent.choices)
+    yield from _exact_values(table.path, frame, extent.choices)
     if not table.record.rules.mover_chooses:
-        yield from _chain(table.path, table.frame, lengths)
+        yield from _chain(table.path, frame, lengths)
 
 
 def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
@@ -165,7 +175,7 @@ def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
 
 def _positions(table: StoredTable) -> Iterator[Problem]:
     end_ply = int(table.stored.extent)
-    return _summed(table, POSITIONS_TABLE, lambda source: _counted(table, source, end_ply))
+    return _summed(table, lambda source: _counted(table, source, end_ply))
 
 
 def _counted(table: StoredTable, source: StoredRange, end_ply: int) -> pl.DataFrame:
@@ -177,20 +187,23 @@ def _counted(table: StoredTable, source: StoredRange, end_ply: int) -> pl.DataFr
 
 
 def _first_plies(table: StoredTable) -> Iterator[Problem]:
-    return _summed(table, FIRST_PLIES_TABLE, lambda source: first_plies_of(table.plies(source)))
+    return _summed(table, lambda source: first_plies_of(table.plies(source)))
 
 
-def _summed(table: StoredTable, of: RangeTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:
-    """A problem if the sums of a file are not those of its games."""
+def _summed(table: StoredTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:
+    """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
     sources = [*table.sources()]
     if len(sources) == 1:
-        expected = counts(sources[0])
+        expected = counts(sources[0]).lazy()
     else:
         parts = [_laid_aside(counts(source), rows_at_once(len(sources))) for source in sources]
-        joined: TableBytes = of.join(parts, table.record, table.stored[:2])
-        expected = pl.read_parquet(io.BytesIO(joined))
-    if not table.frame.equals(expected):
-        yield Problem(table.path, f"its rows are not what its games give: {of.remedy}")
+        expected = pl.scan_parquet(io.BytesIO(table.table.join(parts, table.record, table.stored[:2])))
+    first, same = 0, True
+    for part in table.parts(COMPARED_ROWS):
+        same &= expected.slice(first, len(part)).collect().equals(part)
+        first += len(part)
+    if not same or first != expected.select(pl.len()).collect().item():
+        yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 
 def _laid_aside(frame: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:

@@ -1,7 +1,7 @@
 """Finds and removes garbage: what killed writers left, what others replaced, and policies' files that no card names.
 
-Nothing that counts is garbage, and nothing whose games are nowhere else. Files that are not named as the archive names
-its own are listed and never removed.
+Nothing that counts is garbage, and nothing whose games are nowhere else. Files with names that no archive gives
+are listed and never removed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def seconds_of(age: str) -> float:
 
 
 def unneeded_files(archive: Archive) -> list[UnneededFile]:
-    """All files in the archive's own folders that do not count: what was replaced, then the others, each sorted.
+    """All files in the archive's folders that do not count: what was replaced, then the others, each sorted.
 
     Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
     """
@@ -89,7 +89,7 @@ def unneeded_files(archive: Archive) -> list[UnneededFile]:
 
 
 def _files(archive: Archive) -> Mapping[PurePath, FileStatus]:
-    """The files in the archive's own folders, and those that lie beside them."""
+    """The files in the archive's folders, and those that lie beside them."""
     backend = archive.backend
     files = {path: status for folder in FOLDERS for path, status in backend.below(archive.root / folder).items()}
     loose = {path: backend.status(path) for path in backend.entries(archive.root)}

@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path, PurePath
 
-from analytics.store.marker import check_place
+from analytics.store.marker import check_root
 from quarto.errors import RequestError, of_extra
 from runners.hosting.interruption import INTERRUPTED, leave
 from runners.hydra_app.config_dir import user_config_dir
@@ -29,7 +29,7 @@ def serve(archive: PurePath, host: str, port: int, name: str | None, config_dir:
 
         from runners.web.application import application
         from runners.web.settings import ServerSettings
-    check_place(archive)
+    check_root(archive)
     with user_config_dir(config_dir):  # a folder that is none is refused before the port is taken
         pass
     listening = listen(host, port)

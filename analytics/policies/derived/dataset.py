@@ -206,7 +206,7 @@ def learning_order(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tupl
     Raises ``RequestError`` as ``check_rules`` does.
     """
     check_rules(runs)
-    by_begin = sorted(runs, key=lambda record: record.place)
+    by_begin = sorted(runs, key=lambda record: (record.number, record.run_id))
     return tuple(sorted(by_begin, key=lambda record: order.index(record.run_id) if order else 0))
 
 

@@ -170,16 +170,6 @@ def test_damaged_plies_are_not_indexed(archive: Archive) -> None:
     assert [each[:3] for each in archive.ranges(RUN_ID, "positions")] == [first[:3]], "what was stored before is kept"
 
 
-def test_a_full_disk_leaves_nothing(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> bool:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", refuse)
-    with pytest.raises(FailureError, match="the disk is full"):
-        index_runs(archive, [RUN_ID])
-    assert files(archive) == {}
-
-
 def test_the_files_of_a_shallower_index_are_replaced(archive: Archive) -> None:
     index_runs(archive, [RUN_ID], 3)
     index_runs(archive, [RUN_ID])

@@ -98,7 +98,7 @@ def kept_up(root: ObjectUrl) -> Archive:
 @pytest.mark.parametrize("kind", ["drop", "lose", "cut", "503", "429", "500"])
 def test_what_fails_in_passing_is_repeated(faulty: Proxy, bucket: ObjectUrl, kind: str) -> None:
     """Whatever writes, reads, lists and removes; of an answer that is cut off, the part that arrives is none."""
-    fault = every(3, kind)
+    fault = every(3, kind, 1)
     faulty.fault = lambda method, path: fault(method, path) if kind != "cut" or method == "GET" else None
     known = kept_up(bucket / "archive")
     assert faulty.faults[kind] > 10
@@ -134,16 +134,6 @@ def test_a_part_of_an_answer_is_asked_for_again(faulty: Proxy, bucket: ObjectUrl
         assert len(archive.files_below("plies")) == 3
     assert_whole(bucket / "archive")
     assert faulty.faults["cut"] > 10
-
-
-def test_a_file_whose_answer_was_lost_is_written_again_and_counts_once(faulty: Proxy, bucket: ObjectUrl) -> None:
-    faulty.fault = lambda method, path: (
-        "lose" if method == "PUT" and "/games/" in path and len(faulty.requests) % 2 else None
-    )
-    written(bucket / "archive")
-    assert faulty.faults["lose"] >= 1
-    faulty.fault = lambda method, path: None
-    assert_whole(bucket / "archive")
 
 
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
@@ -317,6 +307,16 @@ def test_opening_an_archive_takes_a_request_for_each_folder_and_record(faulty: P
         opened.sql("SELECT count(*) FROM games")
         assert faulty.requests[first:] == []
     assert first <= records + 9 + 2 + 5 * 2 + 5  # two more folders; a status and a range a file; footers are kept
+
+
+def test_storing_a_range_takes_three_writes_and_one_look(faulty: Proxy, bucket: ObjectUrl) -> None:
+    archive = written(bucket / "archive")
+    faulty.requests.clear()
+    store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=32)
+    asked = [(line.split()[0], line.split("/")[3]) for line in faulty.requests if "list-type" not in line]
+    one = [("PUT", "plies"), ("PUT", "tallies"), ("PUT", "games"), ("HEAD", "plies")]
+    assert [each for each in asked if each[1] != "runs"] == one * (len(asked) // 4)
+    assert len(asked) >= 4
 
 
 def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
