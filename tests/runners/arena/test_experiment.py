@@ -397,17 +397,6 @@ def test_a_run_whose_games_cannot_be_repeated_has_one_writer_at_a_time(tmp_path:
 # Ctrl-C.
 
 
-def test_the_first_interruption_asks_and_the_second_insists() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with interruptible() as stop:
-        assert not stop.is_set()
-        signal.raise_signal(signal.SIGINT)
-        assert stop.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
     before, seen = signal.getsignal(signal.SIGINT), []
 

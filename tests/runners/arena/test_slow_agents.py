@@ -188,7 +188,7 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
 
 
 def test_a_second_ctrl_c_ends_the_process_even_if_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    left, ended = [], threading.Event()
+    left, ended, before = [], threading.Event(), signal.getsignal(signal.SIGINT)
 
     def leave(code: int) -> None:
         left.append(code)
@@ -197,12 +197,14 @@ def test_a_second_ctrl_c_ends_the_process_even_if_nothing_else_does(monkeypatch:
     monkeypatch.setattr(interruption, "LAST_SECONDS", 0.01)
     monkeypatch.setattr(interruption, "leave", leave)
     with interruption.interruptible() as stop:
+        assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         assert ended.wait(10)  # an agent in the main thread may go on after any exception
         signal.raise_signal(signal.SIGINT)  # a third one changes nothing
+    assert signal.getsignal(signal.SIGINT) is before
     assert left == [130]
 
 
