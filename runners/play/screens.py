@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Protocol
 
 from rich.console import Console
 from rich.text import Text
@@ -21,30 +20,6 @@ from runners.play.pictures import TerminalSize, pictured
 POLL_SECONDS = 0.1
 CHUNK = 1 << 16  # bytes
 MAX_ECHO = 200  # characters of a piped line that are repeated in the output
-
-
-class Screen(Protocol):
-    """The output and the input of a dialogue."""
-
-    def greet(self, heading: str) -> None:
-        """Print the heading at the start: players, rules and seed."""
-        ...
-
-    def show(self, game: Game, news: Sequence[str]) -> None:
-        """Show the news and then the game."""
-        ...
-
-    def write(self, text: str, unwrapped: bool = False) -> None:
-        """Print a text; ``unwrapped``, it can be copied as one line."""
-        ...
-
-    def ask(self, request: str) -> str:
-        """Read a line from the person. Raises ``EOFError`` at the end of the input."""
-        ...
-
-    def waiting(self, work: str) -> AbstractContextManager[object]:
-        """A context during which ``work``, a sentence without its stop, goes on."""
-        ...
 
 
 class TypedLines:
@@ -83,27 +58,31 @@ class TypedLines:
         return line.rstrip("\r\n")
 
 
-class PlainScreen:
-    """Standard input and output, line by line: no colours, no cursor movements."""
+class Screen:
+    """The output and the input of a dialogue: line by line, without colours and cursor movements."""
 
     def __init__(self) -> None:
         self._typed_lines = TypedLines()
 
     def greet(self, heading: str) -> None:
+        """Print the heading at the start: players, rules and seed."""
         self.write(heading)
         self.write(plain.LEGEND)
         self.write("'help' explains what can be typed.")
 
     def show(self, game: Game, news: Sequence[str]) -> None:
+        """Show the news and then the game."""
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else plain.WIDTH
         self.write("\n".join([*news, "", plain.drawn(game, width), ""]))
 
     def write(self, text: str, unwrapped: bool = False) -> None:
+        """Print a text; ``unwrapped``, it can be copied as one line."""
         del unwrapped  # no line is ever wrapped
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     def ask(self, request: str) -> str:
+        """Read a line from the person. Raises ``EOFError`` at the end of the input."""
         if sys.stdin.isatty() and sys.stdout.isatty():
             return input(f"{request}> ")
         sys.stdout.write(f"{request}> ")
@@ -115,15 +94,17 @@ class PlainScreen:
         return typed
 
     def waiting(self, work: str) -> AbstractContextManager[object]:
+        """A context during which ``work``, a sentence without its stop, goes on."""
         if sys.stdout.isatty():  # a transcript does not depend on how fast the machine is
             self.write(f"{work}.")
         return nullcontext()
 
 
-class PictureScreen:
+class PictureScreen(Screen):
     """A terminal that is cleared and drawn again for every turn."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._console = Console(highlight=False)
         self._heading = ""
         with suppress(ImportError):  # line editing and history, where Python has them
@@ -156,7 +137,7 @@ def screen_for(plain_wanted: bool) -> Screen:
     """Pictures on a terminal whose encoding has the characters; else, and if asked for, plain lines."""
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if plain_wanted or not at_terminal or Console().is_dumb_terminal or not _has_blocks(sys.stdout.encoding):
-        return PlainScreen()
+        return Screen()
     return PictureScreen()
 
 

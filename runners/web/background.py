@@ -37,6 +37,7 @@ class BackgroundJob:
         self.reason = ""  # why it was stopped
         self.asked = time.monotonic()  # when a page last asked for it
         self.started: float | None = None
+        self.prepares = False  # until ``count_from_here``: compiling does not count
         self._work = work
         self._result: Any = None
         self._error: BaseException | None = None
@@ -61,11 +62,11 @@ class BackgroundJob:
     @property
     def elapsed(self) -> float:
         """The seconds that it has worked."""
-        return 0.0 if self.started is None else time.monotonic() - self.started
+        return 0.0 if self.started is None or self.prepares else time.monotonic() - self.started
 
     def count_from_here(self) -> None:
         """Count its time from now on: what it did so far was preparation, such as compiling."""
-        self.started = time.monotonic()
+        self.started, self.prepares = time.monotonic(), False
 
     def when_stopped(self, call: Callable[[], None]) -> None:
         """Have ``call`` called, from any thread, when the job is stopped: at once if it is already."""

@@ -92,6 +92,7 @@ class Solving:
     @contextmanager
     def _solver(self, rules: Rules, job: BackgroundJob) -> Iterator[Solver]:
         """A solver for one search, with everything compiled and its tablebase read. It stops with the job."""
+        job.prepares = True
         with self._lock:
             if rules not in self._solvers:
                 made = Solver(rules, self._megabytes, base_for(rules))

@@ -10,7 +10,7 @@ import pytest
 from quarto.errors import RequestError
 from runners.arena.spec import AgentSpec
 from runners.play.logbook import HUMAN
-from runners.play.screens import PictureScreen, PlainScreen, Screen, screen_for
+from runners.play.screens import PictureScreen, Screen, screen_for
 
 
 class Stream(io.TextIOWrapper):
@@ -28,12 +28,12 @@ class Stream(io.TextIOWrapper):
     ("typed_at", "shown_at", "plain", "term", "expected"),
     [
         (Stream(True), Stream(True), False, "xterm", PictureScreen),
-        (Stream(True), Stream(True), True, "xterm", PlainScreen),
-        (Stream(True), Stream(True), False, "dumb", PlainScreen),
-        (Stream(False), Stream(True), False, "xterm", PlainScreen),
-        (Stream(True), Stream(False), False, "xterm", PlainScreen),
-        (Stream(True), Stream(True, "ascii"), False, "xterm", PlainScreen),
-        (Stream(True), Stream(True, "latin-1"), False, "xterm", PlainScreen),
+        (Stream(True), Stream(True), True, "xterm", Screen),
+        (Stream(True), Stream(True), False, "dumb", Screen),
+        (Stream(False), Stream(True), False, "xterm", Screen),
+        (Stream(True), Stream(False), False, "xterm", Screen),
+        (Stream(True), Stream(True, "ascii"), False, "xterm", Screen),
+        (Stream(True), Stream(True, "latin-1"), False, "xterm", Screen),
     ],
 )
 def test_pictures_need_a_terminal_that_can_draw_them(

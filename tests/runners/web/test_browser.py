@@ -28,6 +28,21 @@ OPTIONS = (
     *("--disable-sync", "--no-first-run"),
 )
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
+ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
+ARCHIVE_PAGES = (
+    "/browse",
+    f"/browse/runs/{ROUND_ROBIN}",
+    "/browse/games",
+    f"/browse/games/{ROUND_ROBIN}/8",
+    "/browse/openings?position=0.../..../..../.... F",
+    "/browse/openings",
+    "/browse/results/crosstable",
+    "/browse/results/ratings",
+    "/browse/results/lengths",
+    f"/browse/sweeps/{SWEEP}",
+    "/browse/policies",
+    "/ask?question=2&chart=bars",
+)
 PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first
 
 pytestmark = [
@@ -302,3 +317,62 @@ def test_pages_are_small_and_load_a_script_and_a_style_alone(tab: Any, served: S
         assert {url.rpartition("/")[2].partition("?")[0] for url in sizes if "/static/" in url} <= {
             *("style.css", "board.js", "icon.svg"),
         }
+
+
+def test_filters_change_the_explorer(tab: Any) -> None:
+    tab.goto("/browse/openings?position=0.../..../..../.... F")
+    tab.wait_for_selector("caption:has-text('Placements in')")
+    before = tab.inner_text("section[aria-label='Filters and numbers'] caption")
+    tab.click("summary:has-text('Position and filters')")
+    tab.fill("input[name=agent]", "dumb")
+    tab.click("button:has-text('Show')")
+    tab.wait_for_url("**agent=dumb**")
+    after = tab.inner_text("section[aria-label='Filters and numbers'] caption")
+    assert before != after
+    label = tab.get_attribute("[data-name=d4]", "aria-label")
+    tab.focus("[data-name=c4]")
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.dataset.name") == "d4"
+    assert "Place on d4: " in label
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("h2:has-text('Give a piece')")
+    assert "agent=dumb" in tab.url
+    tab.go_back()
+    tab.wait_for_selector("[data-name=d4]")
+    assert "position=0" in tab.url
+
+
+def test_a_game_of_the_archive_is_replayed_by_keys(tab: Any) -> None:
+    tab.goto(f"/browse/games/{ROUND_ROBIN}/8?ply=0")
+    settled(tab)
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_selector("text='1 of 14 plies'")
+    assert tab.url.endswith("ply=1")
+    tab.keyboard.press("n")
+    tab.wait_for_url(lambda url: not url.endswith("ply=1"))
+    mistake = tab.url
+    tab.keyboard.press("n")
+    tab.wait_for_url(lambda url: url != mistake)
+    tab.keyboard.press("Shift+N")
+    tab.wait_for_url(mistake)
+    assert tab.locator("td.erred").count() == 5
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_the_pages_about_the_archive(browser: Any, served: Served, scheme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    context = browser.new_context(
+        base_url=served.home, color_scheme=scheme, bypass_csp=True, viewport={"width": 390, "height": 900}
+    )
+    tab = context.new_page()
+    tab.set_default_timeout(PATIENCE)
+    for path in ARCHIVE_PAGES:
+        tab.goto(path)
+        settled(tab)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
+        found = Axe().run(tab).response["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        shown = [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in serious]
+        assert shown == [], path
+    context.close()
