@@ -48,7 +48,7 @@ class Polito:
             raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(path))}")
         if not isinstance(kwargs or {}, Mapping):
             raise RequestError(f"kwargs={kwargs} is not a mapping such as '{{depth: 2}}'")
-        if not isinstance(most_asks, int) or isinstance(most_asks, bool) or most_asks < 1:
+        if type(most_asks) is not int or most_asks < 1:
             raise RequestError(f"most_asks={most_asks} is not a number of 1 or more")
         if not isinstance(reuse, bool):
             raise RequestError(f"reuse={reuse} is neither true nor false")

@@ -29,7 +29,6 @@ from runners.polito.agent import Polito
 from runners.polito.live_game import Answers, LiveGame
 from runners.polito.player import PolitoPlayer
 from tests.paths import ROOT
-from tests.runners.conftest import Qarena
 from tests.runners.polito import folders
 
 
@@ -262,10 +261,3 @@ def test_a_card_cannot_have_the_code_of_a_folder_run(entry: Any) -> None:
     check_named("policy 'it'", {"opponents": ["random", "dumb(a=1)"]}, ["trainer", "agent"], "trainer/it.yaml")
     with pytest.raises(RequestError, match=r"policy 'it': its card names the agent .*polito.*, which runs the code"):
         check_named("policy 'it'", {"opponents": ["random", entry]}, ["trainer", "agent"], "trainer/it.yaml")
-
-
-def test_a_wrong_request_is_one_line_at_the_command_line(qarena: Qarena, tmp_path: Path) -> None:
-    folders.write(tmp_path / "flat", folders.FLAT)
-    wrong = qarena("run", "agent@a=polito", "a.folder=flat", "a.player=players.Nobody", "agent@b=dumb", "games=2")
-    assert (wrong.code, wrong.out) == (2, "")
-    assert re.fullmatch(r"error: player=players.Nobody: module 'players' has no class .*\n", wrong.err)
