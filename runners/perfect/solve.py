@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from analytics.results.columns import ResultColumn
+from analytics.results.columns import ResultColumn, column, words
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
@@ -91,11 +91,11 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
         return
     first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
-        ResultColumn("rules", [rules.name], right=False),
-        ResultColumn("value", [f"{VALUE_NAMES[proof.value]} for {first}"], right=False),
-        ResultColumn("positions searched", [f"{proof.nodes:,}"]),
-        ResultColumn("seconds", [f"{proof.seconds:.1f}"]),
-        ResultColumn("memory, MB", [f"{peak:,.0f}"]),
+        words("rules", [rules.name]),
+        words("value", [f"{VALUE_NAMES[proof.value]} for {first}"]),
+        column("positions searched", [proof.nodes]),
+        column("seconds", [proof.seconds], "{:.1f}".format),
+        column("memory, MB", [peak], "{:,.0f}".format),
     ]
     console.show([console.tabulated(columns)])
 
@@ -126,7 +126,7 @@ def turns_table(question: Question, solution: Solution) -> TerminalTable:
     cells = sorted(by_cell, key=lambda cell: cell_order(list(by_cell[cell].values())))
     pieces = sorted({turn.gift for turn in solution.turns} - {NONE})
     best = [mark(next(iter(by_cell[cell].values()))) for cell in cells]
-    columns = [ResultColumn("cell", [format_cell(cell) for cell in cells], right=False), ResultColumn("best", best)]
+    columns = [words("cell", [format_cell(cell) for cell in cells]), ResultColumn("best", best)]
     for piece in pieces:
         marks = [mark(by_cell[cell][piece]) if piece in by_cell[cell] else "·" for cell in cells]
         columns.append(ResultColumn(format_piece(piece), marks))
@@ -145,11 +145,11 @@ def cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
 
 def _gifts_table(turns: Sequence[SolvedTurn]) -> TerminalTable:
     columns = [
-        ResultColumn("gift", [format_piece(turn.gift) for turn in turns], right=False),
-        ResultColumn("value", [VALUE_NAMES[turn.value] for turn in turns], right=False),
+        words("gift", [format_piece(turn.gift) for turn in turns]),
+        words("value", [VALUE_NAMES[turn.value] for turn in turns]),
     ]
     if turns[0].distance is not None:
-        columns.append(ResultColumn("placements", [str(turn.distance) for turn in turns]))
+        columns.append(column("placements", [turn.distance for turn in turns]))
     return console.tabulated(columns)
 
 
