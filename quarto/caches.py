@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -21,3 +22,16 @@ def ignore() -> None:
 
 
 before_compiling: Callable[[], None] = ignore  # called before numba compiles a function that the cache lacks
+
+
+@dataclass
+class Compiling:
+    """How far numba is in this process with the kernels that were asked for."""
+
+    asked: int = 0  # kernels, those that they call included
+    ready: int = 0  # of these: compiled or read from the cache
+    compiled: int = 0  # kernels that the cache lacked
+    seconds: float = 0.0  # that compiling took
+
+
+compiling = Compiling()

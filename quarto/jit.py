@@ -16,6 +16,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -142,6 +143,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         """Have what machine code is made with, and read from."""
         import_implementations()
         self._cache_on_disk()
+        _asked.update(_needed(self))
         load_entries(self.py_func)
 
     def _cache_on_disk(self) -> None:
@@ -158,6 +160,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
+_asked: weakref.WeakSet[Kernel] = weakref.WeakSet()  # those that this process needs, as far as is known
 
 
 def kernel(signature: Any = None) -> Callable[[F], F]:
@@ -228,6 +231,13 @@ def _entries_in(function: FunctionType) -> frozenset[Entry]:
     return frozenset(found)
 
 
+def _needed(kernel: Kernel) -> Iterator[Kernel]:
+    """A kernel and all those whose machine code must be there before its own is made."""
+    yield kernel
+    for entry_called in _entries_in(kernel.py_func):
+        yield from _needed(entry_called.called)
+
+
 def _names_in(code: CodeType) -> Iterator[str]:
     """The names of globals and attributes in a function's code, and in the code of functions inside it."""
     yield from code.co_names
@@ -259,13 +269,27 @@ def inlined(function: F) -> F:
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Calls ``caches.before_compiling`` whenever numba compiles what the cache lacks."""
+    """Calls ``caches.before_compiling`` whenever numba compiles what the cache lacks, and keeps ``caches.compiling``.
+
+    numba compiles in one thread at a time, and what a kernel inlines while it compiles the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._depth, self._since = 0, 0.0
 
     def on_start(self, _event: event.Event) -> None:
+        if self._depth == 0:
+            self._since = time.perf_counter()
+            caches.compiling.asked = len(_asked)
+            caches.compiling.ready = sum(bool(each.overloads) for each in _asked)
+        self._depth += 1
         caches.before_compiling()
 
     def on_end(self, _event: event.Event) -> None:
-        """Nobody asked to hear of it."""
+        self._depth -= 1
+        if self._depth == 0:
+            caches.compiling.compiled += 1
+            caches.compiling.seconds += time.perf_counter() - self._since
 
 
 event.register("numba:compile", _Listener())

@@ -19,6 +19,7 @@ from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
 from analytics.store.units import Range, UnitLine, parts
+from quarto import caches
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
@@ -97,7 +98,7 @@ class Contribution:
     """The part of a run that this process has added."""
 
     games: int = 0  # written
-    seconds: float = 0.0  # of playing and writing; set when the context of ``contribute`` is left
+    seconds: float = 0.0  # of playing and writing, without compiling; set when the context of ``contribute`` is left
 
 
 @contextmanager
@@ -111,15 +112,20 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     contribution = Contribution()
     with nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
         begin(archive, spec, experiment.code, experiment.request.games, command)
-        started = time.perf_counter()
+        started = _clock()
         try:
             yield contribution
         except BaseException:
             with suppress(ArenaError):  # the reason for stopping is what the user should read
-                end(archive, spec, time.perf_counter() - started)
+                end(archive, spec, _clock() - started)
             raise
-        contribution.seconds = time.perf_counter() - started
+        contribution.seconds = _clock() - started
         end(archive, spec, contribution.seconds if contribution.games else 0.0)
+
+
+def _clock() -> float:
+    """The seconds since some moment, without those in which kernels were compiled."""
+    return time.perf_counter() - caches.compiling.seconds
 
 
 def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:

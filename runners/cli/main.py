@@ -134,13 +134,22 @@ class CompilingNotice:
         """Called before each function is compiled."""
         now = self._clock()
         if self._last is None:
-            text = "Compiling the kernels that this command needs. This happens once and may take a minute."
+            self.say("Compiling the kernels that this command needs. This happens once and may take a minute.")
         elif now - self._last < self.SECONDS:
             return
         else:
-            text = "… still compiling"
-        typer.echo(text, err=True)
+            self.say(f"… {caches.compiling.ready} of {caches.compiling.asked} kernels are ready")
         self._last = now
+
+    def end(self) -> None:
+        """Say how long it took, if anything was compiled."""
+        if self._last is not None:
+            compiled = caches.compiling
+            self.say(f"Compiling {compiled.compiled} kernels took {compiled.seconds:.1f} s, which no speed counts.")
+
+    def say(self, text: str) -> None:
+        """Print on standard error."""
+        typer.echo(text, err=True)
 
 
 class OneOfABurst:
@@ -201,8 +210,11 @@ def _main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _refuse_shadows()
-        caches.before_compiling = CompilingNotice()
-        _commands()()
+        notice = caches.before_compiling = CompilingNotice()
+        try:
+            _commands()()
+        finally:
+            notice.end()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:

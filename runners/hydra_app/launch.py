@@ -175,6 +175,7 @@ def _sweep(application: Application[Any], first: DictConfig, overrides: Sequence
             from runners.hydra_app.study import study_of
 
             more += stack.enter_context(study_of(first, overrides, target, sweep_id))
+            folder.path.mkdir(parents=True, exist_ok=True)  # for its results, also if no trial is left
         code = _multirun(application, folder, ["--multirun", *overrides, *more])
     from runners.hydra_app.study import report_best
     from runners.hydra_app.sweep import report

@@ -17,7 +17,6 @@ import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf._utils import get_yaml_loader
 
-from quarto import caches
 from runners.cli import main
 
 
@@ -77,7 +76,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # the tests of one process share the collector
-    monkeypatch.setattr(main, "CompilingNotice", lambda: caches.ignore)  # which test compiles first is chance
+    monkeypatch.setattr(main.CompilingNotice, "say", lambda _notice, _text: None)  # which test compiles first is chance
     root = logging.getLogger()
     before = root.level, list(root.handlers)
 

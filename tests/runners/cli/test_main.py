@@ -18,6 +18,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.range_names import check_of
+from quarto import caches
 from quarto.errors import FailureError, RequestError
 from runners.cli import options
 from runners.cli.main import CompilingNotice
@@ -77,14 +78,19 @@ def test_games_with_an_exponent_are_played(qarena: Qarena) -> None:
     assert (found.code, "\ngames: 10\n" in found.out) == (0, True)
 
 
-def test_compiling_is_announced_and_goes_on_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_compiling_is_announced_and_goes_on_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "compiling", caches.Compiling(asked=9, ready=2, compiled=7, seconds=25.04))
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
     notice = CompilingNotice(lambda: next(times))
     for _ in range(6):
         notice()
+    notice.end()
     first, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("Compiling the kernels")
-    assert more == ["… still compiling"] * 2
+    going_on = ["… 2 of 9 kernels are ready"] * 2
+    assert more == [*going_on, "Compiling 7 kernels took 25.0 s, which no speed counts."]
 
 
 @pytest.mark.parametrize(
