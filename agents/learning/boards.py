@@ -59,7 +59,7 @@ def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand:
     refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules")
 
 
-def begin_of_groups(*columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+def begin_of_groups(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
     """[rows] whether a row differs from the one before in any column; the first one does."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)

@@ -30,7 +30,7 @@ def test_an_imported_policy_is_stored_with_its_origin_and_played(file: Path, qar
     made = qarena("policy", "import", "theirs.csv", "kind=q_table", "name=learned")
     assert (made.code, made.err) == (0, "")
     assert made.out.startswith("q_table: 3 turns up to symmetry from 3 rows; the policy is in data/archive/policies/")
-    assert made.out.endswith("  qarena run agent@a=policy a.policy=learned rules=classic\n")
+    assert made.out.endswith("  qarena run 'policy(policy=learned)' random rules=classic\n")
     archive = Archive.open(Path("data/archive"))
     (card,) = policy_cards.cards(archive)
     assert card.learned["imported"] == {

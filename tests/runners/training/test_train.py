@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena.config_groups import names, settings_of
 from runners.cli import options
-from runners.training import application
 from runners.training.config import check
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
@@ -60,8 +60,8 @@ def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qare
     files = ", ".join(map(card.stored_name, ("table.parquet", "curve.parquet", "curve.svg")))
     assert kept == f"Policy '{name}' ({card.policy_id}) is in data/archive/policies/{card.policy_id}: {files}."
     player = name if name in names("agent") else "policy"
-    assert command == f"  qarena run agent@a={player} a.policy={name}"
-    played = qarena(*command.split()[1:], "games=10")
+    assert command == f"  qarena run '{player}(policy={name})' random"
+    played = qarena(*shlex.split(command)[1:], "games=10")
     assert (played.code, played.err) == (0, "")
     assert f"{player}(policy={name})" in played.out
     assert verify(Archive.open(root)).problems == []
@@ -204,7 +204,7 @@ def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> Non
         ("trainer.games=0", "trainer.games=0 is not a whole number from 1 to "),
         ("trainer.games=many", "trainer.games='many' is not a whole number"),
         ("trainer=q_placment", "trainer 'q_placment' does not exist; did you mean 'q_placement'?"),
-        ("trainer=null", "a group takes one name, as in rules=classic: 'qarena train --help' lists them"),
+        ("trainer=null", "trainer=null: the group trainer takes one name; valid: ga2, "),
         ("trainer.lerner.decay=1", "did you mean 'trainer.learner.decay'?"),
         ("+trainer.learner.rate=1", "agent 'q_placement(training,rate=1)' has no parameter 'rate'"),
         ("trainer.learner.decay=2", "decay=2 is not a probability from 0 to 1"),
@@ -239,8 +239,10 @@ def test_what_makes_no_sense_is_refused_before_any_folder_is_made(
 def test_help_shows_what_can_be_chosen_and_set(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("train", "--help")
     assert (found.code, found.err) == (0, "")
-    assert re.search(r"^trainer: .*q_placement, .*rl_encoded, rl_tabular", found.out, re.MULTILINE)
-    assert "learning_rate: 0.1" in found.out
+    assert re.search(
+        r"^  trainer=rl_encoded +what learns, .*q_placement, .*rl_tabular", found.out, re.MULTILINE | re.DOTALL
+    )
+    assert "  curve.block=1000 " in found.out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -264,11 +266,6 @@ def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
     assert options.TRAIN_ARGUMENTS.autocompletion(typed) == expected
 
 
-def test_the_default_trainer_is_the_one_that_errors_think_of() -> None:
-    text = (CONF / "train.yaml").read_text()
-    assert re.search(rf"^  - trainer: {application.DEFAULT}$", text, re.MULTILINE)
-
-
 @pytest.mark.usefixtures("no_pictures")
 def test_a_users_own_trainer_is_one_too(qarena: Qarena, tmp_path: Path) -> None:
     folder = tmp_path / "own/trainer"
@@ -278,6 +275,6 @@ def test_a_users_own_trainer_is_one_too(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.games=20")
     assert (found.code, found.err) == (0, "")
     assert "Policy 'mine' (" in found.out
-    assert "run agent@a=q_placement a.policy=mine" in found.out
+    assert "run 'q_placement(policy=mine)' random" in found.out
     wrong = qarena("train", "--config-dir", "own", "trainer=mine", "trainer.learner.dicay=.1")
     assert "did you mean 'trainer.learner.decay'?" in wrong.err
