@@ -16,6 +16,9 @@ from runners.cli.options import (
     MARKUP,
     ArchiveOption,
     ExecutorOption,
+    ForceOption,
+    FormatOption,
+    OutputOption,
     RayAddressOption,
     RunIds,
     ThreadsOption,
@@ -92,13 +95,20 @@ def import_(
 
 
 @app.command("ls")
-def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
+def ls(
+    archive: ArchiveOption = ARCHIVE,
+    form: FormatOption = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    wide: WideOption = False,
+) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.terminal.tables import TableOutput, write
+    from runners.terminal.tables import output_of, write
 
+    table = output_of(form, output, force, wide)
     with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
-        write(opened.sql(RUNS), TableOutput(wide=wide))
+        write(opened.sql(RUNS), table)
 
 
 @app.command("verify")

@@ -13,7 +13,9 @@ from runners.cli.options import (
     ArchiveOption,
     ExecutorOption,
     ForceOption,
+    FormatOption,
     MegabytesOption,
+    OutputOption,
     RayAddressOption,
     RunIds,
     ThreadsOption,
@@ -95,6 +97,8 @@ def mistakes(
     positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
+    form: FormatOption = None,
+    output: OutputOption = None,
     force: ForceOption = False,
 ) -> None:
     """Show the regret of each agent, and the hardest positions.
@@ -103,10 +107,11 @@ def mistakes(
     """
     from runners.perfect.annotate import show_mistakes
     from runners.terminal.files import check_output
+    from runners.terminal.tables import output_of
 
     for path in filter(None, (html, svg)):
         check_output(path, force)
-    show_mistakes(archive, runs or [], positions, html, svg)
+    show_mistakes(archive, runs or [], positions, html, svg, output_of(form, output, force))
 
 
 def perft(

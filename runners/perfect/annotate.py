@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
+import polars as pl
 import typer
 
 from analytics import open_archive
@@ -44,6 +45,7 @@ from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
 from runners.terminal.files import write_file
 from runners.terminal.progress import progress_bar
+from runners.terminal.tables import PRINTED, TableOutput, write
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,18 @@ def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
     )
 
 
-def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: Path | None, svg: Path | None) -> None:
-    """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated."""
+def show_mistakes(
+    root: PurePath,
+    wanted: Sequence[str],
+    positions: int,
+    html: Path | None,
+    svg: Path | None,
+    output: TableOutput = PRINTED,
+) -> None:
+    """Print the regret of each agent and the hardest positions. Raises ``RequestError`` if nothing is annotated.
+
+    Another ``output`` gets the regrets alone, those of all plies with ``ply`` null.
+    """
     runs = chosen_runs(Archive.open(root), wanted)
     with open_archive(root) as archive:
         names = judged_agents(archive, among(runs))
@@ -125,11 +137,14 @@ def show_mistakes(root: PurePath, wanted: Sequence[str], positions: int, html: P
         if totals.is_empty():
             raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
         notes = [*names.notes, *repeated_games(archive, runs)]
-        hard = hardest_positions(archive, runs, positions) if positions else []
+        hard = hardest_positions(archive, runs, positions) if positions and output.is_printed else []
         if html or svg:
             _write(reported_games(archive, among(runs)), html, svg)
     for note in notes:
         console.print_note(note)
+    if not output.is_printed:
+        write(pl.concat([totals, by_ply]), output)
+        return
     console.show([console.tabulated(decision_columns(totals), "Regret in half-points a decision")])
     console.show([console.tabulated(decision_columns(by_ply), "By ply")])
     if hard:

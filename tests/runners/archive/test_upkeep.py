@@ -14,6 +14,13 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 
+def test_runs_are_listed_as_data(qarena: Qarena) -> None:
+    found = qarena("archive", "ls", "--archive", str(SAMPLE), "--format", "csv")
+    heading, *rows = found.out.splitlines()
+    assert heading.startswith("run_id,games,agents,rules,status,created,")
+    assert len(rows) == len(Archive.open(SAMPLE).run_ids())
+
+
 @pytest.mark.slow
 def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, qarena: Qarena) -> None:
     where = ("--archive", str(tmp_path / "archive"))

@@ -304,6 +304,9 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
         assert int(count) == expected[0]
         assert float(mean) == pytest.approx(expected[1], abs=1e-4)
         assert float(low) <= float(mean) <= float(high)
+    data = qarena("mistakes", *where, "--format", "csv").out.splitlines()
+    assert data[0] == "agent,kind,ply,decisions,regret,regret_low,regret_high,blunders,blunders_low,blunders_high"
+    assert [line.split(",")[3] for line in data[1:5]] == [row[2] for row in rows]
     hard = re.findall(r"^│ ([0-9A-F./]+ [-0]) +│ (gift|placement) +│ (win|draw) +│ +(\d+) of", shown.out, re.MULTILINE)
     assert len(hard) == 10
     assert [int(saving) for *_, saving in hard] == sorted(int(saving) for *_, saving in hard)
