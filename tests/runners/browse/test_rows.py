@@ -63,7 +63,7 @@ def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) ->
     run = runs.one_run(opened, ROUND_ROBIN)
     assert (run.games, len(run.pairings.rows)) == (12_000, 6)
     first = texts(run.pairings)[0]
-    assert first[:4] == ["random", "dumb", "2,000", "37.9 %"]
+    assert first[:4] == ["random", "dumb", "2,000", "37.85"]
     with pytest.raises(RequestError, match="run 'x' is not in archive"):
         runs.one_run(opened, "x")
 
