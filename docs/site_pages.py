@@ -6,7 +6,6 @@ repository (``ELSEWHERE``) are taken into the site, and links to them are turned
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import logging
 import posixpath
@@ -20,6 +19,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
+
+from runners.hydra_app.help import Key, archive_keys, introduction, keys_in  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
     "data/README.md": "archive_format.md",
@@ -63,8 +64,9 @@ Made from the program. `run`, `sweep`, `train`, `sprt` and `policy build` take k
 CONFIGURATION = """# Configuration
 
 Made from the schemas and from `conf/`. A key is set by `key=value`, an option of a group is chosen by `group=option`
-(the agents of a match by `agent@a=…` and `agent@b=…`), and the keys of what was chosen by `a.key=value`. A folder of
-your own with the same groups is added by `--config-dir`.
+and the keys of what was chosen by `group.key=value`. `run`, `sweep` and `sprt` take agents before them, NAME or
+`'NAME(parameter=value,…)'`; a sweep over parameters of agents names them by `agent@a=NAME a.key=1,2,3`. `--help` after
+a name explains the keys of that agent. A folder of your own with the same groups is added by `--config-dir`.
 """
 
 
@@ -159,11 +161,20 @@ def _escaped(text: str) -> str:
 
 
 def configuration_page() -> str:
-    """All keys with their types, and all groups with their options, from the schemas and the yamls."""
+    """All keys with their types and meanings, and all groups with their options: what ``--help`` prints."""
     lines = [CONFIGURATION]
-    for name in SCHEMAS:
-        shown = f"{name.replace('_', ' ')}"
-        lines += [f"## Keys of `{shown}`", "", *_keys(name), "", *_yaml(ROOT / "conf" / f"{name}.yaml")]
+    for name, schema in SCHEMAS.items():
+        text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8")
+        said, examples = introduction(text)
+        module, _, class_name = schema.rpartition(".")
+        keys = list(keys_in(text, getattr(importlib.import_module(module), class_name)))
+        lines += [f"## `qarena {name.replace('_', ' ')}`", "", said, "", "```", *examples, "```", "", *_keys(keys), ""]
+    lines += [
+        "## Keys of `archive`",
+        "",
+        *_keys([key._replace(name=f"archive.{key.name}") for key in archive_keys()]),
+        "",
+    ]
     for group in sorted({path.parent for path in (ROOT / "conf").glob("*/*.yaml")}):
         lines += [f"## Group `{group.name}`", ""]
         for path in sorted(group.glob("*.yaml")):
@@ -177,21 +188,17 @@ def _title(path: Path) -> str:
     return ": ".join([path.stem, *comments[:1]]).replace('"', "'")
 
 
-def _keys(name: str) -> Iterator[str]:
-    """A table of the keys of a configuration: types from its schema, values and meanings from its yaml."""
-    module, _, schema = SCHEMAS[name].rpartition(".")
-    text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8").split("\nhydra:\n")[0]
-    lines = dict(re.findall(r"^ *-? ?(?:override /)?([a-z_]+)(?:@[a-z_]+)?: *(.*)$", text, re.MULTILINE))
-    yield from ("| key | type | default | meaning |", "|---|---|---|---|")
-    for field in dataclasses.fields(getattr(importlib.import_module(module), schema)):
-        value, _, meaning = lines.get(field.name, "").partition("#")
-        kind = "" if field.type == "Any" else f"`{str(field.type).replace('|', 'or')}`"
-        default = "see below" if value.startswith("{") else f"`{value.strip()}`" if value.strip() else ""
-        yield f"| `{field.name}` | {kind} | {default} | {_escaped(meaning)} |"
+def _keys(keys: list[Key]) -> Iterator[str]:
+    """A table of keys."""
+    yield from ("| key or group | default | values | meaning |", "|---|---|---|---|")
+    for key in keys:
+        if key.default:
+            values = ", ".join(key.choices) or key.kind
+            yield f"| `{key.name}` | `{_escaped(key.default)}` | {values} | {_escaped(key.meaning)} |"
 
 
 def _yaml(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8").split("\nhydra:\n")[0].rstrip()
+    text = path.read_text(encoding="utf-8").rstrip()
     return ["```yaml", *text.splitlines(), "```", ""]
 
 

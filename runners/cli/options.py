@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -89,45 +89,37 @@ def rules_options(incomplete: str) -> list[str]:
     return options_of("rules", incomplete)
 
 
-def hydra_arguments(groups: Sequence[str], keys: Sequence[str]) -> Any:
-    """The argument for Hydra's overrides, completed: a key or, after ``group=``, an option of the group."""
+def keys_of(config: str) -> list[str]:
+    """The keys and groups of a yaml in ``conf``, in their order. Its text is read: completing must be quick."""
+    found, parent = [], ""
+    for line in (ROOT / "conf" / f"{config}.yaml").read_text(encoding="utf-8").splitlines():
+        key = re.match(r"( *)(- )?([a-z][\w@]*):(.*)", line)
+        if key and key[2]:
+            found.append(key[3])
+        elif key:
+            parent = parent if key[1] else key[3]
+            found.append(f"{parent}.{key[3]}" if key[1] else key[3])
+    parents = {key.partition(".")[0] for key in found if "." in key}
+    return [key for key in found if key not in ("defaults", "archive", *parents)]
+
+
+def hydra_arguments(config: str) -> Any:
+    """The argument for agents and Hydra's overrides, completed: an agent, a key, or an option after ``group=``."""
 
     def completed(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")
-        group = key.lstrip("+").split("@")[0]
-        if equals and group in groups:
-            return [f"{key}={option}" for option in options_of(group, value)]
-        return [f"{each}=" for each in keys if f"{each}=".startswith(incomplete)]
+        if equals:
+            return [f"{key}={option}" for option in options_of(key.lstrip("+").split("@")[0], value)]
+        keys = keys_of(config)
+        agents = agent_options(incomplete) if "agents" in keys else []
+        return [*agents, *(f"{each}=" for each in keys if f"{each}=".startswith(incomplete))]
 
-    return typer.Argument(metavar="[KEY=VALUE]…", help="Hydra's overrides and flags.", autocompletion=completed)
+    agents = "[AGENT]… " if config in ("run", "sprt") else ""
+    return typer.Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)
 
 
-RUN_ARGUMENTS = hydra_arguments(
-    ("agent", "rules", "experiment", "executor"),
-    (
-        *("agent@a", "agent@b", "rules", "experiment", "games", "seed", "opening_plies", "threads", "agents"),
-        *("schedule", "archive", "executor", "ray.address"),
-    ),
-)
-TRAIN_ARGUMENTS = hydra_arguments(
-    ("trainer", "rules", "executor"),
-    (
-        *("trainer", "rules", "policy.name", "trainer.games", "seed", "curve.block", "threads", "archive"),
-        *("executor", "ray.address"),
-    ),
-)
-SPRT_ARGUMENTS = hydra_arguments(
-    ("agent", "rules"),
-    (
-        *("agent@a", "agent@b", "rules", "elo0", "elo1", "alpha", "beta", "games", "seed", "opening_plies", "threads"),
-        "archive",
-    ),
-)
-POLICY_BUILD_ARGUMENTS = hydra_arguments(
-    ("kind", "executor"), ("kind", "name", "where", "threads", "archive", "executor", "ray.address")
-)
-
+RUN_ARGUMENTS = hydra_arguments("run")
 Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
-TrainingOverrides = Annotated[list[str] | None, TRAIN_ARGUMENTS]
-SprtOverrides = Annotated[list[str] | None, SPRT_ARGUMENTS]
-PolicyBuildOverrides = Annotated[list[str] | None, POLICY_BUILD_ARGUMENTS]
+TrainingOverrides = Annotated[list[str] | None, hydra_arguments("train")]
+SprtOverrides = Annotated[list[str] | None, hydra_arguments("sprt")]
+PolicyBuildOverrides = Annotated[list[str] | None, hydra_arguments("policy_build")]

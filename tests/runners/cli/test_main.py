@@ -96,7 +96,9 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("ga", ["games="]),
+        ("ga", ["ga2", "ga5", "ga_minimax", "games="]),
+        ("opening", ["opening_plies="]),
+        ("ray.", ["ray.address=", "ray.tasks="]),
         ("agent", ["agent@a=", "agent@b=", "agents="]),
         ("rules=s", ["rules=square"]),
         ("agent@b=rl", ["agent@b=rl_encoded", "agent@b=rl_tabular"]),
@@ -395,9 +397,3 @@ def test_a_folder_that_hides_a_package_is_named(name: str, tmp_path: Path) -> No
     done = command(tmp_path, "run", "games=2", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {tmp_path / name} hides the project's own package '{name}': rename")
-
-
-def test_a_flag_without_its_value_is_refused(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", "games=2", "--config-dir")
-    assert found == (2, "", "error: --config-dir needs a value: --config-dir VALUE\n")
-    assert list(tmp_path.iterdir()) == []
