@@ -162,7 +162,9 @@ def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive
 
 
 def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
-    played = qarena("run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive={tmp_path}/own")
+    played = qarena(
+        "run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive.root={tmp_path}/own"
+    )
     assert played.code == 0, played.err
     with OpenArchive(tmp_path / "own") as own:
         found = explorer(own, OpeningsQuery("0.../..../..../.... - own_piece"))

@@ -16,6 +16,7 @@ from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
 from runners.play.logbook import spec_of
+from runners.play.screens import Screen
 from runners.play.session import AgentOpponent, Session
 from runners.play.start import login_name
 
@@ -43,10 +44,11 @@ def session(rules: Rules, seat: int, agent: Agent | str, run: int = SEED, number
     return Session(rules, seat, AgentOpponent(GuardedAgent(made, label, rules), run, number))
 
 
-class Notes:
+class Notes(Screen):
     """A screen that records its output. Its input is a list of lines, or random lines for the game that it shows."""
 
     def __init__(self, lines: Sequence[str] | random.Random) -> None:
+        super().__init__()
         self.lines = lines if isinstance(lines, random.Random) else iter(lines)
         self.game: Game | None = None
         self.news: list[str] = []

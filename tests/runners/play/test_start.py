@@ -233,7 +233,7 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
     assert found.code == 0, found.err
     assert " against first; columns rules, seed 1, game 0\n" in found.out
     check(tmp_path / "data/archive", 1)
-    assert "agent 'first' does not exist" in play(["resign"], "first").err
+    assert "agent 'first' is one of your own: name its folder too" in play(["resign"], "first").err
     assert play(["resign"], "first", "--config-dir", "nowhere").err == (
         "error: --config-dir nowhere is not a folder: name the one that holds agent/ or rules/\n"
     )
