@@ -118,7 +118,7 @@ Results = dict[str, tuple[int, float, float]]  # by cell or piece, equivalent on
 
 
 def _results(found: Explored | None, position: Position, rules: Rules) -> Results:
-    """The results of each cell or piece: those of the decision that is named in its place."""
+    """The results of each cell or piece: those of the equivalent decision that is named."""
     if found is None or (found.by == "turn" and not rules.mover_chooses):
         return {}
     column = "gift" if found.by == "gift" else "cell"

@@ -103,7 +103,7 @@ def _cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
 
 
 def left_rows(game: Game) -> list[Text]:
-    """The pieces left; each piece has a fixed place, so that the pieces of a row or column share attributes."""
+    """The pieces left; each piece has a fixed position, so that the pieces of a row or column share attributes."""
     rows = [Text("pieces left", FAINT)]
     for first in range(0, PIECES, SIDE):
         rows.append(Text())

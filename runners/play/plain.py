@@ -47,7 +47,7 @@ def _cell(piece: int, won: bool, last: bool) -> str:
 
 
 def left_rows(game: Game) -> list[str]:
-    """The pieces left; each piece has a fixed place."""
+    """The pieces left; each piece has a fixed position."""
     texts = [token(piece) if piece in game.left else " " * PIECE_WIDTH for piece in range(PIECES)]
     rows = ("  ".join(texts[first : first + SIDE]).rstrip() for first in range(0, PIECES, SIDE))
     return ["pieces left:", *rows]

@@ -61,9 +61,9 @@ class AgentOpponent:
 
     def _ask(self, number: int, position: Position) -> Turns:
         rng = Streams(self._stream + turn_offset_of(number))
-        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._told)
+        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._note_error)
 
-    def _told(self, error: BaseException) -> None:
+    def _note_error(self, error: BaseException) -> None:
         self._raised.append(f"{type(error).__name__}: {error}")
 
 

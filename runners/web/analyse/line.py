@@ -31,7 +31,7 @@ class AnalysisLine:
     start: Game
     main: tuple[str, ...] = ()
     fork: int = 0  # decisions of the main line before the branch
-    branch: tuple[str, ...] = ()  # in place of the rest of the main line
+    branch: tuple[str, ...] = ()  # instead of the rest of the main line
     at: int = 0  # decisions before what is shown
     seconds: int = USUAL_SECONDS  # that a search may take
 
