@@ -247,7 +247,7 @@ def _is_outdated(job: BackgroundJob, version: Hashable) -> bool:
     return job.version != version and (job.seen or time.monotonic() - job.asked > FORGOTTEN_SECONDS)
 
 
-class Compiling(event.Listener):  # type: ignore[misc]
+class CompilingNow(event.Listener):  # type: ignore[misc]
     """Counts the functions that numba compiles now: then an answer takes a minute once, and the page says why."""
 
     def __init__(self) -> None:
@@ -268,8 +268,8 @@ class Compiling(event.Listener):  # type: ignore[misc]
 
 
 @cache
-def compiling() -> Compiling:
+def compiling() -> CompilingNow:
     """The one of this process."""
-    listener = Compiling()
+    listener = CompilingNow()
     event.register("numba:compile", listener)
     return listener
