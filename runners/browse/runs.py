@@ -51,7 +51,7 @@ class RunRow(NamedTuple):
 
     @property
     def status(self) -> str:
-        """The status of its record. A run that was killed cannot change that, so the time without new games is shown."""
+        """The status of its record, or the time without new games: a run that was killed cannot change its record."""
         silent = time.time() - self.changed
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
