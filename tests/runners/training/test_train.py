@@ -263,7 +263,7 @@ def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
     ],
 )
 def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
-    assert options.TRAIN_ARGUMENTS.autocompletion(typed) == expected
+    assert options.hydra_arguments("train").autocompletion(typed) == expected
 
 
 @pytest.mark.usefixtures("no_pictures")
