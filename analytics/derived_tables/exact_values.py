@@ -200,8 +200,8 @@ def evaluate(
             if ply == plies - 1:
                 after = int64((winning_cells(lanes[ply], occupied[ply], piece, rules) >> cell) & 1)
                 if after == 0:
-                    end = Position(lanes[plies], occupied[plies], available[plies], int64(NONE), int64(NONE))
-                    after = value_on_board(end, int64(-1), rules, search) * (1 - 2 * int64(mover))
+                    final = Position(lanes[plies], occupied[plies], available[plies], int64(NONE), int64(NONE))
+                    after = value_on_board(final, int64(-1), rules, search) * (1 - 2 * int64(mover))
                 values.end[game] = after
             if mover:
                 value = value_on_board(board, after, rules, search)

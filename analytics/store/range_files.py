@@ -103,32 +103,19 @@ def store_table(
 
 
 def read_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """A table's rows of a range of games that counts. Raises ``FailureError`` for a missing or damaged file."""
-    parts = [*row_parts(archive, run_id, stored, table)]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=SCHEMAS[table])
-
-
-def row_parts(
-    archive: Archive, run_id: str, stored: StoredRange, table: str, rows: int | None = None
-) -> Iterator[pl.DataFrame]:
-    """The same in parts of so many rows, in memory for one part. All bytes are checked before the first one.
+    """A table's rows of a range of games that counts. Raises ``FailureError`` for a missing or damaged file.
 
     If another file has replaced this one since the archive was listed, the rows are read from that.
     """
+    schema = SCHEMAS[table]
     try:
-        parts = file_parts(archive.backend, archive.path(table, run_id, stored), SCHEMAS[table], rows)
-        first = next(parts, None)
+        parts = [*file_parts(archive.backend, archive.path(table, run_id, stored), schema)]
     except FileNotFoundError:
-        yield from _from_another(Archive(archive.root), run_id, stored, table, rows)
-        return
-    if first is not None:
-        yield first
-        yield from parts
+        parts = [*_from_another(Archive(archive.root), run_id, stored, table)]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
 
-def _from_another(
-    archive: Archive, run_id: str, stored: StoredRange, table: str, rows: int | None
-) -> Iterator[pl.DataFrame]:
+def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str) -> Iterator[pl.DataFrame]:
     """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
     found = archive.ranges(run_id).at(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
@@ -136,7 +123,7 @@ def _from_another(
     if found is None or found.end < stored.end or "game_id" not in SCHEMAS[table]:
         raise missing
     try:
-        for part in file_parts(archive.backend, archive.path(table, run_id, found), SCHEMAS[table], rows):
+        for part in file_parts(archive.backend, archive.path(table, run_id, found), SCHEMAS[table]):
             unit = archive.known_run(run_id).line.units_of(part["game_id"].to_numpy())
             yield part.filter(pl.Series((stored.first <= unit) & (unit < stored.end)))
     except FileNotFoundError:

@@ -15,7 +15,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
-from analytics.store.range_files import read_games, read_rows, read_tallies, row_parts, scatter, store_games
+from analytics.store.range_files import read_games, read_rows, read_tallies, scatter, store_games
 from analytics.store.range_names import StoredRange, check_of
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
@@ -71,11 +71,7 @@ def test_a_range_is_read_as_it_was_played(archive: Archive) -> None:
 
 
 @BOTH
-def test_rows_come_in_parts_and_all_tables_are_written_before_the_games(archive: Archive) -> None:
-    stored = archive.ranges(RUN_ID)[0]
-    parts = [*row_parts(archive, RUN_ID, stored, "plies", 100)]
-    assert [len(part) for part in parts[:-1]] == [100] * (len(parts) - 1)
-    assert sum(map(len, parts)) == len(read_rows(archive, RUN_ID, stored, "plies"))
+def test_all_tables_are_written_before_the_games(archive: Archive) -> None:
     written: list[str] = []
     replace = archive.backend.replace
 
@@ -221,7 +217,7 @@ def test_a_reader_whose_files_were_replaced_reads_the_larger_ones(archive: Archi
         found = read_games(reader, RUN_ID, stored)
         assert found.game_id.tolist() == games.game_id.tolist()
         assert found.fingerprint == stored.fingerprint
-        assert sum(map(len, row_parts(reader, RUN_ID, stored, "plies", 50))) == games.games.plies.sum()
+        assert len(read_rows(reader, RUN_ID, stored, "plies")) == games.games.plies.sum()
     assert not {*old} & {*contents(archive)}
 
 
