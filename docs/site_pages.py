@@ -6,7 +6,6 @@ repository (``ELSEWHERE``) are taken into the site, and links to them are turned
 
 from __future__ import annotations
 
-import importlib
 import logging
 import posixpath
 import re
@@ -20,6 +19,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
+from runners.arena.schemas import SCHEMAS  # noqa: E402  (found by the line above)
 from runners.hydra_app.help import Key, archive_keys, introduction, keys_in  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
@@ -27,12 +27,6 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
-}
-SCHEMAS = {  # by configuration: the schema of its keys
-    "run": "runners.arena.schemas.RunConfig",
-    "train": "runners.training.schemas.TrainConfig",
-    "sprt": "runners.sprt.application.SprtConfig",
-    "policy_build": "runners.policies.build.PolicyBuildConfig",
 }
 PYTHON = {  # by page: its title, its first paragraph, the modules
     "python_quarto.md": (
@@ -166,8 +160,7 @@ def configuration_page() -> str:
     for name, schema in SCHEMAS.items():
         text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8")
         said, examples = introduction(text)
-        module, _, class_name = schema.rpartition(".")
-        keys = list(keys_in(text, getattr(importlib.import_module(module), class_name)))
+        keys = list(keys_in(text, schema))
         lines += [f"## `qarena {name.replace('_', ' ')}`", "", said, "", "```", *examples, "```", "", *_keys(keys), ""]
     lines += [
         "## Keys of `archive`",

@@ -26,7 +26,6 @@ from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
 COMMANDS: Any = typer.main.get_command(app)
-SCHEMAS = ("runners.arena.schemas", "runners.training.config", "runners.sprt.application", "runners.policies.build")
 
 
 class Shown(NamedTuple):
@@ -146,8 +145,6 @@ def choices(overrides: list[str]) -> list[list[str]]:
 
 def composed(names: list[str], overrides: list[str]) -> DictConfig:
     """The configuration that Hydra composes from overrides. It refuses keys and options of groups that do not exist."""
-    for module in SCHEMAS:
-        importlib.import_module(module)
     config = "_".join(names)
     if config in ("run", "sweep"):
         config = "train" if is_training(overrides) else "run"

@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.store.records import LABEL, SEATS
+from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import (
@@ -28,11 +28,8 @@ from runners.arena.config_groups import (
 )
 from runners.arena.schemas import (
     ArchiveSettings,
-    RunConfig,
     archive_settings_of,
-    check_choice,
     check_range,
-    check_values,
     executor_of,
     rounding_notes,
     threads_of,
@@ -60,8 +57,6 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_values(cfg, RunConfig)
-    check_choice("seats", cfg.seats, SEATS)
     check_range("games", cfg.games, 1, MAX_PAIRS * (1 + (cfg.seats == "swapped")))
     threads, storage = threads_of(cfg), archive_settings_of(cfg.archive)
     tournament = cfg.agents is not None

@@ -1,4 +1,4 @@
-"""The schema of an experiment's configuration: the keys of ``conf/run.yaml``, their types and their ranges.
+"""The schemas of the commands that Hydra carries out: their keys, the types of these and their ranges.
 
 This module imports nothing that plays: ``--help`` and the refusal of a value out of range need no more than it.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from msgspec import Meta
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
@@ -28,6 +28,7 @@ MAX_OPENING_PLIES = 15
 MAX_SEED = (1 << 63) - 1
 OTHER_CODE = ("refuse", "extend", "new")
 SCHEDULES = ("round_robin", "gauntlet")
+KIND_GROUP = "kind"  # of conf/: the kinds of policies that can be derived
 
 # Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
 Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
@@ -75,28 +76,93 @@ class RayConfig:
 
 
 @dataclass
-class RunConfig:
-    """One experiment. ``conf/run.yaml`` explains each key."""
+class PolicyConfig:
+    """The policy that a training makes."""
 
-    rules: Any = None
-    a: Any = None
-    b: Any = None
-    agents: list[Any] | None = None
-    schedule: Annotated[str, SCHEDULES] = "round_robin"
-    seats: str = "swapped"
-    games: Annotated[int, Meta(ge=1)] = 100000
-    seed: Seed = 1
-    opening_plies: OpeningPlies = 0
+    name: str | None = None
+
+
+@dataclass
+class CurveConfig:
+    """The learning curve of a training."""
+
+    block: Annotated[int, Meta(ge=1, le=1 << 30)] = MISSING
+
+
+@dataclass
+class CommandConfig:
+    """The keys of every command that Hydra carries out. The yaml of each command in ``conf`` explains its keys."""
+
     threads: ThreadCount = None
-    progress: bool = True
-    objective: Any = None
-    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
-    ray: RayConfig = field(default_factory=RayConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
 
 
-ConfigStore.instance().store(name="run_schema", node=RunConfig)
+@dataclass
+class PlayConfig(CommandConfig):
+    """The keys of every command that plays."""
+
+    rules: Any = None
+    seed: Seed = 1
+    progress: bool = True
+
+
+@dataclass
+class RunConfig(PlayConfig):
+    """The keys of ``qarena run``."""
+
+    a: Any = None
+    b: Any = None
+    agents: list[Any] | None = None
+    schedule: Annotated[str, SCHEDULES] = "round_robin"
+    seats: Annotated[str, ("swapped", "fixed")] = "swapped"
+    games: Annotated[int, Meta(ge=1)] = 100000
+    opening_plies: OpeningPlies = 0
+    objective: Any = None
+    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+@dataclass
+class TrainConfig(PlayConfig):
+    """The keys of ``qarena train``."""
+
+    trainer: Any = None
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    curve: CurveConfig = field(default_factory=CurveConfig)
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+@dataclass
+class SprtConfig(PlayConfig):
+    """The keys of ``qarena sprt``."""
+
+    a: Any = None
+    b: Any = None
+    agents: list[Any] | None = None
+    elo0: float = 0.0
+    elo1: float = 10.0
+    alpha: float = 0.05
+    beta: float = 0.05
+    games: Annotated[int, Meta(ge=2)] = 100000
+    opening_plies: OpeningPlies = 2
+
+
+@dataclass
+class PolicyBuildConfig(CommandConfig):
+    """The keys of ``qarena policy build``."""
+
+    kind: Any = None
+    name: str | None = None
+    where: str = MISSING
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+SCHEMAS = {"run": RunConfig, "train": TrainConfig, "sprt": SprtConfig, "policy_build": PolicyBuildConfig}  # by yaml
+for config, schema in SCHEMAS.items():
+    ConfigStore.instance().store(name=f"{config}_schema", node=schema)
 
 
 def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:

@@ -19,10 +19,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from analytics.files.location import location_of
 from runners.arena.config_groups import where_typed
+from runners.arena.schemas import check_values
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import find_own_modules
-from runners.hydra_app.finished import Finished
-from runners.hydra_app.study import Target
+from runners.hydra_app.finished import Finished, Target
 from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
@@ -59,7 +59,7 @@ class Application(ABC, Generic[Prepared]):
 
     @abstractmethod
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
-        """Check a composed configuration and get ready. Raises ``ArenaError`` if it cannot be carried out."""
+        """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
 
     @abstractmethod
     def execute(self, prepared: Prepared) -> Finished:
@@ -77,9 +77,10 @@ class Application(ABC, Generic[Prepared]):
         return self.judged_by
 
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
-        """``prepare``, with paths as they were meant."""
+        """Check the configuration by the schema and ``prepare`` it, with paths as they were meant."""
         find_own_modules()  # this may be a process that a launcher started
         fixed = with_fixed_paths(cfg, hydra_cfg)
+        check_values(fixed, self.schema)
         with where_typed():
             return self.prepare(fixed, hydra_cfg)
 

@@ -11,11 +11,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import ArenaError, RequestError
 from runners.arena.config_groups import plain
-from runners.arena.schemas import RunConfig, check_values
+from runners.arena.schemas import RunConfig
 from runners.hydra_app.application import Application, log_file, typed_command
-from runners.hydra_app.finished import Finished, Value
+from runners.hydra_app.finished import Finished, Target, Value
 from runners.hydra_app.objectives import Objective, objective_of
-from runners.hydra_app.study import Target
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
@@ -41,7 +40,6 @@ class RunApplication(Application["Judged"]):
     schema = RunConfig
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Judged:
-        check_values(cfg, RunConfig)
         from runners.arena.config import request_of
         from runners.arena.experiment import prepare
 

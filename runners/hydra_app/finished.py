@@ -1,9 +1,19 @@
-"""The outcome of a request: ``Finished``, and the ``Value`` by which it is judged."""
+"""The outcome of a request: ``Finished``, the ``Value`` by which it is judged, and the ``Target`` of a sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+from runners.hydra_app.objectives import Direction
+
+
+class Target(NamedTuple):
+    """The value that a job of a sweep returns."""
+
+    name: str
+    direction: Direction
+    text: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
 
 
 class Value(NamedTuple):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -19,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from analytics.files import locks
 from quarto.errors import RequestError
 from runners.arena.schemas import check_range
+from runners.hydra_app.finished import Target
 from runners.hydra_app.objectives import Direction
 from runners.hydra_app.sweep_start import WITHOUT_EFFECT
 from runners.terminal import console
@@ -26,14 +27,6 @@ from runners.terminal import console
 SQLITE = "sqlite:///"
 SETTINGS = "settings"  # the attribute of a study with the settings that all of its trials share
 RESULTS = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
-
-
-class Target(NamedTuple):
-    """The value that a job of a sweep returns."""
-
-    name: str
-    direction: Direction
-    text: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
 
 
 @contextmanager

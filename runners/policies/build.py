@@ -8,23 +8,18 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
-from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import names, plain, settings_of
 from runners.arena.schemas import (
-    ArchiveConfig,
-    RayConfig,
-    SweepConfig,
-    ThreadCount,
-    check_values,
+    KIND_GROUP,
+    PolicyBuildConfig,
     executor_of,
     threads_of,
 )
@@ -32,28 +27,10 @@ from runners.hydra_app.application import Application, typed_command
 from runners.hydra_app.config_dir import own_folders
 from runners.hydra_app.finished import Finished
 from runners.terminal import console
-from runners.training.schemas import GROUP
 
 if TYPE_CHECKING:
     from analytics.store.records import PolicyCard
     from runners.training.derive import BuildRequest, PreparedBuild
-
-
-@dataclass
-class PolicyBuildConfig:
-    """One build. ``conf/policy_build.yaml`` says what each key means."""
-
-    kind: Any = None
-    name: str | None = None
-    where: str = MISSING
-    threads: ThreadCount = None
-    executor: Any = None
-    ray: RayConfig = field(default_factory=RayConfig)
-    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
-    sweep: SweepConfig = field(default_factory=SweepConfig)
-
-
-ConfigStore.instance().store(name="policy_build_schema", node=PolicyBuildConfig)
 
 
 def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) -> BuildRequest:
@@ -61,13 +38,12 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_values(cfg, PolicyBuildConfig)
     if not OmegaConf.is_dict(cfg.kind):
         kind = "kind=KIND is missing" if cfg.kind is None else f"kind={cfg.kind} is not a kind: choose one, kind=NAME"
-        raise RequestError(f"{kind}{nearest('', names(GROUP))}")
-    kind, settings = choices[GROUP], plain(cfg.kind)
+        raise RequestError(f"{kind}{nearest('', names(KIND_GROUP))}")
+    kind, settings = choices[KIND_GROUP], plain(cfg.kind)
     for key in settings:
-        if key not in (own := settings_of(GROUP, kind)):
+        if key not in (own := settings_of(KIND_GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
     from runners.training.derive import BuildRequest

@@ -21,12 +21,11 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
 from runners.arena.config_groups import check_named, targets_in
-from runners.arena.schemas import ArchiveSettings
+from runners.arena.schemas import KIND_GROUP, ArchiveSettings
 from runners.arena.spec import made_of
 from runners.executors.machine import available_cores
 from runners.training.derive import code_of
 from runners.training.kinds import learned_from
-from runners.training.schemas import GROUP
 
 ONLINE = "runners.training.online.Online"
 
@@ -104,7 +103,7 @@ def _columns(policy: Policy) -> dict[str, str]:
 def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
-    check_named(f"policy '{card.name}'", how["parameters"], [GROUP], f"{GROUP}/{how['kind']}.yaml")
+    check_named(f"policy '{card.name}'", how["parameters"], [KIND_GROUP], f"{KIND_GROUP}/{how['kind']}.yaml")
     with open_archive(archive.root) as opened:
         selection = sources_of(opened, card)
         learned, games = learned_from(how["kind"], how["parameters"], selection, threads, card.learned["run_ids"])

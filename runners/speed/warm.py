@@ -30,13 +30,12 @@ from quarto.jit import load_all
 from runners.arena.config import Request, load_agent
 from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.playing import execute
-from runners.arena.schemas import ArchiveSettings
+from runners.arena.schemas import KIND_GROUP, ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
 from runners.training.kinds import derivation_of
-from runners.training.schemas import GROUP
 
 Step = tuple[str, Callable[[], object]]
 
@@ -126,10 +125,10 @@ def derive_once(root: Path) -> None:
     """Derive a policy of each kind from the games of an archive by classic rules; none is stored."""
     with open_archive(root) as opened:
         dataset = dataset_of(select(opened, "agent_0 = 'random'"))
-    for kind in names(GROUP):
-        derivation_of(kind, settings_of(GROUP, kind)).derive(dataset, 1)
+    for kind in names(KIND_GROUP):
+        derivation_of(kind, settings_of(KIND_GROUP, kind)).derive(dataset, 1)
     for method in ("outcomes", "cloning"):  # besides the usual one
-        derivation_of("line_values", {**settings_of(GROUP, "line_values"), "method": method}).derive(dataset, 1)
+        derivation_of("line_values", {**settings_of(KIND_GROUP, "line_values"), "method": method}).derive(dataset, 1)
 
 
 def annotate_once(root: Path) -> None:

@@ -6,19 +6,16 @@ What plays is imported when something is to be played: ``--help`` and the refusa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
-from hydra.core.config_store import ConfigStore
-from msgspec import Meta
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
 from runners.arena import schemas
 from runners.hydra_app.application import Application, typed_command
-from runners.hydra_app.finished import Finished, Value
-from runners.hydra_app.study import Target
+from runners.hydra_app.finished import Finished, Target, Value
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -27,36 +24,11 @@ if TYPE_CHECKING:
 UNDECIDED = 3  # the exit code after as many games as were allowed
 
 
-@dataclass
-class SprtConfig:
-    """One test. ``conf/sprt.yaml`` explains each key."""
-
-    rules: Any = None
-    a: Any = None
-    b: Any = None
-    agents: list[Any] | None = None
-    elo0: float = 0.0
-    elo1: float = 10.0
-    alpha: float = 0.05
-    beta: float = 0.05
-    games: Annotated[int, Meta(ge=2)] = 100000
-    seed: schemas.Seed = 1
-    opening_plies: schemas.OpeningPlies = 2
-    threads: schemas.ThreadCount = None
-    progress: bool = True
-    archive: schemas.ArchiveConfig = field(default_factory=schemas.ArchiveConfig)
-    sweep: schemas.SweepConfig = field(default_factory=schemas.SweepConfig)
-
-
-ConfigStore.instance().store(name="sprt_schema", node=SprtConfig)
-
-
 def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str] = ()) -> SprtExperiment:
     """The test that a composed configuration asks for; its agents are made, its archive is opened, no run is touched.
 
     Raises ``RequestError`` as ``runners.arena.config.request_of`` and ``runners.arena.experiment.prepare`` do.
     """
-    schemas.check_values(cfg, SprtConfig)
     from analytics.statistics.sprt import Hypotheses
     from runners.arena.config import request_of
     from runners.arena.experiment import prepare
@@ -76,7 +48,7 @@ class SprtApplication(Application["SprtExperiment"]):
     """Decides which of two agents is stronger."""
 
     config = "sprt"
-    schema = SprtConfig
+    schema = schemas.SprtConfig
     judged_by = Target("normalised_elo", "maximize", "{:.1f}".format)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtExperiment:

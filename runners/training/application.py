@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
-from runners.arena.schemas import check_values
+from runners.arena.schemas import TrainConfig
 from runners.hydra_app.application import Application, typed_command
-from runners.hydra_app.finished import Finished
-from runners.hydra_app.study import Target
+from runners.hydra_app.finished import Finished, Target
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
-from runners.training.schemas import TrainConfig
 
 if TYPE_CHECKING:
     from runners.training.config import TrainingRequest
@@ -28,7 +26,6 @@ class TrainApplication(Application["TrainingRequest"]):
     judged_by = Target("end of the learning curve", "maximize")
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
-        check_values(cfg, TrainConfig)
         from runners.training.config import check, training_request_of
 
         request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())

@@ -18,9 +18,8 @@ from analytics.store.records import POLICY_NAME, run_id_of
 from quarto.errors import RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of, targets_in
-from runners.arena.schemas import archive_settings_of, check_values, executor_of, threads_of
+from runners.arena.schemas import archive_settings_of, executor_of, threads_of
 from runners.arena.spec import made_of
-from runners.training.schemas import TrainConfig
 from runners.training.trainer import Trainer, TrainingContext
 
 _MISSING = object()
@@ -66,7 +65,6 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
 
     Raises ``RequestError`` for the first invalid value.
     """
-    check_values(cfg, TrainConfig)
     context = TrainingContext(
         name=choices["trainer"],
         rules=named_rules(rules_of(plain(cfg.rules)), choices["rules"]),

@@ -24,13 +24,12 @@ from quarto.errors import RequestError, nearest
 from runners.arena.config import Request, agent_of, agent_settings, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
-from runners.arena.schemas import OpeningPlies
+from runners.arena.schemas import KIND_GROUP, OpeningPlies
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of
 from runners.training.derive import prepare as prepare_build
 from runners.training.exact_regret import PlayerRegret, regret_of_first
 from runners.training.kinds import derivation_of
-from runners.training.schemas import GROUP
 from runners.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
 
 GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
@@ -81,7 +80,7 @@ class SelfImprovement(Trainer):
     def derivation(self) -> tuple[str, dict[str, Any]]:
         """The kind's name, and its class and parameters."""
         name, parameters = parse_label(self.kind, "trainer.kind")
-        own = settings_of(GROUP, name)
+        own = settings_of(KIND_GROUP, name)
         for key in parameters:
             valid = [each for each in own if each != "_target_"]
             if key not in valid:

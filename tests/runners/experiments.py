@@ -24,6 +24,7 @@ from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
 from runners.arena.playing import Outcome, execute
+from runners.arena.schemas import RunConfig, check_values
 from runners.hosting import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))
@@ -96,6 +97,7 @@ def request(*overrides: str) -> Request:
     """The request of ``qarena run`` with these overrides."""
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("run", overrides=list(overrides), return_hydra_config=True)
+        check_values(composed, RunConfig)
         return request_of(composed, composed.hydra.runtime.choices, composed.hydra.overrides.task)
 
 

@@ -15,7 +15,7 @@ from runners.web.background import Background, BackgroundJob
 from runners.web.settings import Site
 
 SECONDS = 20.0
-FILL = "qarena run agent@a=rule_based agent@b=random games=10000"
+FILL = "qarena run rule_based random games=10000"
 FRESH_SECONDS = 60  # for which an answer is shown again
 
 

@@ -83,4 +83,4 @@ def test_a_long_question_says_that_it_is_being_computed(reader: Visitor) -> None
 def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
     page = ada.get("/ask", question="1")
     assert (page.status, page.line, page.refreshes) == (200, "", False)
-    assert f"qarena run agent@a=rule_based agent@b=random games=10000 archive={ada.site.settings.archive}" in page.text
+    assert f"qarena run rule_based random games=10000 --archive {ada.site.settings.archive}" in page.text

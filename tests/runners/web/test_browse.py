@@ -112,7 +112,7 @@ def test_an_empty_archive_invites(reader: Visitor, tmp_path: Path, monkeypatch: 
             page = reader.get(path)
             assert page.status == 200
             assert "There are no games in this archive yet" in page.text
-            assert f"games=10000 archive={reader.site.settings.archive}" in page.text
+            assert f"games=10000 --archive {reader.site.settings.archive}" in page.text
 
 
 def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
