@@ -48,7 +48,7 @@ RUN = (
     *("run", "agent@a=rule_based", "agent@b=random", "opening_plies=2", "games=600", "threads=3"),
     *(f"archive.root={NAME}", "archive.shard_games=8"),
 )
-ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "3", "--megabytes", "4"
+ANNOTATE = "annotate", *HERE, "--from-pieces", "10", "--choices", "--threads", "3", "--memory", "4MiB"
 INDEX = "archive", "index", *HERE, "--threads", "3"
 COMPACT = "archive", "compact", *HERE
 MERGE = "archive", "merge", "source", NAME
@@ -242,7 +242,7 @@ def reader(root: Path) -> Iterator[None]:
                     less = [name for name, count in known.items() if found.get(name, 0) < count]
                     wrong.extend((name, known[name], found.get(name)) for name in less)
                     known = found
-                time.sleep(0.02)
+                time.sleep(0.1)
         except Exception as error:  # noqa: BLE001  (whatever a reader meets fails the test)
             wrong.append(error)
 
