@@ -34,7 +34,7 @@ Each turn was looked up in [a set of {positions:,} positions][set] with the exac
 every agent took {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) has what the
 figures mean, and how to judge a policy of your own.
 
-[set]: ../data/README.md#positionsclassicparquet
+[set]: ../data/README.md#sets-of-positions
 
 - **optimal** is the share of turns that keep the exact value of the position, in %.
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
