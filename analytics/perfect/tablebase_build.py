@@ -96,7 +96,7 @@ def check(job: BuildJob, available_megabytes: float, tables: int = 1) -> None:
         return
     rest = (available_megabytes - needed_megabytes(job._replace(megabytes=0.0))) / tables
     fits = 1 << max(0, int(rest / 1.25).bit_length() - 1)
-    advice = f"the largest that fits is --megabytes {fits}" if rest >= 1.25 else "ask for fewer pieces"
+    advice = f"the largest that fits is --memory {fits}MiB" if rest >= 1.25 else "ask for fewer pieces"
     raise RequestError(
         f"a table of {job.megabytes:,.0f} MB for boards of up to {job.pieces} pieces takes "
         f"{needed_megabytes(job, tables):,.0f} MB in all, of {available_megabytes:,.0f} MB of free memory: {advice}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -20,22 +19,14 @@ from runners.hosting.interruption import INTERRUPTED
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
-SIZES = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([kMG]?)i?B?")
-UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST, MOST = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
 
 
-def bytes_of(size: str) -> int:
-    """The bytes of a size such as ``128MB``. Raises ``RequestError`` for anything else, and for what is no file."""
-    found = SIZES.fullmatch(size)
-    if not found or not LEAST <= float(found[1]) * UNITS[found[2]] <= MOST:
-        raise RequestError(f"--size {size} is not the size of a file: write 1kB to 4GB, such as 128MB")
-    return int(float(found[1]) * UNITS[found[2]])
-
-
-def compact(root: PurePath, wanted: Sequence[str], size: str) -> None:
+def compact(root: PurePath, wanted: Sequence[str], most: int) -> None:
     """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
-    most, archive = bytes_of(size), Archive.open(root)
+    if not LEAST <= most <= MOST:
+        raise RequestError(f"--size {most:,} bytes is not the size of a file: write 1KiB to 4GiB, such as 128MiB")
+    archive = Archive.open(root)
     runs, total = chosen_runs(archive, wanted), Compacted()
     try:
         with progress_bar("compacting", "files", wanted=True) as bar:

@@ -20,7 +20,8 @@ from runners.cli.options import (
     FormatOption,
     OutputOption,
     RayAddressOption,
-    RunIds,
+    RunsOption,
+    SizeOption,
     ThreadsOption,
     WhereOption,
     WideOption,
@@ -163,7 +164,7 @@ def gc(
 
 @app.command("index")
 def index(
-    runs: RunIds = None,
+    runs: RunsOption = None,
     archive: ArchiveOption = ARCHIVE,
     plies: Annotated[
         int | None,
@@ -185,11 +186,9 @@ def index(
 
 @app.command("compact")
 def compact(
-    runs: Annotated[
-        list[str] | None, typer.Option("--run", metavar="RUN", help="Only this run; may be repeated.")
-    ] = None,
+    runs: RunsOption = None,
     archive: ArchiveOption = ARCHIVE,
-    size: Annotated[str, typer.Option(help="Bytes of the files of a range, at most: 64MB, 128MB, 1GB.")] = "128MB",
+    size: SizeOption = 128 << 20,
 ) -> None:
     """Join small files into large ones.
 

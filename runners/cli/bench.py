@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from quarto.errors import RequestError
-from runners.cli.options import ForceOption
+from runners.cli.options import ForceOption, JsonOption
 
 
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    json: Annotated[Path | None, typer.Option("--json", help="Also write the figures to this JSON file.")] = None,
+    json: JsonOption = None,
     force: ForceOption = False,
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
-    archive: Annotated[bool, typer.Option("--archive", help="Measure questions to an archive instead.")] = False,
+    questions: Annotated[bool, typer.Option("--questions", help="Measure questions to an archive instead.")] = False,
     turn: Annotated[
         str | None,
         typer.Option(
@@ -48,17 +48,19 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    chosen = {"--solver": solver, "--archive": archive}
+    chosen = {"solver": solver, "archive": questions}
     given = [name for name, wanted in chosen.items() if wanted]
     if len(given) > 1:
-        raise RequestError(f"{' and '.join(given)} measure different things: give one of them")
+        raise RequestError("--solver and --questions measure different things: give one of them")
     from runners.speed.main import measured
     from runners.speed.tables import bench_table
     from runners.terminal.console import show
+    from runners.terminal.files import is_printed
     from runners.terminal.tables import write_json
 
-    figures = measured(given[0].removeprefix("--") if given else "all", quick)
-    show([bench_table(figures)])
+    figures = measured(given[0] if given else "all", quick)
+    if not is_printed(json):
+        show([bench_table(figures)])
     if json:
         write_json(figures, json)
 
@@ -70,6 +72,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.speed.tables import show_turns
     from runners.speed.turn_times import turn_times
     from runners.speed.warm import rules_played_by
+    from runners.terminal.files import is_printed
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
@@ -77,7 +80,8 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     chosen = load_rules(rules or rules_played_by(agent))
     with interruptible() as stop, progress_bar("timing", "turns") as bar:
         times = turn_times(agent, chosen, positions, seed, stop, bar)
-    show_turns(times)
+    if not is_printed(json):
+        show_turns(times)
     if json:
         write_json(times.figures(), json)
     if stop.is_set():

@@ -13,7 +13,7 @@ from runners.cli.options import (
     ArchiveOption,
     ForceOption,
     FormatOption,
-    MegabytesOption,
+    MemoryOption,
     OutputOption,
     ThreadsOption,
     WideOption,
@@ -122,7 +122,7 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = SAMPLE,
     config_dir: Annotated[Path | None, typer.Option("--config-dir", help="A folder with rules of your own.")] = None,
     threads: ThreadsOption = None,
-    megabytes: MegabytesOption = 128.0,
+    megabytes: MemoryOption = 128.0,
     force: ForceOption = False,
 ) -> None:
     """Make a set of solved positions for `policy judge`.

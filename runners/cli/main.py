@@ -212,7 +212,7 @@ def _main() -> None:
         _refuse_shadows()
         notice = caches.before_compiling = CompilingNotice()
         try:
-            _commands()()
+            _carry_out()
         finally:
             notice.end()
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
@@ -227,6 +227,19 @@ def _main() -> None:
             traceback.print_exc()
         typer.echo(f"error: {_line(error, debug)}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
+
+
+def _carry_out() -> None:
+    """Carry out the typed command. Raises ``RequestError`` for options and arguments that it does not take."""
+    try:
+        code = _commands()(standalone_mode=False)
+    except typer.TyperException as error:
+        message, context = error.format_message(), getattr(error, "ctx", None)
+        if not message:  # a group without a command: its help is printed
+            raise SystemExit(RequestError.exit_code) from None
+        hint = f" (see '{context.command_path} --help')" if context else ""
+        raise RequestError(f"{message.rstrip('.')}{hint}") from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 @functools.cache

@@ -10,11 +10,14 @@ import typer
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
+from quarto.errors import RequestError
 from runners.terminal.files import TABLE_FORMATS
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B")
 
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -56,7 +59,9 @@ WhereOption = Annotated[
 RunsOption = Annotated[
     list[str] | None, typer.Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")
 ]
-RunIds = Annotated[list[str] | None, typer.Argument(metavar="[RUN]…", help="Run ids. Default: all runs.")]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
 ExecutorOption = Annotated[
     str,
@@ -70,7 +75,38 @@ RayAddressOption = Annotated[
     str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
 ]
 EXECUTOR = "threads"
-MegabytesOption = Annotated[float, typer.Option("--megabytes", help="Memory for the table of proven positions.")]
+
+
+def bytes_of(size: str | int) -> int:
+    """The bytes of a size such as ``128MiB``, ``1GiB`` or ``500MB``. Raises ``RequestError`` for other texts."""
+    if isinstance(size, int):  # a default
+        return size
+    found = _SIZE.fullmatch(size)
+    if not found or not float(found[1]):
+        raise RequestError(f"{size!r} is not a size: write a number and a unit, such as 128MiB or 1GiB")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
+
+
+def mebibytes_of(size: str | float) -> float:
+    """The same in MiB; a default is in MiB already."""
+    return bytes_of(size) / (1 << 20) if isinstance(size, str) else size
+
+
+SizeOption = Annotated[
+    int,
+    typer.Option("--size", metavar="SIZE", parser=bytes_of, show_default="128MiB", help="Of the files, at most."),
+]
+MemoryOption = Annotated[
+    float,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        parser=mebibytes_of,
+        show_default="128MiB",
+        help="Memory for the table of proven positions.",
+    ),
+]
 
 
 def options_of(group: str, incomplete: str = "") -> list[str]:

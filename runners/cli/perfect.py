@@ -14,15 +14,16 @@ from runners.cli.options import (
     ExecutorOption,
     ForceOption,
     FormatOption,
-    MegabytesOption,
+    JsonOption,
+    MemoryOption,
     OutputOption,
     RayAddressOption,
-    RunIds,
+    RunsOption,
     ThreadsOption,
 )
 
 
-def solve(
+def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     position: Annotated[
         str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
     ] = None,
@@ -34,15 +35,16 @@ def solve(
     ] = None,
     game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
     rules: Annotated[str | None, typer.Option("--rules", help="With --game: the rules. Default: classic.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    json: JsonOption = None,
+    force: ForceOption = False,
     distance: Annotated[
         bool,
         typer.Option(
             "--distance/--no-distance", help="Also the number of placements until the end, which takes longer."
         ),
     ] = True,
-    values: Annotated[bool, typer.Option("--values", help="Leave the turns out.")] = False,
-    megabytes: MegabytesOption = 128.0,
+    turns: Annotated[bool, typer.Option("--turns/--no-turns", help="Also the value of every turn.")] = True,
+    megabytes: MemoryOption = 128.0,
 ) -> None:
     """Solve positions exactly.
 
@@ -50,8 +52,11 @@ def solve(
     """
     from runners.perfect import solve
     from runners.perfect.solvers import SolveOptions
+    from runners.terminal.files import check_output
 
-    options = SolveOptions(turns=not values, distance=distance)
+    if json is not None:
+        check_output(json, force)
+    options = SolveOptions(turns=turns, distance=distance)
     proven = solve.check_request(position, file, game, rules)
     if proven is not None:
         solve.solve_game(proven, megabytes, json)
@@ -62,7 +67,7 @@ def solve(
 
 
 def annotate(
-    runs: RunIds = None,
+    runs: RunsOption = None,
     archive: ArchiveOption = ARCHIVE,
     choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
@@ -75,7 +80,7 @@ def annotate(
         ),
     ] = None,
     threads: ThreadsOption = None,
-    megabytes: MegabytesOption = 128.0,
+    megabytes: MemoryOption = 128.0,
     executor: ExecutorOption = EXECUTOR,
     ray_address: RayAddressOption = None,
 ) -> None:
@@ -92,7 +97,7 @@ def annotate(
 
 
 def mistakes(
-    runs: RunIds = None,
+    runs: RunsOption = None,
     archive: ArchiveOption = ARCHIVE,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,

@@ -24,9 +24,7 @@ from runners.cli.options import (
 def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     question: Annotated[
         str,
-        typer.Argument(
-            help="One SELECT over views such as games, plies, seats, runs; - reads standard input."
-        ),
+        typer.Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input."),
     ],
     archive: ArchiveOption = ARCHIVE,
     format: FormatOption = None,  # noqa: A002

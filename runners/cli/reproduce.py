@@ -42,5 +42,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     check_choice("--other-code", other_code, OTHER_CODE)
     for path in filter(None, (markdown, html)):
         check_output(path, force)
-    settings = PlaySettings(games, seed, cores, ArchiveSettings(archive, other_code=other_code), shlex.join(sys.argv[1:]))
+    settings = PlaySettings(
+        games, seed, cores, ArchiveSettings(archive, other_code=other_code), shlex.join(sys.argv[1:])
+    )
     raise typer.Exit(carry_out(checked(study, settings, markdown, html)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import EXECUTOR, MARKUP, ExecutorOption, MegabytesOption, RayAddressOption
+from runners.cli.options import EXECUTOR, MARKUP, ExecutorOption, MemoryOption, RayAddressOption
 
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
@@ -31,7 +31,7 @@ def build(
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
     ] = None,
-    megabytes: MegabytesOption = MEGABYTES,
+    megabytes: MemoryOption = MEGABYTES,
     threads: Annotated[int | None, typer.Option("--threads", help="Default: all cores.")] = None,
     executor: ExecutorOption = EXECUTOR,
     ray_address: RayAddressOption = None,
@@ -80,7 +80,7 @@ def _command(job: BuildJob, others: list[str]) -> str:
     where = shlex.quote(str(job.folder))
     return (
         f"{program()} tablebase build --pieces {job.pieces} --rules {shlex.quote(job.rules.name)} --directory {where} "
-        f"--megabytes {job.megabytes:g} --threads {job.threads}{''.join(f' {shlex.quote(other)}' for other in others)}"
+        f"--memory {job.megabytes:g}MiB --threads {job.threads}{''.join(f' {shlex.quote(other)}' for other in others)}"
     )
 
 
@@ -97,7 +97,7 @@ def _print_built(found: Tablebase) -> None:
 def verify(
     file: Annotated[Path | None, typer.Argument(help="A tablebase. Default: all.")] = None,
     sample: Annotated[int, typer.Option("--sample", help="Number of the largest boards to solve again.")] = SAMPLE,
-    megabytes: MegabytesOption = MEGABYTES,
+    megabytes: MemoryOption = MEGABYTES,
 ) -> None:
     """Check a tablebase.
 

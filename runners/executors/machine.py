@@ -31,14 +31,14 @@ def check_tables(megabytes: float, tables: int = 1) -> None:
     The message names the largest size that fits.
     """
     if not 0 < megabytes < float("inf"):
-        raise RequestError(f"--megabytes {megabytes:g} is not a size: write a number above 0, such as 128")
+        raise RequestError(f"--memory {megabytes:g}MiB is not a size: write more than 0, such as 128MiB")
     available = available_megabytes()
     needed = megabytes * DISTANCES_SHARE * tables
     if needed > available:
         most = int(available / DISTANCES_SHARE / tables)
-        fits = f"at most --megabytes {1 << (most.bit_length() - 1)} fits" if most else "free some"
+        fits = f"at most --memory {1 << (most.bit_length() - 1)}MiB fits" if most else "free some"
         raise RequestError(
-            f"--megabytes {megabytes:g} takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"
+            f"--memory {megabytes:g}MiB takes {needed:,.0f} MB of memory and {available:,.0f} MB are free: {fits}"
         )
 
 

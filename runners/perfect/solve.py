@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,23 +31,25 @@ from runners.perfect.solvers import (
 )
 from runners.terminal import console
 from runners.terminal.console import TerminalTable
-from runners.terminal.files import read_file
+from runners.terminal.files import is_printed, read_file, write_file
 from runners.terminal.progress import progress_bar
 
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
 SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"
 
 
-def solve_position(text: str, options: SolveOptions, megabytes: float, json: bool) -> None:
-    """Print the value of a position and its turns. Raises ``RequestError`` for a text that is no live position."""
+def solve_position(text: str, options: SolveOptions, megabytes: float, json: Path | None) -> None:
+    """Print the value of a position and its turns, or write them as JSON.
+
+    Raises ``RequestError`` for a text that is no live position.
+    """
     question = parse_question(text)
     check_tables(megabytes)
     solvers = Solvers(megabytes)
     started = time.perf_counter()
     with _search_progress(solvers) as on_wait:
         solution = run_search(solvers, lambda: solve(question, options, solvers), on_wait)
-    if json:
-        console.print_line(as_json_line(as_mapping(question, solution, options)))
+    if _written(as_mapping(question, solution, options), json):
         return
     console.print_line(sentence(question, solution))
     if solution.turns:
@@ -77,7 +79,7 @@ def solve_file(path: Path, options: SolveOptions, megabytes: float) -> None:
         raise FailureError(f"{bad} line(s) could not be answered; all others were")
 
 
-def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
+def solve_game(rules_name: str, megabytes: float, json: Path | None) -> None:
     """Prove the value of the whole game; print it with the number of positions, the time and the memory used."""
     rules = load_rules(rules_name)
     check_tables(megabytes)
@@ -85,9 +87,8 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
     with _search_progress(solvers) as on_wait:
         proof = prove(rules, solvers, on_wait)
     peak = peak_megabytes()
-    if json:
-        content = {"rules": rules.name, "value": proof.value, "nodes": proof.nodes, "seconds": round(proof.seconds, 3)}
-        _write_line(as_json_line(content | {"megabytes": round(peak, 1)}))
+    content = {"rules": rules.name, "value": proof.value, "nodes": proof.nodes, "seconds": round(proof.seconds, 3)}
+    if _written(content | {"megabytes": round(peak, 1)}, json):
         return
     first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
@@ -98,6 +99,13 @@ def solve_game(rules_name: str, megabytes: float, json: bool) -> None:
         column("memory, MB", [peak], "{:,.0f}".format),
     ]
     console.show([console.tabulated(columns)])
+
+
+def _written(answer: Mapping[str, object], json: Path | None) -> bool:
+    """Write an answer as a line of JSON if that is asked for; whether it was printed."""
+    if json is not None:
+        write_file(json, f"{as_json_line(answer)}\n".encode())
+    return is_printed(json)
 
 
 def peak_megabytes() -> float:

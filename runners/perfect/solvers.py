@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
@@ -206,7 +206,7 @@ def _answer_all(
     ]
 
 
-def as_json_line(content: dict[str, Any]) -> str:
+def as_json_line(content: Mapping[str, Any]) -> str:
     """One answer as one line of JSON."""
     return json.dumps(content, ensure_ascii=False)
 

@@ -48,9 +48,14 @@ def check_output(path: Path, force: bool) -> None:
         raise RequestError(f"{path} exists: name another file, or replace it with --force")
 
 
+def is_printed(path: Path | None) -> bool:
+    """Whether a file stands for the standard output."""
+    return path is not None and str(path) == STREAM
+
+
 def _is_stream(path: Path) -> bool:
     """Whether it is a device or a pipe, such as /dev/stdout: it is written to, not replaced."""
-    return path.exists() and not path.is_file()
+    return is_printed(path) or (path.exists() and not path.is_file())
 
 
 @contextmanager
@@ -77,6 +82,13 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file in one step. Raises ``FailureError`` if that fails; then what was there before is still there."""
+    """Write a file in one step, or the standard output for ``-``.
+
+    Raises ``FailureError`` if that fails; then what was there before is still there.
+    """
+    if is_printed(path):
+        sys.stdout.write(content.decode())
+        sys.stdout.flush()
+        return
     with new_file(path) as temporary:
         temporary.write_bytes(content)

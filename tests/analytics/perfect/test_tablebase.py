@@ -193,7 +193,7 @@ def test_only_one_process_builds_a_tablebase(tmp_path: Path) -> None:
         ({"threads": 0}, "threads=0 is not a number of threads"),
         ({"megabytes": 0.0}, "megabytes=0.0 is not a size"),
         ({"megabytes": float("nan")}, "megabytes=nan is not a size"),
-        ({"megabytes": 1e6}, "of 1,000 MB of free memory: the largest that fits is --megabytes 512"),
+        ({"megabytes": 1e6}, "of 1,000 MB of free memory: the largest that fits is --memory 512MiB"),
         ({"pieces": 7}, "of 1,000 MB of free memory: ask for fewer pieces"),
     ],
 )

@@ -178,9 +178,12 @@ def test_the_check_is_the_beginning_of_the_sha_256() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_names_are_sorted_out_within_a_second() -> None:
+def test_ten_times_as_many_names_take_about_ten_times_as_long_to_sort_out() -> None:
     names = [StoredRange(8 * k, 8 * k + 8, k * 0x9E3779B97F4A7C15 % MODULUS, "01234567").name for k in range(100_000)]
-    start = time.perf_counter()
-    ranges = counting(ranges_named(names))
-    assert len(fitting(ranges_named(names), ranges)) == 100_000
-    assert time.perf_counter() - start < 2
+    seconds = []
+    for some in (names[:10_000], names):
+        start = time.thread_time()
+        ranges = counting(ranges_named(some))
+        assert len(fitting(ranges_named(some), ranges)) == len(some)
+        seconds.append(time.thread_time() - start)
+    assert seconds[1] < 40 * seconds[0]  # not a hundred times

@@ -159,7 +159,7 @@ def test_adding_up_ends_too_when_it_is_interrupted(sample: Path, monkeypatch: py
 
 def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample: Path) -> None:
     assert "did you mean 'square'?" in qarena("openings", "--rules", "squarre", "--archive", str(sample)).err
-    assert qarena("archive", "index", "d2a027fc112c", "--archive", str(sample)).code == 0
+    assert qarena("archive", "index", "--run", "d2a027fc112c", "--archive", str(sample)).code == 0
     damaged = next(sample.glob("positions/*/*"))
     damaged.write_bytes(damaged.read_bytes()[:-1])
     found = qarena("openings", "--archive", str(sample))
@@ -173,15 +173,15 @@ def test_a_damaged_index_and_unknown_rules_say_what_to_do(qarena: Qarena, sample
 
 
 def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
-    one = qarena("archive", "index", "d2a027fc112c", "--plies", "16", "--archive", str(sample))
+    one = qarena("archive", "index", "--run", "d2a027fc112c", "--plies", "16", "--archive", str(sample))
     assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
     rest = qarena("archive", "index", "--threads", "1", "--archive", str(sample))
     assert rest.out.startswith("15,000 games indexed in")
     nothing = qarena("archive", "index", "--archive", str(sample))
     assert nothing.out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
-    one = qarena("archive", "index", "d2a027fc112c", "--archive", str(sample))
+    one = qarena("archive", "index", "--run", "d2a027fc112c", "--archive", str(sample))
     assert one.out == f"Nothing to index: 1,000 games are indexed in {sample}.\n"
-    wrong = qarena("archive", "index", "d2a027fc112d", "--archive", str(sample))
+    wrong = qarena("archive", "index", "--run", "d2a027fc112d", "--archive", str(sample))
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problem(s)" in qarena("archive", "verify", "--archive", str(sample)).out
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"

@@ -52,7 +52,7 @@ def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: 
     peaks = {}
     for size in (16, 64):  # megabytes of a file; all at once would be 330
         shutil.copytree(tmp_path / "many", tmp_path / "compacted")
-        peaks[size] = process(["archive", "compact", "--archive", "compacted", "--size", f"{size}MB"], tmp_path).peak
+        peaks[size] = process(["archive", "compact", "--archive", "compacted", "--size", f"{size}MiB"], tmp_path).peak
         shutil.rmtree(tmp_path / "compacted")
     assert peaks[64] - peaks[16] < 2 * (64 - 16) * 1_000_000
 
@@ -92,8 +92,8 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("compact", "--size", "much"), "--size much is not the size of a file: write 1kB to 4GB"),
-        (("compact", "--size", "1"), "--size 1 is not the size of a file"),
+        (("compact", "--size", "much"), "'much' is not a size: write a number and a unit, such as 128MiB"),
+        (("compact", "--size", "1B"), "--size 1 bytes is not the size of a file: write 1KiB to 4GiB"),
         (("compact", "--run", "ffffffffffff"), "run 'ffffffffffff' is not in archive"),
         (("merge", str(SAMPLE)), "name at least two archives"),
         (("merge", str(SAMPLE), str(SAMPLE)), "an archive is named twice"),

@@ -310,7 +310,7 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
         assert set(lengths_frame(chosen)["agent"]) == {*shown, "random"}
         assert "'mine' was played by 2 codes" in runs_section(chosen).note.replace("&#39;", "'")
     assert alone.first == "mine"
-    assert qarena("annotate", "--from-pieces", "13", "--megabytes", "1").code == 0
+    assert qarena("annotate", "--from-pieces", "13", "--memory", "1MiB").code == 0
     for command in ("rate", "crosstable", "mistakes"):
         found = qarena(command)
         assert found.code == 0

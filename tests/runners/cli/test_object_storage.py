@@ -29,9 +29,9 @@ def assert_one_line(found: Result, code: int, *texts: str) -> None:
     assert SECRET not in found.err + found.out
 
 
-@pytest.mark.parametrize("typed", [("--archive", "s3://X/y"), ("archive=s3://X/y",), ("archive.root=s3://X/y",)])
-def test_a_malformed_url_is_refused_in_each_spelling(qarena: Qarena, typed: tuple[str, ...], tmp_path: Path) -> None:
-    for found in (qarena("sql", "SELECT 1", *typed), qarena(*GAMES, *typed)):
+def test_a_malformed_url_is_refused(qarena: Qarena, tmp_path: Path) -> None:
+    named = ("--archive", "s3://X/y")
+    for found in (qarena("sql", "SELECT 1", *named), qarena(*GAMES, *named), qarena(*GAMES, "archive.root=s3://X/y")):
         assert_one_line(found, 2, "s3://X/y does not name a bucket", "write s3://BUCKET/PREFIX")
     assert not (tmp_path / "s3:").exists()
 

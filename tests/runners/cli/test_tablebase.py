@@ -23,7 +23,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-BUILD = ("tablebase", "build", "--rules", "torus_square", "--megabytes", "8", "--pieces")
+BUILD = ("tablebase", "build", "--rules", "torus_square", "--memory", "8MiB", "--pieces")
 
 
 def test_build_show_and_verify(qarena: Qarena, own_home: Path) -> None:
@@ -55,7 +55,7 @@ def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
     os.kill(building.pid, signal.SIGINT)
     _, notes = building.communicate(timeout=60)
     assert building.returncode == 130
-    again = f"tablebase build --pieces 4 --rules torus_square --directory {own_home} --megabytes 8 --threads "
+    again = f"tablebase build --pieces 4 --rules torus_square --directory {own_home} --memory 8MiB --threads "
     assert again in notes.splitlines()[-1]
 
 
@@ -65,7 +65,7 @@ def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
         (["build", "--pieces", "0"], "pieces=0 is not among 1 to 7"),
         (["build", "--pieces", "17"], "pieces=17 is not among 1 to 7"),
         (["build", "--pieces", "2", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
-        (["build", "--pieces", "2", "--megabytes", "1e9"], "of free memory: the largest that fits is --megabytes"),
+        (["build", "--pieces", "2", "--memory", "1000000GiB"], "of free memory: the largest that fits is --memory"),
         (["verify", "nowhere/classic-3.parquet"], "there is no tablebase nowhere/classic-3.parquet"),
         (["verify", "--sample", "-1"], "sample=-1"),
         (["show", "--rules", "clasic"], "rules 'clasic' does not exist"),

@@ -101,10 +101,10 @@ def test_derived_tables_and_tablebases_are_the_same(nodes: Nodes, tmp_path: Path
     )
     shutil.copytree(here, there)
     ray = ("--executor", "ray", "--ray-address", nodes.address)
-    tables = ("tablebase", "build", "--rules", "torus_square", "--megabytes", "8", "--pieces", "3", "--directory")
+    tables = ("tablebase", "build", "--rules", "torus_square", "--memory", "8MiB", "--pieces", "3", "--directory")
     for archive, executor in ((here, ()), (there, ray)):
         in_folder(tmp_path, "archive", "index", "--archive", str(archive), *executor)
-        in_folder(tmp_path, "annotate", "--from-pieces", "11", "--megabytes", "8", "--archive", str(archive), *executor)
+        in_folder(tmp_path, "annotate", "--from-pieces", "11", "--memory", "8MiB", "--archive", str(archive), *executor)
         in_folder(tmp_path, *tables, f"{archive}-tables", *executor)
     with open_archive(here) as one, open_archive(there) as other:
         for view in ("decisions", "positions"):

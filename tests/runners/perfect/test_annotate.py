@@ -239,10 +239,10 @@ def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
 def test_where_no_bar_is_shown_a_line_tells_now_and_then_how_far_it_is(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quiet = qarena("annotate", "--archive", str(root), "--threads", "1", "--megabytes", "1")
+    quiet = qarena("annotate", "--archive", str(root), "--threads", "1", "--memory", "1MiB")
     assert quiet.err == ""
     monkeypatch.setattr("runners.terminal.progress.NOTE_SECONDS", 0.0)
-    told = qarena("annotate", "--archive", str(root), "--choices", "--threads", "1", "--megabytes", "1")
+    told = qarena("annotate", "--archive", str(root), "--choices", "--threads", "1", "--memory", "1MiB")
     lines = re.findall(r"^judging: (\d+) of 24 games after \d+ s$", told.err, re.MULTILINE)
     assert len(lines) == told.err.count("\n") > 1
     assert [int(games) for games in lines] == sorted(int(games) for games in lines)
@@ -261,7 +261,7 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
             signal.raise_signal(signal.SIGINT)
         return annotate(self, part, *rest)
 
-    words = ("annotate", "--archive", str(root), "--threads", "1", "--megabytes", "1")
+    words = ("annotate", "--archive", str(root), "--threads", "1", "--memory", "1MiB")
     with monkeypatch.context() as patch:
         patch.setattr(Annotator, "annotate", interrupted)
         found = qarena(*words)
@@ -281,7 +281,7 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     nothing = qarena("mistakes", *where)
     assert (nothing.code, nothing.out) == (2, "")
     assert "run 'qarena annotate' first" in nothing.err
-    found = qarena("annotate", *where, "--megabytes", "1")
+    found = qarena("annotate", *where, "--memory", "1MiB")
     assert found.code == 0
     decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", found.out)[0]
     assert games == "24"
@@ -290,7 +290,7 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     without = qarena("mistakes", *where)
     assert "Hardest" not in without.out
     assert "qarena annotate --choices" in without.err
-    qarena("annotate", *where, "--choices", "--megabytes", "1")
+    qarena("annotate", *where, "--choices", "--memory", "1MiB")
     shown = qarena("mistakes", *where)
     assert shown.code == 0
     numbers = r"│ +(\d+) │ +([\d.]+) │ ([\d.]+)–([\d.]+) │"  # noqa: RUF001
@@ -311,6 +311,6 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     assert len(hard) == 10
     assert [int(saving) for *_, saving in hard] == sorted(int(saving) for *_, saving in hard)
     for text, _, value, _ in hard:
-        answer = qarena("solve", text, "--json", "--values", "--megabytes", "1").out
+        answer = qarena("solve", text, "--json", "-", "--no-turns", "--memory", "1MiB").out
         assert f'"value": {int(value == "win")}' in answer
-    assert "is not in archive" in qarena("annotate", "000000000000", *where).err
+    assert "is not in archive" in qarena("annotate", "--run", "000000000000", *where).err

@@ -47,7 +47,7 @@ def expected_moves(text: str) -> set[tuple[str | None, str | None, int, int]]:
 @pytest.mark.parametrize("hand", ["1", "-"])
 def test_json_holds_value_distance_and_every_move(qarena: Qarena, hand: str) -> None:
     text = POSITION[:-1] + hand
-    found = qarena("solve", text, "--json", "--megabytes", "1")
+    found = qarena("solve", text, "--json", "-", "--memory", "1MiB")
     assert found.code == 0
     answer = json.loads(found.out)
     assert (answer["value"], answer["distance"]) == solve_position(parse_question(text).position, CLASSIC)
@@ -59,16 +59,16 @@ def test_json_holds_value_distance_and_every_move(qarena: Qarena, hand: str) -> 
 
 def test_what_is_not_asked_for_is_not_there(qarena: Qarena) -> None:
     def keys(*flags: str) -> tuple[set[str], set[str]]:
-        answer = json.loads(qarena("solve", POSITION, "--json", "--megabytes", "1", *flags).out)
+        answer = json.loads(qarena("solve", POSITION, "--json", "-", "--memory", "1MiB", *flags).out)
         return set(answer), {key for move in answer.get("moves", []) for key in move}
 
-    assert keys("--values") == ({"position", "value", "distance"}, set())
-    assert keys("--values", "--no-distance") == ({"position", "value"}, set())
+    assert keys("--no-turns") == ({"position", "value", "distance"}, set())
+    assert keys("--no-turns", "--no-distance") == ({"position", "value"}, set())
     assert keys("--no-distance") == ({"position", "value", "moves"}, {"cell", "gift", "value"})
 
 
 def test_the_table_has_a_row_a_cell_and_a_column_a_gift(qarena: Qarena) -> None:
-    found = qarena("solve", POSITION, "--megabytes", "1")
+    found = qarena("solve", POSITION, "--memory", "1MiB")
     assert found.code == 0
     rows = [re.findall(r"[^ │┃]+", line) for line in found.out.splitlines() if re.match(r"[│┃]", line)]
     gifts = rows[0][2:]
@@ -86,7 +86,7 @@ def test_the_table_has_a_row_a_cell_and_a_column_a_gift(qarena: Qarena) -> None:
 
 def test_gifts_alone_are_listed_with_their_values(qarena: Qarena) -> None:
     text = POSITION[:-1] + "-"
-    found = qarena("solve", text, "--megabytes", "1")
+    found = qarena("solve", text, "--memory", "1MiB")
     rows = re.findall(r"│ (\w) +│ (\w+) +│ +(\d+) │", found.out)
     names = {1: "win", 0: "draw", -1: "loss"}
     assert set(rows) == {(str(gift), names[value], str(distance)) for _, gift, value, distance in expected_moves(text)}
@@ -94,7 +94,7 @@ def test_gifts_alone_are_listed_with_their_values(qarena: Qarena) -> None:
 
 def test_a_full_board_is_a_draw_without_moves(qarena: Qarena) -> None:
     full = next(position for position in live_positions(CLASSIC, 16, 1, 1))
-    found = json.loads(qarena("solve", format_position(full), "--json", "--megabytes", "1").out)
+    found = json.loads(qarena("solve", format_position(full), "--json", "-", "--memory", "1MiB").out)
     assert found == {"position": format_position(full), "value": 0, "distance": 0, "moves": []}
 
 
@@ -119,13 +119,13 @@ def test_a_table_larger_than_memory_is_refused_with_the_largest_that_fits(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "available_megabytes", lambda: 200.0)
-    found = qarena("solve", POSITION, "--megabytes", "256")
+    found = qarena("solve", POSITION, "--memory", "256MiB")
     assert found.code == 2
     assert found.err == (
-        "error: --megabytes 256 takes 320 MB of memory and 200 MB are free: at most --megabytes 128 fits\n"
+        "error: --memory 256MiB takes 320 MB of memory and 200 MB are free: at most --memory 128MiB fits\n"
     )
-    assert qarena("solve", POSITION, "--megabytes", "128", "--values").code == 0
-    assert "--megabytes -1 is not a size" in qarena("solve", POSITION, "--megabytes", "-1").err
+    assert qarena("solve", POSITION, "--memory", "128MiB", "--no-turns").code == 0
+    assert "'-1MiB' is not a size" in qarena("solve", POSITION, "--memory", "-1MiB").err
 
 
 def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(qarena: Qarena, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
     dice.shuffle(texts)
     texts[17] = next(iter(BAD))
     (tmp_path / "positions.txt").write_text("\n\n".join(texts) + "\n")
-    found = qarena("solve", "--file", "positions.txt", "--values", "--megabytes", "1")
+    found = qarena("solve", "--file", "positions.txt", "--no-turns", "--memory", "1MiB")
     lines = [json.loads(line) for line in found.out.splitlines()]
     assert found.code == 1
     assert lines[17] == {"line": 35, "error": BAD[texts[17]]}

@@ -62,7 +62,7 @@ def test_twenty_positions_have_the_values_that_qarena_solve_gives(
     assert len(texts) == 20
     (tmp_path / "positions.txt").write_text("\n".join(texts))
     answers = [
-        json.loads(line) for line in qarena("solve", "--file", "positions.txt", "--megabytes", "4").out.splitlines()
+        json.loads(line) for line in qarena("solve", "--file", "positions.txt", "--memory", "4MiB").out.splitlines()
     ]
     for text, answer in zip(texts, answers, strict=True):
         page = reader.ready("/analyse", text=text)
@@ -83,7 +83,7 @@ def test_where_the_mover_chooses_the_piece_each_piece_and_then_each_cell_has_its
     rules = PRESETS["own_piece"]
     position = next(each for each in asked(rules, 3) if each.occupied.bit_count() == 9)
     text = format_position(position, rules.name)
-    answer = json.loads(qarena("solve", text, "--json", "--megabytes", "4").out)
+    answer = json.loads(qarena("solve", text, "--json", "-", "--memory", "4MiB").out)
     page = reader.ready("/analyse", text=text)
     of_pieces: dict[str, str] = {}
     for move in answer["moves"]:
@@ -167,7 +167,7 @@ def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
 
 
 def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
-    assert "qarena run agent@a=rule_based agent@b=random games=10000 fills it" in ada.ready("/analyse").text
+    assert "qarena run rule_based random games=10000 fills it" in ada.ready("/analyse").text
     assert ada.site.existing_archive() is None
 
 
