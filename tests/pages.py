@@ -90,7 +90,7 @@ NOT_RUN = {
     ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
     ("docs/decisions.md", "qarena bench --solver"): "measures for minutes, on a machine that does nothing else",
     ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
-    ("docs/scale.md", "qarena run agent@a=mcts agent@b=ga_minimax"): CLUSTER,
+    ("docs/scale.md", "qarena run mcts ga_minimax"): CLUSTER,
     ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
     ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_slurm"): "needs a Slurm cluster",
     ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/polito has some",
@@ -100,10 +100,9 @@ NOT_RUN = {
     ("docs/exchange.md", "import polars as pl, tensorflow"): "needs TensorFlow, which the project does not install",
     ("docs/agents.md", "def play(self"): "a method alone: tests/runners/checking plays the template that has it",
     ("docs/policies.md", "qarena policy build --config-dir my_agents"): OWN_KIND,
-    ("docs/policies.md", "qarena run --config-dir my_agents agent@a=policy"): OWN_KIND,
+    ("docs/policies.md", "qarena run --config-dir my_agents"): OWN_KIND,
     ("docs/policies.md", "qarena policy rebuild mine --config-dir"): OWN_KIND,
     ("docs/policies.md", "qarena policy show mine --config-dir"): OWN_KIND,
-    ("docs/policies.md", "qarena policy rebuild mc"): "rebuilds from ten million games",
 }
 
 # Pages, or one language of them, that a test of their own runs: the test names the page.
