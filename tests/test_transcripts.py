@@ -48,7 +48,7 @@ def in_form(text: str) -> str:
 def matches(shown: str, printed: str) -> bool:
     """Whether a page shows what was printed; ``…`` stands for lines that are left out."""
     parts = [re.escape(part.strip("\n")) for part in re.split(r"^…$", in_form(shown), flags=re.MULTILINE)]
-    return re.fullmatch(r"\n?(.*\n)?".join(parts), in_form(printed), re.DOTALL) is not None
+    return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", in_form(printed) + "\n", re.DOTALL) is not None
 
 
 SHOWN = {name_of(page): steps for page in PAGES if (steps := transcripts(page))}
@@ -70,5 +70,6 @@ def test_a_page_shows_what_its_commands_print(page: str, qarena: Qarena, tmp_pat
 def test_a_wrong_figure_is_found() -> None:
     assert matches("a  12\n…\nin 1.5 s", "a  12\nb 3\nin 0.2 s\n")
     assert matches("all", "all\n")
+    assert matches("…\na  12\n…", "title\na  12\nb 3\n")
     assert not matches("a  12\n…\nin 1.5 s", "a  13\nb 3\nin 0.2 s\n")
     assert not matches("a", "a\nb\n")
