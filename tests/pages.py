@@ -65,7 +65,7 @@ SMALLER = (
     (r"trainer=ga5(?=.*trainer\.generations)", "trainer=ga5 trainer.games=4"),
     (r"trainer=q_placement(?!.*trainer\.games)", "trainer=q_placement trainer.games=200"),
     (r"trainer=rl_encoded(?!.*trainer\.games)", "trainer=rl_encoded trainer.games=200"),
-    (r"agent@b=(oracle|mcts)$", r"agent@b=\1 games=20"),
+    (r"^(qarena run .*\b(oracle|mcts))$", r"\1 games=20"),
     (r"(agent@a=\S+ a\.policy=\S+ agent@b=\w+)$", r"\1 games=200"),
     (r"n_trials=20", "n_trials=2"),
     (r"reproduce --study C", "reproduce --games 200 --study D"),
