@@ -75,7 +75,8 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("QARENA_COMMAND", "")  # both are set by the command line: restored after the test
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
-    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # the tests of one process share the collector
+    for name in ("set_threshold", "freeze"):  # the tests of one process share the collector
+        monkeypatch.setattr(gc, name, lambda *_: None)
     monkeypatch.setattr(main.CompilingNotice, "say", lambda _notice, _text: None)  # which test compiles first is chance
     root = logging.getLogger()
     before = root.level, list(root.handlers)

@@ -256,10 +256,10 @@ def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("tr", ["trainer=", "trainer.games="]),
+        ("tr", ["trainer="]),
         ("trainer=r", ["trainer=rl_encoded", "trainer=rl_tabular"]),
         ("rules=s", ["rules=square"]),
-        ("agent@a=r", []),
+        ("curve", ["curve.block="]),
     ],
 )
 def test_overrides_are_completed(typed: str, expected: list[str]) -> None:
