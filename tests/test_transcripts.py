@@ -1,7 +1,7 @@
 """Transcripts: what a page shows after ``$ command`` in a block ``console`` is what the command prints.
 
-A page's commands run from top to bottom in one folder, with the sample in ``data/sample``. A line ``…`` stands for lines
-that are left out. Figures that depend on the machine or the moment are compared in form (``VARYING``).
+A page's commands run from top to bottom in one folder, with the sample in ``data/sample``. A line ``…`` stands for
+lines that are left out. Figures that depend on the machine or the moment are compared in form (``VARYING``).
 """
 
 from __future__ import annotations
