@@ -133,8 +133,8 @@ BEFORE = {
     "data/README.md": ("mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",),
     "docs/archive.md": (
         SAMPLE,
-        "qarena run agent@a=random agent@b=dumb games=40 archive=laptop-archive",
-        "qarena run agent@a=random agent@b=dumb games=40 seed=2 archive=cluster-archive",
+        "qarena run random dumb games=40 --archive laptop-archive",
+        "qarena run random dumb games=40 seed=2 --archive cluster-archive",
     ),
     "docs/decisions.md": (
         "qarena run agent@a=random agent@b=dumb games=40 opening_plies=8",

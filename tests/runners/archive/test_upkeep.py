@@ -47,7 +47,7 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
 @pytest.mark.slow
 def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: Path) -> None:
     small, many = ("archive.shard_games=65536", "archive.shard_seconds=60"), "games=10_000_000"
-    process(["run", "agent@a=random", "agent@b=random", many, *small, "archive=many"], tmp_path)
+    process(["run", "agent@a=random", "agent@b=random", many, *small, "--archive=many"], tmp_path)
     process(["archive", "index", "--archive", "many"], tmp_path)
     peaks = {}
     for size in (16, 64):  # megabytes of a file; all at once would be 330

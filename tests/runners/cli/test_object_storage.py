@@ -44,11 +44,11 @@ def test_rows_and_tables_are_those_of_a_folder(
     root = f"{request.getfixturevalue(store)}/a/b"
     answers = []
     for place in (root, "folder"):
-        first = qarena(*GAMES, f"archive={place}", "archive.shard_games=50")
+        first = qarena(*GAMES, f"--archive={place}", "archive.shard_games=50")
         assert (first.code, first.err) == (0, "")
         assert f"in {place} holds 200 games" in first.out
-        assert "Nothing to play" in qarena(*GAMES, f"archive={place}").out
-        shown = [qarena("sql", ROWS, "--archive", place), qarena("crosstable", f"archive={place}")]
+        assert "Nothing to play" in qarena(*GAMES, f"--archive={place}").out
+        shown = [qarena("sql", ROWS, "--archive", place), qarena("crosstable", f"--archive={place}")]
         shown.append(qarena("archive", "verify", "--archive", place))
         assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
         answers.append([each.out for each in shown])
@@ -62,7 +62,7 @@ def test_rows_and_tables_are_those_of_a_folder(
 def test_processes_write_into_a_bucket_what_threads_write_into_a_folder(qarena: Qarena, bucket: ObjectUrl) -> None:
     answers = []
     for place, executor in ((f"{bucket}/a", "processes"), ("folder", "threads")):
-        done = qarena(*GAMES, f"archive={place}", f"executor={executor}", "threads=2")
+        done = qarena(*GAMES, f"--archive={place}", f"executor={executor}", "threads=2")
         assert (done.code, done.err) == (0, "")
         answers.append(qarena("sql", ROWS, "--archive", place).out)
     assert answers[0] == answers[1] != ""
@@ -71,7 +71,7 @@ def test_processes_write_into_a_bucket_what_threads_write_into_a_folder(qarena: 
 @pytest.mark.extras
 def test_what_is_not_there_is_one_line(qarena: Qarena, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 2, f"there is no archive at {bucket}/a")
-    assert_one_line(qarena(*GAMES, "archive=s3://no-such-bucket/a"), 2, "has no bucket no-such-bucket")
+    assert_one_line(qarena(*GAMES, "--archive=s3://no-such-bucket/a"), 2, "has no bucket no-such-bucket")
     monkeypatch.setenv("QARENA_STORE_PATIENCE", "0.2")
     monkeypatch.setenv("AWS_ENDPOINT_URL", environment(free_port())["AWS_ENDPOINT_URL"])
     assert_one_line(qarena("sql", "SELECT 1", "--archive", f"{bucket}/a"), 1, "does not answer", str(bucket))
@@ -102,12 +102,12 @@ def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: py
         "report --output report.html",
         "archive verify",
     ):
-        spelled = f"archive={root}"
+        spelled = f"--archive={root}"
         found = command(tmp_path, *arguments.split(), spelled)
         assert found.returncode == 0, (arguments, found.stderr)
         assert "nanobind" not in found.stderr
     found = command(tmp_path, "archive", "import", "games.txt", "--archive", f"{bucket}/imported")
     assert found.returncode == 0, found.stderr
     for view in ("positions", "decisions", "verdicts", "sweeps", "policy('built')"):
-        found = command(tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"archive={root}")
+        found = command(tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"--archive={root}")
         assert int(found.stdout.split()[1]) > 0, (view, found.stderr)
