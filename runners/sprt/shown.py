@@ -66,14 +66,15 @@ def show(outcome: SprtOutcome) -> None:
 
 
 def _verdict(outcome: SprtOutcome) -> list[str]:
-    """The decision in words."""
+    """The decision in words: the hypothesis that the games reject. Accepting one does not say that it is true."""
     trial, spec = outcome.trial, outcome.run.request.spec
     ((first, second),) = spec.labels
     zero, one = trial.hypotheses.elo0, trial.hypotheses.elo1
     games = f"after {2 * trial.pairs:,} games"
+    above = f"Decided {games}: {first} is above {second} by"
     sentences = {
-        "elo1": f"Decided {games}: {first} is above {second} by {one:g} nElo or more, rather than by {zero:g} or less.",
-        "elo0": f"Decided {games}: {first} is above {second} by {zero:g} nElo or less, rather than by {one:g} or more.",
+        "elo1": f"{above} more than {zero:g} nElo; {one:g} nElo explain the games better.",
+        "elo0": f"{above} less than {one:g} nElo; {zero:g} nElo explain the games better.",
         None: f"Undecided {games}, as many as were allowed: games=… allows more.",
     }
     lines = [sentences[trial.accepted] if trial.ended else f"Undecided so far, {games}."]
