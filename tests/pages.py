@@ -15,7 +15,9 @@ from typing import NamedTuple
 from tests.paths import ROOT
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "data/README.md", *ROOT.glob("docs/*.md")])
-COMMAND = re.compile(r"(\$ )?((PYTHONPATH=\S+ )?qarena|make|python3?|printf|cp|mkdir|source|marimo|for|[a-z]+/bin/)\b")
+COMMAND = re.compile(
+    r"(\$ )?((PYTHONPATH=\S+ )?qarena|make|python3?|printf|cp|rm|mkdir|source|marimo|for|[a-z]+/bin/)\b"
+)
 
 LOOP = re.compile(r"^for .*?^done", re.MULTILINE | re.DOTALL)  # is one step
 
@@ -67,6 +69,7 @@ SMALLER = (
     (r"trainer=rl_encoded(?!.*trainer\.games)", "trainer=rl_encoded trainer.games=200"),
     (r"^(qarena run .*\b(oracle|mcts))$", r"\1 games=20"),
     (r"(agent@a=\S+ a\.policy=\S+ agent@b=\w+)$", r"\1 games=200"),
+    (r"^(qarena run '\w+\(policy=\w+\)' \w+)$", r"\1 games=200"),
     (r"n_trials=20", "n_trials=2"),
     (r"reproduce --study C", "reproduce --games 200 --study D"),
     (r"^qarena sprt agent@(?!.*games=)", "qarena sprt games=400 agent@"),
@@ -88,6 +91,7 @@ NOT_RUN = {
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
     ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
     ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
+    ("docs/results_benchmark.md", ""): "learns from the datasets of benchmark.md for an hour",
     ("docs/decisions.md", "qarena bench --solver"): "measures for minutes, on a machine that does nothing else",
     ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
     ("docs/scale.md", "qarena run mcts ga_minimax"): CLUSTER,
@@ -157,6 +161,7 @@ BEFORE = {
     ),
     "docs/sweeps.md": ("qarena run agent@a=random agent@b=random games=40",),
     "docs/symmetry.md": (SAMPLE, "qarena archive index"),
+    "docs/troubleshooting.md": (SAMPLE,),
 }
 EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test
 
