@@ -68,7 +68,6 @@ SMALLER = (
     (r"trainer=q_placement(?!.*trainer\.games)", "trainer=q_placement trainer.games=200"),
     (r"trainer=rl_encoded(?!.*trainer\.games)", "trainer=rl_encoded trainer.games=200"),
     (r"^(qarena run .*\b(oracle|mcts))$", r"\1 games=20"),
-    (r"(agent@a=\S+ a\.policy=\S+ agent@b=\w+)$", r"\1 games=200"),
     (r"^(qarena run '\w+\(policy=\w+\)' \w+)$", r"\1 games=200"),
     (r"n_trials=20", "n_trials=2"),
     (r"reproduce --study C", "reproduce --games 200 --study D"),
