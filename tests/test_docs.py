@@ -66,7 +66,7 @@ def in_blocks(page: Path) -> Iterator[Shown]:
     for language, block in fences(page):
         lines = block.replace("\\\n", " ").splitlines()
         typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
-        for line in typed if language == "" else []:
+        for line in typed if language in ("", "sh", "console") else ():
             for words in programs(line) if "qarena " in line else ():
                 yield Shown(str(page.relative_to(ROOT)), words)
 
