@@ -80,9 +80,9 @@ CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it sta
 OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
 SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
-    ("README.md", "qarena serve"): SERVER,
     ("docs/serve.md", ""): SERVER,
     ("README.md", "make "): "sets up and runs what runs this",
+    ("README.md", "source "): "changes the reader's shell",
     ("docs/browse.md", ""): SERVER,
     ("docs/index.md", "make run"): "sets up what runs this",
     ("docs/index.md", "source "): "changes the reader's shell",
@@ -159,7 +159,6 @@ BEFORE = {
         "qarena sprt agent@a=random agent@b=dumb games=64 elo0=0 elo1=100",
     ),
     "docs/sweeps.md": ("qarena run agent@a=random agent@b=random games=40",),
-    "docs/symmetry.md": (SAMPLE, "qarena archive index"),
     "docs/troubleshooting.md": (SAMPLE,),
 }
 EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test

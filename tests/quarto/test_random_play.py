@@ -21,6 +21,10 @@ def test_the_counts_are_the_known_ones() -> None:
     assert list(CLASSIC_LIVE_PREFIXES) == ORACLES["live_game_prefixes_after_k_plies"]
 
 
+def test_the_drawn_full_boards_are_the_published_ones() -> None:
+    assert CLASSIC_LIVE_PREFIXES[16] == 414_298_141_056 * factorial(16)  # codegolf.stackexchange 154335; any order
+
+
 def test_each_live_prefix_goes_on_or_is_won_or_the_board_is_full() -> None:
     for ply, won in enumerate(ORACLES["games_won_at_ply_k"][1:], 1):
         assert CLASSIC_LIVE_PREFIXES[ply - 1] * (17 - ply) ** 2 == CLASSIC_LIVE_PREFIXES[ply] + won
