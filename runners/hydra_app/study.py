@@ -25,6 +25,7 @@ from runners.hydra_app.sweep_start import WITHOUT_EFFECT
 from runners.terminal import console
 
 SQLITE = "sqlite:///"
+AGAIN = "again"  # the attribute of a study with the numbers of trials that failed and were queued once more
 SETTINGS = "settings"  # the attribute of a study with the settings that all of its trials share
 RESULTS = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
 
@@ -87,15 +88,16 @@ def _resumed(sweeper: Any, name: str, direction: Direction, settings: Mapping[st
             f"study '{name}' in {sweeper.storage} was begun with other settings ({differences}): name another one, "
             "hydra.sweeper.study_name=NAME"
         )
-    trials = study.trials
-    stopped = [each for each in trials if each.state == TrialState.RUNNING and sweeper.storage.startswith(SQLITE)]
-    for each in stopped:  # no other process runs trials of a file
-        study.tell(each.number, state=TrialState.FAIL)
-    tried = [each.params or each.system_attrs.get("fixed_params") for each in trials if each.state != TrialState.FAIL]
+    trials, again = study.trials, [*study.user_attrs.get(AGAIN, ())]
     for each in trials:
-        if each in stopped or (each.state == TrialState.FAIL and each.params and each.params not in tried):
-            tried.append(each.params)
+        if each.state == TrialState.RUNNING and sweeper.storage.startswith(SQLITE):
+            study.tell(each.number, state=TrialState.FAIL)  # it was stopped: no other process runs trials of a file
+        elif each.state != TrialState.FAIL:
+            continue
+        if each.params and each.number not in again:
             study.enqueue_trial(each.params)
+            again.append(each.number)
+    study.set_user_attr(AGAIN, again)
     return len(trials), sum(each.state == TrialState.COMPLETE for each in trials)
 
 
