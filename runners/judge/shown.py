@@ -30,20 +30,21 @@ PAGE = """# How close to perfect: all agents
 {command}
 ```
 
-Each turn was looked up in [a set of {positions:,} positions][set] with the exact value of every turn ({rules} rules);
-every agent took {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) has what the
-figures mean, and how to judge a policy of your own.
+Each turn was looked up in [a set of {positions:,} positions][set] with the exact value of every turn ({rules} rules).
+Every agent made {draws} {turns} in each position. [Policies](policies.md#how-close-to-perfect) explains the figures and
+shows how to judge a policy of your own.
 
 [set]: ../data/README.md#sets-of-positions
 
 - **optimal** is the share of turns that keep the exact value of the position, in %.
 - **regret** is the mean loss of exact value in half-points, 0 to 2: of a turn, of its placement and of its gift.
-  The 95 % interval of a turn's is at most ± {reach:.3f}.
-- **draws** are those against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 % interval. All
-  other games are lost.
-- **turns/s** is what one thread takes in a second in these positions, the best of {draws} measurements (processor
-  time; of a player with a process of its own, by the clock); **bytes** is the size of the policy or tablebase that it
-  plays by.
+  The 95 % interval of a turn's regret is at most ± {reach:.3f}. Regret depends on the positions and on what is counted:
+  [Agents](agents.md#the-agents-of-the-project) has the regret of a decision in logged games.
+- **draws** are the drawn games against `oracle`, in % of {games:,} games after {plies} imposed plies, with the 95 %
+  interval. All other games are lost.
+- **turns/s** is the number of turns that one thread makes in a second in these positions, the best of {draws}
+  measurements. Time is processor time, or the clock's for a player with a process of its own.
+- **bytes** is the size of the policy or tablebase that an agent plays by.
 
 """
 
