@@ -91,7 +91,6 @@ NOT_RUN = {
     ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
     ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
     ("docs/results_benchmark.md", ""): "learns from the datasets of benchmark.md for an hour",
-    ("docs/decisions.md", "qarena bench --solver"): "measures for minutes, on a machine that does nothing else",
     ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
     ("docs/scale.md", "qarena run mcts ga_minimax"): CLUSTER,
     ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
@@ -140,7 +139,8 @@ BEFORE = {
         "qarena run random dumb games=40 seed=2 --archive cluster-archive",
     ),
     "docs/decisions.md": (
-        "qarena run agent@a=random agent@b=dumb games=40 opening_plies=8",
+        "qarena run random dumb games=40 opening_plies=8",
+        "qarena annotate",
         "printf '...F/.3../.2A./C.8. 7\\n' > positions.txt",
     ),
     "docs/exchange.md": (SAMPLE, "import numpy as np; observations = np.full((3, 17), -1)"),
@@ -160,6 +160,7 @@ BEFORE = {
     ),
     "docs/sweeps.md": ("qarena run agent@a=random agent@b=random games=40",),
     "docs/troubleshooting.md": (SAMPLE,),
+    "docs/tutorial.md": (SAMPLE,),
 }
 EXITS = {"qarena sprt": (0, 3)}  # that are answers: 3 is an undecided test
 
