@@ -24,7 +24,7 @@ from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_o
 __all__ = ["handlers_that_others_made", "prepared_once", "qarena"]  # fixtures
 
 SHELL = re.compile(r"[|&><*$]|^(?!qarena )")  # what only a shell can do
-QUICK = {"docs/statistics.md"}  # runs in `make test`; the others are test-all's
+QUICK = {"docs/troubleshooting.md"}  # runs in `make test`; the others are test-all's
 
 
 def is_run(step: Step) -> bool:
