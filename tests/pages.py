@@ -71,7 +71,7 @@ SMALLER = (
     (r"^(qarena run '\w+\(policy=\w+\)' \w+)$", r"\1 games=200"),
     (r"n_trials=20", "n_trials=2"),
     (r"reproduce --study C", "reproduce --games 200 --study D"),
-    (r"^qarena sprt agent@(?!.*games=)", "qarena sprt games=400 agent@"),
+    (r"^(qarena sprt \w+ \w+ )(?!.*games=)", r"\1games=400 "),
     (r"^(qarena play .*)", r"printf 'resign\\n' | \1"),
 )
 

@@ -159,7 +159,7 @@ def test_conditions_are_joined_as_they_are(two_runs: Archive) -> None:
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(two_runs: Archive) -> None:
     """An agent that sits in seat 0 or in seat 1: a condition on one seat leaves half of its games in."""
     label = "rule_based"
-    for page in ("README.md", "docs/reports.md", "docs/strength.md"):
+    for page in ("docs/reports.md", "docs/strength.md"):
         condition = re.search(r"""--where "('\w+' NOT IN \(agent_0, agent_1\))""", (ROOT / page).read_text())
         assert condition, page
         with open_archive(two_runs.root) as opened:
