@@ -81,9 +81,6 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
 
 def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings) -> tuple[AgentSpec, ...]:
     """The two agents of a match."""
-    for seat in ("a", "b"):
-        if not OmegaConf.is_dict(cfg[seat]):
-            raise RequestError(f"{seat}={cfg[seat]} is not an agent: choose one with agent@{seat}=NAME")
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
     one, two = (
         agent_from_settings(name, plain(cfg[seat]), agent_settings(name), storage.root) for seat, name in chosen.items()

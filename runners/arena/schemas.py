@@ -18,7 +18,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import as_written, plain
+from runners.arena.config_groups import as_written, names, plain
 from runners.executors.machine import available_cores
 
 if TYPE_CHECKING:
@@ -169,7 +169,8 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
 
     Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
-    ``RequestError`` for a key that is not a field, for a field without a key, and for a value out of range.
+    ``RequestError`` for a key that is not a field, for a field without a key, for a value in place of a group's option,
+    and for a value out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:
@@ -180,6 +181,10 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
             raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
         if isinstance(hint, type) and is_dataclass(hint):
             check_values(node[key], hint, f"{prefix}{key}.")
+        if hint is Any and not OmegaConf.is_dict(node[key]):  # the option of a group
+            group = f"agent@{key}" if key in ("a", "b") else key
+            wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
+            raise RequestError(f"{group}=NAME {wrong}{nearest('', names(group.partition('@')[0]))}")
         for declared in get_args(hint)[1:] if node[key] is not None else ():
             if isinstance(declared, Meta):
                 least, most = (usual if it is None else it for usual, it in ((-inf, declared.ge), (inf, declared.le)))
@@ -226,8 +231,6 @@ def executor_of(cfg: DictConfig) -> Executor:
     from runners.arena.spec import made_of
     from runners.executors.base import Executor
 
-    if not OmegaConf.is_dict(cfg.executor):
-        raise RequestError(f"executor={cfg.executor} is not an executor: choose one, executor=NAME")
     settings = plain(cfg.executor)
     changed = [key for key, value in plain(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
     if changed and "${ray" not in str(plain(cfg.executor, resolve=False)):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hydra.conf import HydraConf
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from quarto.errors import ArenaError, RequestError
+from quarto.errors import ArenaError
 from runners.arena.config_groups import plain
 from runners.arena.schemas import RunConfig
 from runners.hydra_app.application import Application, log_file, typed_command
@@ -83,8 +83,6 @@ class RunApplication(Application["Judged"]):
 
 
 def _objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
-    if not OmegaConf.is_dict(cfg.objective):
-        raise RequestError(f"objective={cfg.objective} is not an objective: choose one with objective=NAME")
     return objective_of(plain(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
 
 

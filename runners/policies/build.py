@@ -12,11 +12,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import names, plain, settings_of
+from runners.arena.config_groups import plain, settings_of
 from runners.arena.schemas import (
     KIND_GROUP,
     PolicyBuildConfig,
@@ -38,9 +38,6 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
 
     Raises ``RequestError`` for the first invalid value.
     """
-    if not OmegaConf.is_dict(cfg.kind):
-        kind = "kind=KIND is missing" if cfg.kind is None else f"kind={cfg.kind} is not a kind: choose one, kind=NAME"
-        raise RequestError(f"{kind}{nearest('', names(KIND_GROUP))}")
     kind, settings = choices[KIND_GROUP], plain(cfg.kind)
     for key in settings:
         if key not in (own := settings_of(KIND_GROUP, kind)):

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from analytics.policies import policy_store
 from analytics.store import marker
 from analytics.store.archive import Archive
 from analytics.store.records import POLICY_NAME, run_id_of
-from quarto.errors import RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of, targets_in
 from runners.arena.schemas import archive_settings_of, executor_of, threads_of
@@ -105,8 +104,6 @@ def check(request: TrainingRequest) -> None:
 
 def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
     """The trainer's settings, and the trainer."""
-    if not OmegaConf.is_dict(node):
-        raise RequestError(f"trainer={node} is not a trainer: choose one with trainer=NAME")
     settings = plain(node)
     return settings, made_of(f"trainer '{name}'", settings, Trainer)
 

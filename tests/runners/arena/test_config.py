@@ -217,7 +217,7 @@ REFUSED = {
     "rules.squares=round": "rules 'classic': squares='round' is not one of none, plain, wrapped",
     "+rules.wrapped=true": "rules have no key 'wrapped'",
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
-    "a=random": "a=random is not an agent: choose one with agent@a=NAME",
+    "a=random": "agent@a=NAME is how to choose one: a=random is no option; valid: alpha_beta",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful, version",
     "a.faithful=[1]": "(ValueError, with {'faithful': [1], 'version': 'last'})",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",

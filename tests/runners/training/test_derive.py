@@ -276,7 +276,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     [
         (
             [],
-            r"kind=KIND is missing; valid: encoded_q, fitted_q, gift, line_network, line_values, .*",
+            r"kind=NAME is missing; valid: encoded_q, fitted_q, gift, line_network, line_values, .*",
         ),
         (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
         (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
