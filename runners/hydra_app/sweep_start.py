@@ -81,10 +81,9 @@ def launcher_overrides(first: DictConfig, overrides: Sequence[str], folder: Path
                 f"hydra/launcher=submitit_slurm needs Slurm: {program} is not on PATH; submit from a machine of the "
                 "cluster, or use hydra/launcher=submitit_local"
             )
-    if launcher == "basic":
-        return []
-    console.print_note(f"{launcher}: the jobs' output folders are in {first.hydra.sweep.dir}")
-    more = [f"hydra.sweep.dir={quoted(str(folder))}"]  # jobs may run in another current folder
+    more = [f"hydra.sweep.dir={quoted(str(folder))}"]  # jobs may run in another current folder, or at another time
+    if launcher != "basic":
+        console.print_note(f"{launcher}: the jobs' output folders are in {first.hydra.sweep.dir}")
     if launcher == "ray":
         given = [override.lstrip("+").partition("=")[0] for override in overrides]
         more += [f"++{RAY_KEY}.{name}={value}" for name, value in RAY.items() if f"{RAY_KEY}.{name}" not in given]
