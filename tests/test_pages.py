@@ -122,4 +122,4 @@ def test_every_step_is_run_or_listed_and_nothing_else_is_listed() -> None:
     for pattern, _ in SMALLER:
         assert any(re.search(pattern, bare(step.text)) for step in STEPS if step.language == "shell"), pattern
     assert {step for step in STEPS if not is_run(step)} | set(RUN) == set(STEPS)
-    assert len(RUN) > 150
+    assert len(RUN) > 100  # besides the transcripts, which tests/test_transcripts.py runs
