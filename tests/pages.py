@@ -85,6 +85,8 @@ NOT_RUN = {
     ("README.md", "source "): "changes the reader's shell",
     ("docs/browse.md", ""): SERVER,
     ("docs/index.md", "make run"): "sets up what runs this",
+    ("docs/installation.md", "make run"): "sets up what runs this",
+    ("docs/installation.md", "source "): "changes the reader's shell",
     ("docs/index.md", "source "): "changes the reader's shell",
     ("docs/tutorial.md", "qarena serve"): "serves until it is stopped: tests/runners/web plays on it",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
