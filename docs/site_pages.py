@@ -83,7 +83,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001  (by name)
     """Turn links between files of the repository into links between pages."""
     homes = {target: posixpath.dirname(source) for source, target in ELSEWHERE.items() if target != "index.md"}
-    return turned_links(markdown, homes.get(page.file.src_uri, "docs"))
+    folder = posixpath.dirname(page.file.src_uri)
+    return turned_links(markdown, homes.get(page.file.src_uri, posixpath.join("docs", folder)), folder)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:  # noqa: ARG001  (by name)
@@ -96,16 +97,20 @@ def on_post_template(output_content: str, template_name: str, config: Any) -> st
     return on_post_page(output_content, None, config)
 
 
-def turned_links(markdown: str, home: str) -> str:
-    """The text of a page that lives in folder ``home`` of the repository, with links as the site needs them."""
+def turned_links(markdown: str, home: str, folder: str = "") -> str:
+    """The text of a page with links as the site needs them.
+
+    ``home`` is the folder of the page in the repository, ``folder`` that in the site.
+    """
 
     def turned(found: re.Match[str]) -> str:
         target, hash_sign, anchor = found[2].partition("#")
         if "://" in target or not target:
             return found[0]
         path = posixpath.normpath(posixpath.join(home, target))
-        page = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else target)
-        return f"{found[1]}{page}{hash_sign}{anchor}"
+        page = ELSEWHERE.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+        link = target if page is None else posixpath.relpath(page, folder or ".")
+        return f"{found[1]}{link}{hash_sign}{anchor}"
 
     return re.sub(r"(\]\(|^\[[^\]]+\]: )([^)\s]+)", turned, markdown, flags=re.MULTILINE)
 
