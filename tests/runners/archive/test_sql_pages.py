@@ -25,7 +25,7 @@ ANSWERED = re.compile(r"^```sql\n(.*?)\n```\n\n```\n(.*?)^```$", re.MULTILINE | 
 
 def prepared(qarena: Qarena, folder: Path) -> Path:
     """A copy of the sample on which the commands at the top of the cookbook were carried out."""
-    commands = next(block for block in re.findall(r"^```\n(.*?)^```$", COOKBOOK, re.MULTILINE | re.DOTALL))
+    commands = re.findall(r"^```sh\n(.*?)^```$", COOKBOOK, re.MULTILINE | re.DOTALL)[0]
     copy, *rest = map(shlex.split, commands.splitlines())
     assert copy == ["cp", "-r", "data/sample", "games"]
     shutil.copytree(SAMPLE, folder / "games")
