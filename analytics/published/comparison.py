@@ -14,10 +14,10 @@ from analytics.statistics.tally import DRAW
 from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
-    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says, “by the "
-    "code” as its program does where the two are known to differ (`faithful: true`), in the version that the figure is "
-    "of. A rate agrees if it is within three points of the published rate, or if the two intervals overlap. No "
-    "parameter was tuned to come closer to a published figure."
+    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
+    "the code” plays as its program does (`faithful: true`), in the figure's version; it stands where text and program "
+    "are known to differ. A rate agrees if it is within three points of the published rate, or if the two intervals "
+    "overlap. No parameter was tuned to come closer to a published figure."
 )
 
 

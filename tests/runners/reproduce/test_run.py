@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from analytics.published import figures, notes_on
+from analytics.published import figures, notes, notes_on
+from analytics.published.comparison import LEGEND
 from runners.reproduce import run
 from tests.analytics.folders import snapshot
 from tests.paths import ROOT
@@ -136,7 +137,10 @@ def verdicts(report: str) -> dict[str, tuple[str, ...]]:
 
 
 def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_differs() -> None:
-    found = verdicts(REPORT.read_text(encoding="utf-8"))
+    text = REPORT.read_text(encoding="utf-8")
+    assert LEGEND in text
+    assert not [note for note in notes() if note.note not in text]
+    found = verdicts(text)
     assert found.keys() == {figure.figure for figure in figures()}
     for name, said in found.items():
         assert said
