@@ -138,14 +138,14 @@ class CompilingNotice:
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.say(f"… {caches.compiling.ready} of {caches.compiling.asked} kernels are ready")
+            self.say(f"… {caches.compiling.ready} of {caches.compiling.asked} kernels so far")
         self._last = now
 
     def end(self) -> None:
         """Say how long it took, if anything was compiled."""
         if self._last is not None:
-            compiled = caches.compiling
-            self.say(f"Compiling {compiled.compiled} kernels took {compiled.seconds:.1f} s, which no speed counts.")
+            count, seconds = caches.compiling.compiled, caches.compiling.seconds
+            self.say(f"Compiled {count} kernel{'s' * (count != 1)} in {seconds:.1f} s. Speeds leave this time out.")
 
     def say(self, text: str) -> None:
         """Print on standard error."""
