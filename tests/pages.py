@@ -134,6 +134,7 @@ EXTRAS = (
 SAMPLE = "mkdir -p data && cp -r data/sample data/archive"
 MINE = "qarena agents new corner"
 BEFORE = {
+    "docs/agents.md": (MINE,),
     "data/README.md": ("mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",),
     "docs/archive.md": (
         SAMPLE,
