@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analytics.files.backend import Backend
 from analytics.files.local import LOCAL
 from analytics.files.location import ObjectUrl
-from analytics.files.object_settings import StoreSettings
+
+if TYPE_CHECKING:
+    from analytics.files.object_settings import StoreSettings
 
 
 def backend_of(location: PurePath) -> Backend:
@@ -19,6 +21,8 @@ def backend_of(location: PurePath) -> Backend:
     """
     if not isinstance(location, ObjectUrl):
         return LOCAL
+    from analytics.files.object_settings import StoreSettings
+
     return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
 
 
@@ -44,5 +48,6 @@ def listed_once(root: PurePath) -> Backend:
     if not isinstance(root, ObjectUrl):
         return LOCAL
     from analytics.files.object_listing import ListedBackend
+    from analytics.files.object_settings import StoreSettings
 
     return ListedBackend(root, StoreSettings.of_environment(root.scheme))
