@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import os
 import re
 import shutil
@@ -49,6 +50,13 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
         assert not [found[0] for found in LOADED.finditer(text) if 'rel="canonical"' not in found[0]], page
     assert (site / "assets/file_worker.js").exists()  # search without a server
     assert (site / "search/search_index.json").stat().st_size > 100_000
+
+
+def test_a_search_for_install_begins_with_the_page_of_installation(site: Path) -> None:
+    found = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    assert {each["location"] for each in found if each.get("boost", 1) > 1 and "#" not in each["location"]} == {
+        "installation.html"
+    }
 
 
 def test_every_page_of_the_folder_is_in_the_navigation(site: Path) -> None:
