@@ -134,9 +134,9 @@ class _Processes:
     def death(self) -> str:
         """The way in which a process was lost."""
         last, codes = time.monotonic() + DEATH_SECONDS, list[int]()
-        while not codes and time.monotonic() < last:  # its pipes are closed a moment before it has ended
-            codes = [each.exitcode for each in self._all if each.exitcode]
-        codes = [code for code in codes if code != -signal.SIGTERM] or codes  # the pool ends the others by this one
+        # Its pipes are closed a moment before it has ended, and by then the pool may have ended the others by SIGTERM.
+        while not {*codes} - {-signal.SIGTERM} and time.monotonic() < last:
+            codes = sorted((each.exitcode for each in self._all if each.exitcode), key=(-signal.SIGTERM).__eq__)
         if not codes:
             return "its process ended"
         if codes[0] > 0:
