@@ -17,7 +17,7 @@ from polars.datatypes import DataTypeClass
 
 from analytics.sql.arrow_stream import Stream
 from analytics.sql.times import checked_times
-from analytics.sql.views import VIEWS
+from analytics.sql.views import DERIVED, VIEWS
 from quarto.errors import RequestError, nearest
 
 _EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
@@ -123,12 +123,15 @@ def ask(
 
 
 def explained(complaint: str) -> RequestError:
-    """The error for DuckDB's message without its excerpt of the question; for an unknown table, the nearest view."""
+    """The error for DuckDB's message without its excerpt of the question; unknown names come with views that fit."""
     missing = re.match(r"Catalog Error: Table with name (\S+) does not exist!", complaint)
     if missing:
         return RequestError(f"SQL: there is no table {missing[1]!r}{nearest(missing[1], VIEWS)}")
     lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
-    return RequestError("SQL: " + " ".join(line for line in lines if line))
+    column = re.search(r'Referenced column "(\w+)" not found', complaint)
+    having = [view for view in sorted(VIEWS, key=DERIVED.__contains__) if column and column[1] in VIEWS[view]]
+    hint = f"; column {column[1]} is in the views {', '.join(having)}" if column and having else ""
+    return RequestError("SQL: " + " ".join(line for line in lines if line) + hint)
 
 
 def _check(text: str) -> None:
