@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def run(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play a match or a tournament (`qarena run --help` lists what can be set)."""
+    """Play a match or a tournament."""
     _hydra("run", [*(arguments or []), *context.args])
 
 
 def sweep(context: typer.Context, arguments: Overrides = None) -> None:
-    """Play every combination of the given values: Hydra's multirun."""
+    """Play every combination of the given values."""
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
 def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
-    """Train a player: learn from games and store a policy."""
+    """Train a player and store its policy."""
     _hydra("train", [*(arguments or []), *context.args])
 
 
