@@ -32,7 +32,7 @@ if os.fork() == 0:
         subprocess.run(["bash", sys.argv[1]], env=environment | own)
 """
 SRUN = """#!{python}
-import os, subprocess, sys
+import os, subprocess, sys, time
 words = sys.argv[1:]
 names = dict(A="77", a=os.environ["SLURM_ARRAY_TASK_ID"], t="0", j=os.environ["SLURM_JOB_ID"])
 def name(option):
@@ -41,6 +41,9 @@ def name(option):
         text = text.replace("%" + key, value)
     return text
 command = words[next(i for i, word in enumerate(words) if word.endswith("python")):]
+folder = os.path.dirname(name("--output"))
+while not (os.path.isdir(folder) and any(file.endswith("_submitted.pkl") for file in os.listdir(folder))):
+    time.sleep(0.05)  # what submits writes it after this has begun
 with open(name("--output"), "w") as out, open(name("--error"), "w") as err:
     sys.exit(subprocess.run(command, stdout=out, stderr=err).returncode)
 """
