@@ -75,6 +75,7 @@ class Connection:
         run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
+        run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
 

@@ -12,10 +12,10 @@ from analytics.query.cookbook import questions
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
 from analytics.sql.vocabulary import check_vocabulary
-from quarto.errors import ArenaError
+from quarto.errors import RequestError
 from tests.paths import SAMPLE
 
-EXPORT = "/tmp/strangers.csv"  # noqa: S108  (never written)
+EXPORT = "/tmp/strangers.csv"  # noqa: S108  (that some of the questions try to write)
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,11 @@ def guarded() -> Iterator[OpenArchive]:
         "SELECT unnest([1, 2]) AS x, random() > 2 AS y, now() AS z",
         "SELECT (SELECT max(plies) FROM games) AS longest, list_transform([1], lambda x: x + 1) AS l",
         "PIVOT games ON ending IN ('line', 'full_board') USING count(*)",
+        "SELECT g.plies FROM (WITH games AS (SELECT 1 AS plies) FROM games) AS g, games LIMIT 1",
+        'WITH "mean score" AS (SELECT avg(score) AS x FROM Seats) FROM "mean score"',
+        "FROM range(3) AS t(x), LATERAL (SELECT x + 1 AS y FROM runs)",
+        "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r WHERE x < 3) FROM r",
+        "FROM ordered_openings(2)",
     ],
 )
 def test_the_vocabulary_is_answered(guarded: OpenArchive, text: str) -> None:
@@ -47,81 +52,16 @@ def test_every_question_of_the_cookbook_is_allowed() -> None:
             check_vocabulary(parser, question.sql, {*VIEWS, "seats", "pairs", "boards", "ordered_openings", "policy"})
 
 
-WRITES = [
-    f"COPY games TO '{EXPORT}'",
-    f"COPY (PIVOT games ON ending USING count(*)) TO '{EXPORT}'",
-    "INSERT INTO runs SELECT * FROM runs",
-    "CREATE TABLE t AS SELECT 1",
-    "DROP VIEW games",
-    "UPDATE runs SET seed = 1",
-    "DELETE FROM runs",
-    "ATTACH '/tmp/x.db'",
-    f"EXPORT DATABASE '{EXPORT}'",
-    "SELECT 1; DROP VIEW games",
-    "WITH x AS (INSERT INTO runs SELECT * FROM runs RETURNING *) SELECT * FROM x",
-    "SELECT write_log('x')",
-    "FROM checkpoint()",
-]
-SETTINGS = [
-    "SET memory_limit = '100GB'",
-    "PRAGMA memory_limit = '100GB'",
-    "RESET lock_configuration",
-    "SET VARIABLE files = ['/etc/passwd']",
-    "INSTALL httpfs",
-    "LOAD httpfs",
-    "CALL enable_logging()",
-    "FROM enable_logging()",
-    "FROM disable_optimizer()",
-    "SELECT current_setting('temp_directory')",
-    "SELECT getvariable('files')",
-    "SELECT getenv('HOME')",
-    "FROM duckdb_settings()",
-    "FROM pg_settings",
-    "FROM pg_catalog.pg_settings",
-    "FROM duckdb_views()",
-    "FROM sqlite_master",
-    "SELECT pg_get_viewdef('games')",
-    "FROM information_schema.tables",
-    "FROM duckdb_secrets()",
-    "SELECT b.name FROM (WITH pg_settings AS (SELECT 1 AS q) FROM pg_settings) AS a, pg_settings AS b",
-    "SELECT b.sql FROM (WITH Duckdb_Views AS (SELECT 1 AS q) FROM duckdb_views) AS a, duckdb_views AS b",
-    "SELECT b.* FROM (WITH _pairings AS (SELECT 1 AS q) FROM _pairings) AS a, _pairings AS b",
-    "SHOW ALL TABLES",
-    "EXPLAIN SELECT 1",
-    "SELECT nextval('s')",
-]
-FILES = [
-    "SELECT * FROM read_text('/etc/passwd')",
-    "SELECT * FROM '/etc/passwd'",
-    'SELECT * FROM "/etc/passwd"',
-    "SELECT * FROM read_csv('/etc/passwd')",
-    "SELECT * FROM read_json('/proc/self/environ')",
-    "SELECT * FROM read_blob('/proc/self/environ')",
-    "SELECT * FROM glob('/etc/*')",
-    "SELECT * FROM sniff_csv('/etc/passwd')",
-    "SELECT * FROM parquet_metadata('data/sample/x.parquet')",
-    "SELECT * FROM read_parquet('http://localhost/x.parquet')",
-    "FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
-    "FROM query_table('/etc/passwd')",
-    "FROM json_execute_serialized_sql('{}')",
-    "WITH games AS (FROM read_text('/etc/passwd')) FROM games",
-    "SELECT (SELECT content FROM read_text('/etc/passwd')) AS x",
-    "SELECT 1 FROM games WHERE EXISTS (FROM glob('/etc/*'))",
-    "SELECT 1 AS x ORDER BY (SELECT count(*) FROM read_text('/etc/passwd'))",
-    "SELECT 1 AS x LIMIT (SELECT count(*) FROM read_text('/etc/passwd'))",
-    "SELECT 1 AS x UNION SELECT size FROM read_text('/etc/passwd')",
-    "SELECT max(x) OVER (ORDER BY (SELECT count(*) FROM glob('/*'))) AS m FROM range(3) t(x)",
-    "FROM system.main.duckdb_settings()",
-    'SELECT b.* FROM (WITH "/etc/passwd" AS (SELECT 1 AS q) FROM "/etc/passwd") AS a, "/etc/passwd" AS b',
-    "FROM games, LATERAL (FROM read_text('/etc/passwd'))",
-]
-
-
-@pytest.mark.parametrize("text", [*WRITES, *SETTINGS, *FILES])
-def test_everything_else_is_refused(guarded: OpenArchive, text: str) -> None:
-    with pytest.raises(ArenaError, match="SQL") as refused:
-        guarded.first(text, 5)
-    assert "root:" not in str(refused.value)
+def test_everything_else_is_refused(guarded: OpenArchive) -> None:
+    hostile = (Path(__file__).with_name("hostile_questions.sql")).read_text().splitlines()[1:]
+    # Afterwards the views have rows, so that their files' paths are in the catalogue.
+    assert guarded.first("SELECT count(*) AS n FROM games JOIN boards USING (run_id, game_id)", 5).item() > 16_000
+    for text in hostile:
+        with pytest.raises(RequestError, match=r"^SQL") as refused:
+            guarded.first(text, 5)
+        assert "root:" not in str(refused.value), text
+        assert str(SAMPLE) not in str(refused.value), text
+    assert len(hostile) > 200
     assert not Path(EXPORT).exists()
     assert guarded.first("SELECT count(*) AS n FROM games", 5).item() == 16_000
 
