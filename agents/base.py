@@ -12,10 +12,10 @@ A position without a piece in hand asks, when the opponent chooses pieces, for a
 ignored. Under ``chooser='mover'`` the hand is always empty and the turn is (cell, piece to place there). An agent may
 also have
 
-``choosers``            who may choose the pieces in the rules it plays; default ``('opponent', 'mover')``
-``prepare(rules)``      called once before the first turn, for set-up that depends on the rules (not for kernels)
-``data_files``          paths of files and folders on which its turns depend, such as weights: like its code, they are
-                        part of its fingerprint. A file that a parameter names is so without it
+``choosers``            who may choose the pieces in the rules it plays. The default is ``('opponent', 'mover')``.
+``prepare(rules)``      called once before the first turn, for set-up that depends on the rules. Not for kernels.
+``data_files``          paths of files and folders on which its turns depend, such as weights. They are part of its
+                        fingerprint, as its code is. A file that a parameter names is part of it in any case.
 
 An object with ``lifted(rules, label) -> LiftedPlayer`` (see ``agents.lift``) stands for an agent and makes its player.
 """
@@ -78,7 +78,7 @@ class LateError(Exception):
 
 
 class SomeFailedError(Exception):
-    """Turns were not taken in some games of a batch; in the others they were, and the player has gone on."""
+    """In some games of a batch no turn was taken. In the others the turns count, and the player has gone on."""
 
     def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
         """``failures``: what was raised by index in the batch, a ``LateError`` for a turn that took too long."""
@@ -102,7 +102,7 @@ def turn(function: TurnKernel) -> TurnKernel:
 
 @inlined
 def encode_turn(cell: int, gift: int) -> int:
-    """A turn as one integer; either part may be NONE, and what is no cell or piece at all stays none."""
+    """A turn as one integer. Either part may be NONE. A number that is no cell or piece does not become one."""
     return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
 
 

@@ -8,9 +8,9 @@ from agents.mixed import Mixed
 class BestMixed(Mixed):
     """Study A's S309413 (``lorenzobellino/quarto-player``): ``mixed``, searching three deep from five unused pieces on.
 
-    With ``faithful``, as in the study's program, it searches when fewer than eight pieces are off the board (the one in
-    hand counts), five placements ahead. ``few_unused`` and ``depth`` replace either pair of numbers; with 6 and 3 it
-    searches as the program did when its published results were made.
+    With ``faithful`` it follows the study's program. It then searches five placements ahead when fewer than eight
+    pieces are off the board (the one in hand counts). ``few_unused`` and ``depth`` replace either pair of numbers. With
+    6 and 3 it searches as the program did when its published results were made.
     """
 
     by_text = (6, 3)

@@ -20,8 +20,8 @@ def dumb_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class Dumb(KernelAgent):
     """First empty cell, first unused piece; it never looks for a win (study A, ``lorenzobellino/quarto-player``).
 
-    ``faithful``, which all players of the study have, changes nothing: the study's program differs from its text only
-    in which piece is the first, by the order of a Python set, and that is not followed.
+    All players of the study have ``faithful``. Here it changes nothing. The study's program differs from its text only
+    in the first piece, which is the first of a Python set. The order of that set is not followed.
     """
 
     kernel = dumb_turn

@@ -28,9 +28,10 @@ class Ga2(KernelAgent):
     """Study B's genetic player (``quarto_ci_2022_2023``): it does not look for wins, only at how often values occur.
 
     Gift: with probability 1 - ``alpha`` a piece of the values that are rarest on the board, else of the commonest ones.
-    Cell: the last one of a diagonal, else of a row or column; otherwise, with probability ``beta``, one in a row or
-    column with three or four empty cells, else one with two. It knows rows, columns and main diagonals only, whatever
-    the rules. Words of a turn: see ``agents/genetic/two_genes.py``. Raises ``ValueError`` for a gene outside 0 to 1.
+    Cell: the last one of a diagonal, else of a row or column. Otherwise a cell in a row or column: with probability
+    ``beta`` one with three or four empty cells, else one with two. It knows rows, columns and main diagonals only,
+    whatever the rules. Words of a turn: see ``agents/genetic/two_genes.py``. Raises ``ValueError`` for a gene outside 0
+    to 1.
     """
 
     kernel = ga2_turn

@@ -71,7 +71,7 @@ PHANTOM_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.i
 
 @kernel(PHANTOM_SIGNATURE)
 def phantom_value(position: Position, depth: int, alpha: int, beta: int, maximising: bool, rules: Any) -> int:
-    """The value for the side that began of a board without a line, as study B's code searches it: see ``GaMinimax``.
+    """The value of a board without a line for the side that began, as study B's code searches it: see ``GaMinimax``.
 
     Its pieces may stand on the board twice: ``hand`` is placed next wherever it is already, and ``available`` are all
     pieces off the board, the hand among them if it is. Infinity is ``UNBOUNDED``.
@@ -149,16 +149,18 @@ def ga_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class GaMinimax(KernelAgent):
     """Study B's ``ga2`` plus search (``quarto_ci_2022_2023``).
 
-    Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins: ``depth`` placements
-    deep with fewer than eight empty cells, one deep before. If there is none, as ``ga2``. Gift: as ``ga2``, but the
-    combinations of values are tried in random order (which combination comes first is word 4), and if some line lacks
-    only one cell, it gives safe pieces only, as long as there are any.
+    Cell: if some line lacks only one cell, a search over turns looks for a cell that surely wins. It is ``depth``
+    placements deep with fewer than eight empty cells, one deep before. If there is no such cell, the cell is as in
+    ``ga2``. Gift: as ``ga2``, but the combinations of values are tried in random order: word 4 chooses the first one.
+    If some line lacks only one cell, it gives safe pieces only, as long as there are any.
 
-    With ``faithful`` the search is that of the study's code. There the reply to a cell places the same piece once more,
-    because no other one is selected yet; the root's own line counts 1 + ``depth``, a later one by its side the
-    placements left + 1, the other side's -infinity; a full board counts infinity if the other side were to go on,
-    -infinity if its own; and the first best cell is always taken, so that ``ga2``'s rules for nearly full lines are
-    never reached.
+    With ``faithful`` the search is that of the study's code:
+
+    - The reply to a cell places the same piece once more, because no other one is selected yet.
+    - The root's own line counts 1 + ``depth``. A later line by its side counts the placements left + 1, a line by the
+      other side -infinity.
+    - A full board counts infinity if the other side were to go on, -infinity if its own side were.
+    - The first best cell is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
     Raises ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
     """

@@ -309,19 +309,23 @@ class GeneticMinimax(KernelAgent):
     """Study E's ``genetic_minimax``, after Hong, Huang and Lin, "A genetic minimax game-playing strategy" (1998).
 
     An individual is a whole game from the present position to its end, worth 1, 0 or -1 to the player to move. All
-    individuals together form the reservation tree: values go up it by maximum and minimum, and the farther up the value
-    of an individual survives, the fitter it is. Each generation adds ``offspring`` games to ``population`` ones: the
-    winner of a ``tournament``, kept up to a uniform point of mutation and random from there on; then the fittest stay,
-    earlier ones on ties. The first move of the fittest game is played.
+    individuals together form the reservation tree. Values go up this tree by maximum and minimum. The farther up the
+    value of an individual survives, the fitter it is. Each generation adds ``offspring`` games to ``population`` ones.
+    An offspring is the winner of a ``tournament``, kept up to a uniform point of mutation and random from there on.
+    Then the fittest stay, earlier ones on ties. The first move of the fittest game is played.
 
-    ``faithful`` follows the study's code. No individual is ever dropped; points of mutation lie in the second half of a
-    game; a tournament has 20 entrants unless ``tournament`` says otherwise. At a leaf, all games through the node above
-    are treated as copies of the first one, which gets the leaf's value; copies are least fit and often missing from the
-    rest of the tree. Fitness counts from the highest node whose value is not the game's, instead of the lowest. The
-    move comes from the fittest game judged won, else the fittest drawn one, else the least fit lost one.
+    ``faithful`` follows the study's code:
 
-    Randomness: words are drawn in order from index 0. First one for each move of each game of the first population;
-    then for each offspring one for each entrant, one for the point of mutation, one for each random move.
+    - No individual is ever dropped.
+    - Points of mutation lie in the second half of a game.
+    - A tournament has 20 entrants unless ``tournament`` says otherwise.
+    - At a leaf, all games through the node above are treated as copies of the first one, which gets the leaf's value.
+      Copies are least fit and often missing from the rest of the tree.
+    - Fitness counts from the highest node whose value is not the game's, instead of the lowest.
+    - The move comes from the fittest game judged won, else the fittest drawn one, else the least fit lost one.
+
+    Randomness: words are drawn in order from index 0. The first population takes one word for each move of each game.
+    Then an offspring takes one for each entrant, one for the point of mutation, and one for each random move.
     """
 
     kernel = genetic_minimax_turn

@@ -53,8 +53,8 @@ def gifts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class Gifts(KernelAgent):
     """Gives the piece of the least risk; places where it wins, the first such cell, else on a random cell.
 
-    Features that the policy has no row for have the mean risk of all rows; without a policy all risks are equal. Word 0
-    of a turn gives the random cell (upper half) and the piece that ties are counted from (lowest four bits).
+    A gift whose features have no row in the policy has the mean risk of all rows; without a policy all risks are equal.
+    Word 0 of a turn gives the random cell (upper half) and the piece that ties are counted from (lowest four bits).
 
     ``policy`` is of kind 'gift', a row for each combination of features: ``pieces``, ``wins``, ``safe``, ``dangers``
     int8, ascending, and ``risk`` float64, from 0 to 1. Raises ``ValueError`` for any other policy.

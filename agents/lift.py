@@ -239,8 +239,8 @@ def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDA
 class PythonPlayer:
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
-    Threads share the agent behind a lock, so it need not be safe for threads. The order in which it meets positions
-    depends on them, though: a run can be repeated only if answers depend on nothing but the position and ``rng``.
+    Threads share the agent behind a lock, so it need not be safe for threads. But the order in which it meets positions
+    depends on them. So a run can be repeated only if answers depend on nothing but the position and ``rng``.
     """
 
     game_words = 0  # an agent in Python keeps its own memory

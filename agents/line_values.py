@@ -41,9 +41,9 @@ class LineValues(KernelAgent):
     """Makes the turn whose afterstate has the greatest value by the weights of a policy.
 
     It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) logit P(not lost) +
-    ``risk`` logit P(won), and makes the first of the best by cell, then by gift. It does not search. If every turn
-    gives a win away, on the last cell, and otherwise with probability ``exploration``, it plays as ``semi_random``,
-    whose word of randomness is word 0; word 1 decides whether to explore.
+    ``risk`` logit P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
+    a win away, and on the last cell, it plays as ``semi_random``. Otherwise it does so with probability
+    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore.
 
     ``policy`` is of kind 'line_values' or 'line_network': see ``agents/learning/line_values.py``. Without one it plays
     as ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` does for weights of other lines.

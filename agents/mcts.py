@@ -41,7 +41,7 @@ def reward(result: int, draw_reward: float) -> float:
 
 @inlined
 def prove(nodes: Any, parent: int, child: int) -> None:
-    """Carry what is proven of ``child`` to its parent: one winning reply loses, and so does having only losing ones."""
+    """Prove the parent of a proven ``child``: it is lost if one child is won, and won if all children are lost."""
     if nodes[child].proven == WON:
         nodes[parent].proven = LOST
     elif nodes[child].proven == LOST and nodes[parent].unmade == NO_MOVE:
@@ -54,7 +54,7 @@ def prove(nodes: Any, parent: int, child: int) -> None:
 
 @inlined
 def back_up(grown: Tree, depth: int, result: int, c: float, draw_reward: float, solver: bool) -> None:
-    """Add a result, as the player sees it who moved into the last node of the path, to all nodes of the path."""
+    """Add a result to all nodes of the path. It is the result of the player who moved into the last node."""
     nodes, path = grown.nodes, grown.path
     for step in range(depth, -1, -1):
         number = int64(path[step])
@@ -191,22 +191,26 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class Mcts(KernelAgent):
     """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, a cell and a gift at once.
 
-    An iteration goes down from the present position by the highest UCB1, W/n + c sqrt(ln N / n), as the player to move
-    sees it (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006); unvisited children come first, in
-    the order of cells, then gifts. If the last node was visited before, it gets its children and the first of them is
+    An iteration goes down from the present position by the highest UCB1, W/n + c sqrt(ln N / n), for the player to
+    move. (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006.) Unvisited children come first, in the
+    order of cells, then gifts. If the last node was visited before, it gets its children and the first of them is
     entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
     ``draw_reward`` for both. The position itself is the first such node: its first iteration is a playout.
 
     ``final``: the child of the root with the most visits is played, ties by value, or the one with the best value.
 
-    ``faithful`` follows the study's code: all nodes are chosen for the root player's sake, as if the opponent helped;
-    the root has 2 visits for good; the node where selection ends counts each visit twice; a bound is computed when its
-    node is visited and is not kept up to date with the parent's visits; the best value is played.
+    ``faithful`` follows the study's code:
+
+    - All nodes are chosen for the root player's sake, as if the opponent helped.
+    - The root has 2 visits for good.
+    - The node where selection ends counts each visit twice.
+    - A bound is computed when its node is visited, and is not kept up to date with the parent's visits.
+    - The best value is played.
 
     ``solver``: proven wins and losses are backed up and never searched again (Winands, Bjornsson and Saito,
     "Monte-Carlo Tree Search Solver", CG 2008). ``safe_gifts``: nodes have only moves that give no piece with which the
     opponent could win at once, if there are such. ``reuse``: the tree below the turn that was played is kept, at most
-    ``iterations`` nodes of it, and the next search of the game goes on where the opponent's reply leads, with as many
+    ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
     iterations on top (see ``agents.search.kept_tree``).
 
     Randomness: words are drawn in order from index 0, one for each move of each playout.

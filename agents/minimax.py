@@ -34,9 +34,9 @@ class Minimax(KernelAgent):
     """Study A's minimax (``lorenzobellino/quarto-player``): the first best turn, cells and gifts ascending.
 
     ``depth`` counts placements, its own first. A line is worth 100 to the player who makes it and 0 to the other. At
-    the depth limit, with s the percentage of safe pieces among those neither on the board nor in hand, a position is
-    worth s if it is its own turn and 100 - s if it is the opponent's, 50 if no piece is left; the same holds for a full
-    board without a line. (A position can be worth 100 without a line, so this player does not always take a win.) The
+    the depth limit, let s be the percentage of safe pieces among those neither on the board nor in hand. A position is
+    worth s on its own turn, 100 - s on the opponent's, and 50 if no piece is left. The same holds for a full board
+    without a line. So a position can be worth 100 without a line, and this player does not always take a win. The
     opening gift is random: lower half of word 0. Visited positions are remembered.
 
     With ``faithful`` it follows the study's code (``agents/study_a/leaf_turns.py`` has the differences), which also

@@ -37,8 +37,8 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 def accepted_turn(position: Position, when: Any, rules: Any, own: Any) -> int:
     """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
-    ``when`` is three numbers: it searches with fewer unused pieces than the first, as many placements deep as the
-    second, and accepts a turn whose value is above the third, in percent.
+    ``when`` is three numbers. It searches with fewer unused pieces than the first, as many placements deep as the
+    second. It accepts a turn whose value is above the third, in percent.
     """
     if popcount(position.available) >= int64(when[0]):
         return int64(NO_TURN)
@@ -96,16 +96,21 @@ def mixed_program_turn(position: Position, seed: int, rules: Any, own: Any) -> i
 class Mixed(KernelAgent):
     """Study A's ``mixed`` (``lorenzobellino/quarto-player``).
 
-    Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
-    ``minimax`` to ``depth``, unless its value is 0 percent, and then its gift too; else ``rule_based``'s mirror cell.
+    Unused pieces are neither on the board nor in hand. Cell:
+
+    - the first that wins;
+    - else, with fewer than ``few_unused`` unused pieces, that of ``minimax`` to ``depth``, with its gift, unless the
+      turn's value is 0 percent;
+    - else ``rule_based``'s mirror cell.
+
     Gift otherwise: ``rule_based``'s. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
 
     With ``faithful`` it follows the study's program: ``minimax`` and ``rule_based`` as they play with ``faithful``, of
     the same ``version``; the piece in hand counts as unused. ``few_unused`` and ``depth`` are by default those of the
     study's text or of its program.
 
-    Raises ``ValueError`` for a number of pieces or a depth that is not from 0 or 1 to 16, for an unknown version, and
-    for one without ``faithful``.
+    Raises ``ValueError`` for a number of pieces that is not from 0 to 16, and for a depth that is not from 1 to 16. It
+    also does for an unknown version, and for a version without ``faithful``.
     """
 
     kernel = mixed_turn

@@ -61,18 +61,23 @@ def mixed_rl_program_turn(position: Position, seed: int, rules: Any, own: Any) -
 class MixedRl(Mixed):
     """Study A's ``mixed_rl`` (``lorenzobellino/quarto-player``).
 
-    Cell: the first that wins; else, with fewer than ``few_unused`` pieces neither on the board nor in hand, that of
-    ``minimax`` to ``depth`` if its value is above ``above`` percent, and then its gift too; else ``rl_tabular``'s if it
-    has learned one for this board; else ``rule_based``'s mirror cell. Gift otherwise: ``rl_tabular``'s if it has
-    learned one, else the mirror piece, or at the opening a random one.
+    Unused pieces are neither on the board nor in hand. Cell:
 
-    With ``faithful`` it follows the study's program: it searches and mirrors as ``mixed`` does with ``faithful``, and,
-    like ``rl_tabular``, it recognises no board. ``few_unused`` and ``depth`` are by default those of the study's text
-    or of its program.
+    - the first that wins;
+    - else, with fewer than ``few_unused`` unused pieces, that of ``minimax`` to ``depth``, with its gift, if the turn's
+      value is above ``above`` percent;
+    - else ``rl_tabular``'s if it has learned one for this board;
+    - else ``rule_based``'s mirror cell.
+
+    Gift otherwise: ``rl_tabular``'s if it has learned one, else the mirror piece, or at the opening a random one.
+
+    With ``faithful`` it follows the study's program. It searches and mirrors as ``mixed`` does with ``faithful``. Like
+    ``rl_tabular``, it recognises no board. ``few_unused`` and ``depth`` are by default those of the study's text or of
+    its program.
 
     ``policy`` is one of ``rl_tabular``. Words of a turn: 0, the opening gift (lower half) or a cell on an empty board.
-    Raises ``ValueError`` for a policy that ``rl_tabular`` refuses, a number of pieces that is not from 0 to 16, a depth
-    that is not from 1 to 16, or a percentage that is not a whole number from 0 to 100.
+    Raises ``ValueError`` for a policy that ``rl_tabular`` refuses. The number of pieces must be from 0 to 16, the depth
+    from 1 to 16, the percentage a whole number from 0 to 100.
     """
 
     kernel = mixed_rl_turn

@@ -30,8 +30,8 @@ Layers = list[tuple[NDArray[np.float64], NDArray[np.float64]]]  # weights [input
 def inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int8]:
     """The inputs of a network: [N, INPUTS] int8.
 
-    For each of ``pieces`` [N, 17], on the cells and in the hand, and each attribute 1 if the piece has it, -1 if not,
-    0 if there is none; then 1 for each action that is ``legal`` [N, 289].
+    ``pieces`` [N, 17] are those on the cells and in the hand. A piece has an input for each attribute: 1 if it has the
+    attribute, -1 if not, 0 if there is no piece. Then an action has an input: 1 if it is ``legal`` [N, 289].
     """
     bits = (pieces[:, :, None] >> np.arange(ATTRIBUTES)) & 1
     seen = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
@@ -63,10 +63,10 @@ def values_of(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
 class Network:
     """Makes the legal turn of the greatest value by a network with rectified linear units, the first on ties.
 
-    It knows no more than that: it need not take a win. Without a policy it makes a random legal turn, from word 0.
+    It knows no tactics and need not take a win. Without a policy it makes a random legal turn, from word 0.
 
-    ``policy`` is of kind 'network': for each ``layer`` a row for every weight, from input ``row`` to unit ``column``;
-    the row after the last input has the biases. Columns: ``layer`` int8, ``row`` and ``column`` int16, ``weight``
+    ``policy`` is of kind 'network'. Each ``layer`` has a row for every weight, from input ``row`` to unit ``column``.
+    The row after the last input has the biases. Columns: ``layer`` int8, ``row`` and ``column`` int16, ``weight``
     float64, ascending by the first three. Raises ``ValueError`` for any other policy.
     """
 

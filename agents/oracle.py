@@ -241,13 +241,14 @@ class SearchKnowledge(Knowledge):
 class Oracle(KernelAgent):
     """Plays every position for its exact value: it wins every won position and never loses one that is not lost.
 
-    ``ties``: of the turns that keep the value, ``distance`` takes those that win soonest or lose latest (from 5 pieces
-    on the board on; draws all last to the end). ``trap`` takes, from 8 pieces on and unless the position is won, those
-    that leave the opponent the fewest replies that keep the opponent's value. Among equal turns it chooses at random.
+    ``ties`` chooses among the turns that keep the value. ``distance`` takes those that win soonest or lose latest, from
+    5 pieces on the board on. (Draws all last to the end.) ``trap`` takes those that leave the opponent the fewest
+    replies that keep the opponent's value. It does so from 8 pieces on and unless the position is won. Among equal
+    turns it chooses at random.
 
-    ``horizon``: with fewer pieces on the board than this ``below`` plays, by default ``semi_random``. None: 0, always
-    exact, under the rules classic and torus_square, and else 4, or 5 where the mover chooses: without a tablebase,
-    earlier positions take seconds.
+    ``horizon``: with fewer pieces on the board than this, the agent ``below`` plays, by default ``semi_random``. None
+    stands for 0, always exact, under the rules classic and torus_square. Under other rules it stands for 4, or for 5
+    where the mover chooses. Without a tablebase earlier positions take seconds.
 
     Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
     """
@@ -262,7 +263,7 @@ class Oracle(KernelAgent):
         self._base_of: Callable[[Rules], Base | None] | None = None
 
     def equip(self, base_of: Callable[[Rules], Base | None]) -> None:
-        """Give the source of tablebases by rules. A tablebase makes early turns quick and changes none."""
+        """Give the source of tablebases by rules. A tablebase makes early turns quick and changes no turn."""
         self._base_of = base_of
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:

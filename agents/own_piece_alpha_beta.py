@@ -89,7 +89,7 @@ class OwnPieceAlphaBeta(KernelAgent):
     """Study D's minimax with alpha-beta (Hernández Jiménez), on every ply of a game whose mover chooses the piece.
 
     ``depth`` counts placements, its own first. A line by the n-th placement is worth 10 - n to the player who makes it
-    and n - 10 to the other; anything else is worth 0. The first best turn, cells column by column, pieces ascending.
+    and n - 10 to the other. Anything else is worth 0. The first best turn, cells column by column, pieces ascending.
     With ``faithful``, as in the study's code, a full board without a line counts as a line of the player who filled it.
     Raises ``ValueError`` for a depth that is not from 1 to 9.
     """

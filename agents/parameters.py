@@ -49,8 +49,8 @@ def checked_one_of(name: str, value: str, valid: Sequence[str]) -> str:
 def checked_version(version: str, faithful: bool, valid: Sequence[str]) -> str:
     """``version`` of a study's program; ``valid[0]`` is its last one.
 
-    Raises ``ValueError`` for one that is not in ``valid``, and for another than the last without ``faithful``: only a
-    player that follows the program has versions.
+    Raises ``ValueError`` for a version that is not in ``valid``. Without ``faithful`` only the last is valid, because
+    only a player that follows the program has versions.
     """
     if version != valid[0] and version in valid and not faithful:
         raise ValueError(f"version={version!r} is a version of the study's code: it needs faithful=true")
@@ -61,8 +61,8 @@ def check_fields(record: Any) -> None:
     """Check the fields of a dataclass whose types declare what is valid. Raises ``ValueError``.
 
     ``bool`` is true or false, ``float`` a finite number. ``Annotated[int, Meta(ge=1, le=16)]`` declares a range,
-    ``Annotated[float, Meta(ge=0)]`` a least number, ``Probability`` a number from 0 to 1, ``Annotated[str, WORDS]`` the
-    valid words. Where None is a type, None is valid.
+    ``Annotated[float, Meta(ge=0)]`` a least number. ``Probability`` is a number from 0 to 1, ``Annotated[str, WORDS]``
+    one of the valid words. Where None is a type, None is valid.
     """
     for name, hint in get_type_hints(type(record), include_extras=True).items():
         type_, declared = get_args(hint) if get_origin(hint) is Annotated else (hint, None)

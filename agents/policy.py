@@ -26,17 +26,17 @@ def policy_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 class PolicyAgent(KernelAgent):
     """Plays by the values of afterstates in a policy.
 
-    It finishes a line if it can. Else it makes the turn of the greatest value among those that are known and do not let
-    the opponent finish one at once, first on ties by cell, then by gift. If it knows none, or none that is worth at
-    least ``unknown``, and otherwise with probability ``exploration``, it plays as ``fallback``: ``random`` or
-    ``semi_random``. Word 0 of a turn is the fallback's, word 1 decides whether to explore.
+    It finishes a line if it can. Else it considers the known turns that do not let the opponent finish one at once. It
+    makes the turn of the greatest value, first on ties by cell, then by gift. If no such turn is known, or none is
+    worth at least ``unknown``, it plays as ``fallback``: ``random`` or ``semi_random``. Otherwise it does so with
+    probability ``exploration``. Word 0 of a turn is the fallback's, word 1 decides whether to explore.
 
-    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``): a row for each
-    afterstate, ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in hand, ascending.
-    Without a policy nothing is known. ``runners/arena/agent_policies.py`` gives a policy of another kind to the player
-    of that kind instead, with those of the other parameters that it has, such as ``risk``. Raises ``ValueError`` for
-    any other policy and for a fallback that does not exist; ``knowledge`` does for a policy learned under rules with
-    other symmetries.
+    ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``). It has a row for
+    each afterstate, ascending: ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in
+    hand. Without a policy nothing is known. ``runners/arena/agent_policies.py`` gives a policy of another kind to the
+    player of that kind. The player also gets the other parameters that it has, such as ``risk``. Raises ``ValueError``
+    for any other policy and for a fallback that does not exist; ``knowledge`` does for a policy learned under rules
+    with other symmetries.
     """
 
     kernel = policy_turn

@@ -116,8 +116,8 @@ def q_placement_turn(position: Position, seed: int, rules: Any, own: Any) -> int
 def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any, values: Any) -> int:
     """The start of the row of a position that the learner meets.
 
-    By the study's code it is forgotten if the board was met with another piece as well: the row of the board without a
-    hand holds the one piece it was met with, or SEVERAL.
+    By the study's code the row is forgotten if the board was met with another piece as well. The row of the board
+    without a hand holds the one piece it was met with, or SEVERAL.
     """
     width = width_of(occupied)
     first = add_row((lanes, occupied, hand), width, words, values)
@@ -161,17 +161,18 @@ def learn_placements(game: FinishedGame, rules: Any, own: Any) -> bool:
 class QPlacement(KernelAgent):
     """Study B's learned player (``quarto_ci_2022_2023``): the cell by Q-values, the gift as ``ga2``.
 
-    Cell: in a position (board and hand) that was met in training, the cell of the greatest value, first on ties; a cell
-    never tried there is worth 0. In any other position a random cell. It does not look for a win. Gift: ``ga2``'s, with
-    probability 1 - ``alpha`` made of the values that are rarest on the board (its other gene is for cells).
+    Cell: in a position (board and hand) that was met in training, the cell of the greatest value, first on ties. A cell
+    that was never tried there is worth 0. In any other position a random cell. It does not look for a win. Gift:
+    ``ga2``'s, with probability 1 - ``alpha`` made of the values that are rarest on the board. (Its other gene is for
+    cells.)
 
-    With ``faithful`` it plays like the study's code: a board that was met is known with any piece in hand, and the
-    greatest value is taken over all pieces it was met with, ties by piece, then by cell.
+    With ``faithful`` it plays like the study's code. A board that was met is known with any piece in hand. The greatest
+    value is taken over all pieces it was met with, ties by piece, then by cell.
 
-    ``policy`` is of kind 'q_placement', a row for each cell tried in a position: ``lanes`` int64 and ``occupied`` int32
-    (the board), ``hand`` int8, ``cell`` int8, ``value`` float64, ascending. Without one, cells are random. Words of a
-    turn: 0, the gift (``agents/genetic/two_genes.py``); 5, a random cell (upper half). Raises ``ValueError`` for a
-    policy that is not like that or a gene outside 0 to 1.
+    ``policy`` is of kind 'q_placement'. It has a row for each cell tried in a position, ascending. Columns: ``lanes``
+    int64 and ``occupied`` int32 (the board), ``hand`` int8, ``cell`` int8, ``value`` float64. Without one, cells are
+    random. Words of a turn: 0, the gift (``agents/genetic/two_genes.py``); 5, a random cell (upper half). Raises
+    ``ValueError`` for a policy that is not like that or a gene outside 0 to 1.
     """
 
     kernel = q_placement_turn
@@ -190,15 +191,15 @@ class QPlacementLearner(RowLearner):
     """Learns what ``QPlacement`` plays by, as study B did in seat 1 against ``ga2``; it plays in either seat.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, a cell is
-    uniform among the empty ones; else it is the best of its position, first on ties, where an unknown cell is worth 0.
+    uniform among the empty ones. Else it is the best of its position, first on ties, where an unknown cell is worth 0.
     Values are those of (position, cell). The value of a placement moves by ``learning_rate`` of the difference towards
-    ``discount`` times the greatest value of the learner's next position, with the piece then in hand; the last one's
-    towards ``reward`` for a win, -``reward`` for a loss, 0 for a draw.
+    a target. The target is ``discount`` times the greatest value of the learner's next position, with the piece then in
+    hand. For the last placement it is ``reward`` for a win, -``reward`` for a loss, 0 for a draw.
 
     With ``faithful`` it learns like the study's code. There the greatest value is taken over the board after the
-    placement, where the opponent is to move: it was never stored. So values decay by ``learning_rate`` whenever they
-    are met again, and only the last one gets that share of the reward. And a board that was met with more than one
-    piece in hand forgets the values of the piece in hand each time.
+    placement, where the opponent is to move. Values of that board were never stored. So values decay by
+    ``learning_rate`` whenever they are met again, and only the last one gets that share of the reward. A board that was
+    met with more than one piece in hand forgets the values of the piece in hand each time.
 
     Words of a turn: 0, the gift; 4, whether the cell is random; 5, a random cell (upper half). Raises ``ValueError``
     for a probability outside 0 to 1 or a reward that is not finite.

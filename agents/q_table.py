@@ -84,16 +84,16 @@ class QTableLearner(RowLearner):
     """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
 
     The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for the player who made
-    it, 0 at first. After a game the values of its turns by both players, the last turn first (L. Lin, Self-Improving
-    Reactive Agents, 1992), move by ``learning_rate`` of the difference towards minus ``discount`` times the value of
-    the opponent's position. That is 1 if the piece in hand finishes a line there; else the result, if the game ended
-    with the opponent's placement; else the greatest value of the opponent's turns that were tried. Turns that were
-    never tried do not count.
+    it, 0 at first. After a game the values of its turns by both players change, the last turn first (L. Lin,
+    Self-Improving Reactive Agents, 1992). A value moves by ``learning_rate`` of the difference towards minus
+    ``discount`` times the value of the opponent's position. That value is 1 if the piece in hand finishes a line there.
+    Else it is the result, if the game ended with the opponent's placement. Else it is the greatest value of the
+    opponent's turns that were tried. Turns that were never tried do not count.
 
     With probability ``exploration``, multiplied by ``decay`` after each game but never below ``floor``, its own turn is
-    random, else that of the agent ``policy`` with this ``fallback``. Words of a turn: 0, the fallback's; 1, whether it
-    is random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number outside 0 to 1
-    and a fallback that does not exist.
+    random. Else it is that of the agent ``policy`` with this ``fallback``. Words of a turn: 0, the fallback's; 1,
+    whether it is random; 2, a random cell (upper half) and gift (lower half). Raises ``ValueError`` for a number
+    outside 0 to 1 and a fallback that does not exist.
     """
 
     kernel = q_table_turn

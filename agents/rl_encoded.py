@@ -151,9 +151,10 @@ class RlEncoded(KernelAgent):
     """Study C's player, which learns the values of boards.
 
     A board's code has eight digits: for each attribute value, the most pieces with it that stand on one line of the
-    rules. Cell: the first that wins, else the one whose board has the greatest value. Gift: among the safe ones, or
-    all if none is, the piece with the smallest mean value of the boards which the opponent could make with it, or with
-    the smallest largest one (``gift_rule='min_max'``, which the study suggests). First on ties.
+    rules. Cell: the first that wins, else the one whose board has the greatest value. Gift: among the safe pieces, or
+    all if no piece is safe, the one that is worth least to the opponent, first on ties. Its worth is the mean value of
+    the boards which the opponent could make with it. With ``gift_rule='min_max'``, which the study suggests, it is the
+    largest value.
 
     ``policy`` is of kind 'encoded_values': ``code`` int32, ``value`` float64, all 390,625 rows. Without one, values are
     uniform in [0.1, 1), drawn from ``values_seed``. Raises ``ValueError`` for a policy that is not like that or a
@@ -177,11 +178,11 @@ class EncodedLearner(Learner):
     """Learns what ``RlEncoded`` plays by, as study C did against ``semi_random``.
 
     With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones, without a look for a win; a gift is uniform among the pieces left with the same probability,
-    drawn separately. After a game, from the last board that the learner made to the first, with a target that begins at
-    0: the target grows by the board's reward, its value moves towards the target by ``learning_rate`` of the
-    difference, and the target is multiplied by ``discount``. ``rewards`` has four numbers: for the last such board of a
-    game that was won, lost or drawn, and for all other boards.
+    among the empty ones. It does not look for a win. A gift is uniform among the pieces left with the same probability,
+    drawn separately. After a game it takes the boards that the learner made, from the last to the first, with a target
+    that begins at 0. The target grows by the board's reward. The board's value moves towards the target by
+    ``learning_rate`` of the difference. Then the target is multiplied by ``discount``. ``rewards`` has four numbers:
+    for the last such board of a game that was won, lost or drawn, and for all other boards.
 
     Words of a turn: 0, a random cell (upper half) and gift (lower half); 1, whether the cell is random; 2, whether the
     gift is. Raises ``ValueError`` for a probability outside 0 to 1, a number that is not finite, or not four rewards.

@@ -85,16 +85,16 @@ def count_explored(game: FinishedGame, rules: Any, own: Any) -> bool:
 class RlTabular(KernelAgent):
     """Study A's learned player (``lorenzobellino/quarto-player``): it repeats the actions with the best results.
 
-    Cell and gift: those with the highest counter on this board (without the piece in hand), first on ties; random if
-    the board has no counter. Boards are known by their canonical form (``agents/learning/counters.py``).
+    Cell and gift: those with the highest counter on this board (without the piece in hand), first on ties. They are
+    random if the board has no counter. Boards are known by their canonical form (``agents/learning/counters.py``).
 
-    With ``faithful`` it plays as the study's published agent: its keys were hashes of texts, which differ from process
-    to process, so it recognised no board and played at random.
+    With ``faithful`` it plays as the study's published agent. Its keys were hashes of texts, which differ from process
+    to process. So it recognised no board and played at random.
 
-    ``policy`` is of kind 'counters', a row for each cell or gift that was counted on a board: ``lanes`` int64,
-    ``occupied`` int32, ``cell`` int8, ``gift`` int8 (one of the two is -1), ``count`` int64, ascending. Word 0 of a
-    turn is the random cell (upper half) and gift (lower half). Raises ``ValueError`` for a policy that is not like
-    that; ``knowledge`` does for one that was learned under rules with other symmetries.
+    ``policy`` is of kind 'counters'. It has a row for each cell or gift that was counted on a board, ascending.
+    Columns: ``lanes`` int64, ``occupied`` int32, ``cell`` int8, ``gift`` int8 (one of the two is -1), ``count`` int64.
+    Word 0 of a turn is the random cell (upper half) and gift (lower half). Raises ``ValueError`` for a policy that is
+    not like that. ``knowledge`` does for one that was learned under rules with other symmetries.
     """
 
     kernel = rl_tabular_turn
@@ -111,7 +111,7 @@ class TabularLearner(RowLearner):
     """Learns what ``RlTabular`` plays by, as study A did against ``rule_based``.
 
     With probability ``exploration``, less by ``exploration_step`` after each game until it is 0, a cell is uniform
-    among the empty ones; a gift is uniform among the pieces left with the same probability, drawn separately. Only such
+    among the empty ones. A gift is uniform among the pieces left with the same probability, drawn separately. Only such
     actions are counted: after the game, +1 for each if it was won, -1 if it was lost or drawn. (So with the study's
     numbers nothing more is learned after 70 games.) Otherwise it plays as ``RlTabular`` does by its counters so far.
 

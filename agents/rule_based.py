@@ -51,7 +51,7 @@ def mirror_piece(available: int, placed: int) -> int:
 
 @inlined
 def mirror_or_random_cell(position: Position, word: int) -> int:
-    """The point reflection of the opponent's last cell or, if that is taken, the empty cell farthest from that one.
+    """The point reflection of the opponent's last cell or, if it is taken, the empty cell farthest from that last cell.
 
     On an empty board a random cell.
     """
@@ -92,16 +92,17 @@ def rule_based_program_turn(position: Position, seed: int, rules: Any, own: Any)
 class RuleBased(KernelAgent):
     """Study A's ``rule_based`` (``lorenzobellino/quarto-player``).
 
-    Cell: the first that wins; else the point reflection of the opponent's last cell or, if that is taken, the empty
-    cell farthest from that one, first on ties; on an empty board a random one. Gift: the first of one or two safe
-    pieces; else the piece that differs from the one just placed in most attributes, first on ties; at the opening a
-    random one.
+    Cell: the first that wins. Else it is the point reflection of the opponent's last cell. If that is taken, it is the
+    empty cell farthest from the opponent's last one, first on ties. On an empty board it is random. Gift: the first of
+    one or two safe pieces. Else it is the piece that differs from the one just placed in most attributes, first on
+    ties. At the opening it is random.
 
-    With ``faithful`` it follows the study's program, in its last version or with ``version='earlier'`` in the one that
-    the study's first results were made with: ``agents/study_a/rules_of_thumb.py`` has the differences.
+    With ``faithful`` it follows the study's program in its last version. With ``version='earlier'`` it follows the
+    version of the study's first results. ``agents/study_a/rules_of_thumb.py`` has the differences.
 
-    Words of a turn: 0, the opening gift (lower half) or a cell (upper half); with ``faithful`` word 1, the cell (upper
-    half) if the first one was occupied. Raises ``ValueError`` for an unknown version, or one without ``faithful``.
+    Words of a turn: 0, the opening gift (lower half) or a cell (upper half). With ``faithful`` word 1 is the cell
+    (upper half) if the first one was occupied. Raises ``ValueError`` for an unknown version, or one without
+    ``faithful``.
     """
 
     kernel = rule_based_turn

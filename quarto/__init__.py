@@ -1,8 +1,8 @@
 """The game of Quarto: rules, positions, symmetries, notation, exact solver. NumPy and numba only, no I/O.
 
-``Quarto``, ``Player`` and ``Piece`` are those of ``quarto.objects``, the interface of the Politecnico di Torino's
-package of the same name: players written for it import them from here. They are loaded when they are asked for, so
-nothing else waits for them, and neither they nor this file need numba.
+``Quarto``, ``Player`` and ``Piece`` come from ``quarto.objects``. They are the interface of a package of the
+Politecnico di Torino that is also called ``quarto``. Players written for that package import them from here. They are
+loaded when they are asked for, so nothing else waits for them. Neither they nor this file need numba.
 """
 
 from __future__ import annotations

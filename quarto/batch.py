@@ -115,7 +115,7 @@ GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
 class Block(NamedTuple):
     """The games of consecutive pairs of one pairing.
 
-    Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``: in game 0 of a pair the pairing's first
+    Game ``2 i + s`` of ``games`` is game ``s`` of pair ``first_pair + i``. In game 0 of a pair the pairing's first
     agent holds seat 0, in game 1 its second agent does. Where the seats are not swapped, a pair has game 0 only: game
     ``i`` of ``games`` belongs to pair ``first_pair + i``.
     """

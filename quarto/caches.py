@@ -1,4 +1,4 @@
-"""The folder in which the project keeps what it can make again, and the notice before something is compiled for it.
+"""The folder for files that the project can make again, and the notice before something is compiled for it.
 
 This module imports nothing heavy, so that a command line can set the notice before it knows whether it needs kernels.
 """
@@ -26,12 +26,12 @@ before_compiling: Callable[[], None] = ignore  # called before numba compiles a 
 
 @dataclass
 class Compiling:
-    """How far numba is in this process with the kernels that were asked for."""
+    """The progress of compiling in this process."""
 
-    asked: int = 0  # kernels, those that they call included
+    asked: int = 0  # kernels that were needed, those that they call included
     ready: int = 0  # of these: compiled or read from the cache
     compiled: int = 0  # kernels that the cache lacked
-    seconds: float = 0.0  # that compiling took
+    seconds: float = 0.0  # spent on compiling
 
 
 compiling = Compiling()

@@ -1,10 +1,10 @@
 """The jit decorators of the project, and the directory that keeps what they compile.
 
-A kernel is compiled, or its machine code read from the cache, when it is needed first and not when its module is
-imported: a command waits for the kernels that it runs and for no others.
+A kernel is compiled, or read from the cache, when it is first needed, not when its module is imported. So a command
+waits only for the kernels that it runs.
 
-numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named
-by a hash of every source file that can change a kernel: after such an edit the old machine code is not looked at.
+numba's own cache does not notice an edit in a callee of another file. The cache therefore lives in a directory named by
+a hash of every source file that can change a kernel. After such an edit the old machine code is not looked at.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ float64 = cast("Callable[[Any], float]", np.float64)
 def cache_directory(outside: str = "") -> Path:
     """The directory of compiled kernels: in ``$QARENA_CACHE``, else in the user's cache folder, else a temporary one.
 
-    The last part of its path is a hash of the sources (``outside`` is the fingerprint of those of an agent that is not
-    the project's), of the Python and of the numba version.
+    The last part of its path is a hash of the sources, of the Python version and of the numba version. ``outside`` is
+    the fingerprint of the sources of an agent that is not the project's.
     """
     stamp = hashlib.sha256(
         f"{fingerprint_of(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
@@ -103,7 +103,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     """A compiled function: its machine code is read from the cache, or made, when it is needed first.
 
     With a ``declared`` signature there is machine code for those argument types only, and numba converts arguments to
-    them; without one there is some for each combination of types that it is called with.
+    them. Without one there is machine code for each combination of types that it is called with.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None) -> None:
@@ -180,7 +180,7 @@ def kernel(signature: Any = None) -> Callable[[F], F]:
 class Entry(types.ExternalFunction):  # type: ignore[misc]
     """A kernel with a declared signature as other kernels call it: by the address of its machine code.
 
-    numba copies a kernel that is called as such into each of its callers, and LLVM optimises every copy: twenty kernels
+    numba copies a kernel that is called as such into each of its callers, and LLVM optimises every copy. Twenty kernels
     ask the solver, whose compilation takes a second and a half. A call by address costs two nanoseconds.
     """
 

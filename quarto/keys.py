@@ -1,8 +1,9 @@
 """Exact keys: the lanes of a canonical form squeezed into one machine word.
 
 Only the occupied cells of a lane say anything. Squeezed to them, the four lanes of ``n`` pieces take 4 n bits, lane 0
-lowest. A key has one more part beside them: the number of the canonical mask (``board_key``), or the hand if the mask
-has a column of its own (``board_word``). A key is never a hash: forms that differ have keys that differ.
+lowest. A key has one more part beside them. In ``board_key`` it is the number of the canonical mask. In ``board_word``
+it is the hand, because there the mask has a column of its own. A key is never a hash: different forms have different
+keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules by name, for environments that are made from a line of text.
 
 Names are those of yamls, which this package does not read. It asks the layer that does, and names it by a string, as
-Gymnasium's registry names an environment: nothing is imported from above unless somebody gives a name instead of
+Gymnasium's registry names an environment. So nothing is imported from above unless somebody gives a name instead of
 ``Rules``.
 """
 

@@ -1,10 +1,10 @@
 """The interface of the ``quarto`` package of the Politecnico di Torino (2022-23), for players that are written for it.
 
-``from quarto import Quarto, Player, Piece`` gives these classes. They are an implementation of our own of what that
-package's players use, private names included; names and conventions are that package's: x is the column, y the row,
-and a piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a process of
-their own (``runners/polito/``). NumPy and the standard library only: numba would take longer to import
-than many games take.
+``from quarto import Quarto, Player, Piece`` gives these classes. They are our own implementation of the members that
+players of that package use, private names included. Names and conventions are those of that package: x is the column
+and y the row. A piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a
+process of their own (``runners/polito/``). NumPy and the standard library only: numba would take longer to import than
+many games take.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Positions as arrays of 0 and 1, the same for every environment and for agents that learned in one.
 
-An observation is int8 [17, 8]: a row for each of the cells 0 to 15 and one for the hand, a column for each attribute
-value. Columns 0 to 3 are 1 if the piece is square, solid, coloured, high, columns 4 to 7 if it is not. The row of an
-empty cell, or of an empty hand, is 0: an empty hand shows that a piece is to be chosen. An action mask is int8 [16], 1
-where an action is legal: the empty cells if there is a piece in hand, else the pieces left.
+An observation is int8 [17, 8]. It has a row for each of the cells 0 to 15, a row for the hand, and a column for each
+attribute value. Columns 0 to 3 are 1 if the piece is square, solid, coloured, high, columns 4 to 7 if it is not. The
+row of an empty cell, or of an empty hand, is 0: an empty hand shows that a piece is to be chosen. An action mask is
+int8 [16], 1 where an action is legal. The legal actions are the empty cells if there is a piece in hand, else the
+pieces left.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Method: forward expansion of canonical live boards, each with the number of game prefixes that lead to its orbit. The
 mask of a child follows from its parent's mask and the cell alone, so the children are made one canonical mask at a
-time: each mask has a small exact table of its own, and no child is merged twice. (Chess programs prove their move
+time. Each mask has a small exact table of its own, and no child is merged twice. (Chess programs prove their move
 generation by node counts and call the test perft.)
 """
 

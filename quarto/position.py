@@ -1,7 +1,7 @@
 """A position as five machine words.
 
 Board: four 16-bit lanes in one word. Bit ``c`` of lane ``a`` says that the piece on cell ``c`` has attribute bit ``a``
-(3 high, 2 coloured, 1 solid, 0 square); cells outside ``occupied`` are 0 in every lane.
+(3 high, 2 coloured, 1 solid, 0 square). Cells outside ``occupied`` are 0 in every lane.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rule book: which cells form lines, when a line wins, and who chooses the piece.
 
-Quarto is played with sixteen pieces, all different in four attributes of two values each, on a board of 4 x 4 cells.
-A player places the piece in hand on an empty cell and wins by finishing a line: four cells whose pieces share a value
-of an attribute. Otherwise the opponent's next piece is given (or, under ``chooser='mover'``, nothing is given: the
-mover chooses the piece as well as the cell). A full board without a line is a draw.
+Quarto is played with sixteen pieces, all different in four attributes of two values each, on a board of 4 x 4 cells. A
+player places the piece in hand on an empty cell. The player wins if this finishes a line: four cells whose pieces share
+a value of an attribute. Otherwise the opponent's next piece is given (or, under ``chooser='mover'``, nothing is given:
+the mover chooses the piece as well as the cell). A full board without a line is a draw.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ HALF_OF_LINES = MAX_LINES_THROUGH_A_CELL // 2  # a fixed count is unrolled; clas
 def finishes_line(lanes: int, occupied: int, piece: int, cell: int, rules: Any) -> bool:
     """Whether ``piece``, already on ``cell`` of this board, stands in a line that shares one of its values.
 
-    All four attributes are compared at once: a lane of ``shared`` holds the cells whose piece agrees with ``piece``
-    in that attribute, and a line is finished when some lane has all of its cells.
+    All four attributes are compared at once. A lane of ``shared`` holds the cells whose piece agrees with ``piece`` in
+    that attribute. A line is finished when some lane has all of its cells.
     """
     shared = ~(lanes ^ (spread(piece) * LANE)) & (uint64(occupied) * LANE_ONES)
     finished = uint64(0)

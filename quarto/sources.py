@@ -93,7 +93,7 @@ def imported_modules(
 
     Modules of the standard library and of installed packages are left out, but not those of the package that ``module``
     is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
-    cannot be found by its name, such as ``__main__``; without it, nothing is known of such a module.
+    cannot be found by its name, such as ``__main__``. Without it nothing is known of such a module.
     """
     own, found = module.partition(".")[0], dict[str, bytes]()
     waiting = list(_with_parents([module]))

@@ -1,7 +1,7 @@
 """A game that goes on by one decision at a time: the state of the environments for learning. Plain Python.
 
 A turn has two phases of one seat: it places the piece in hand, then it gives the next one. Both have sixteen actions
-and share their numbers: an action is a cell while there is a piece in hand, and a piece while there is none.
+with the same numbers. An action is a cell while there is a piece in hand, and a piece while there is none.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def wins_and_safe_gifts(position: Position, piece: int, rules: Rules) -> tuple[i
     """The winning cells of ``piece``, and the safe gifts after each of its placements, for Python.
 
     The first value is the empty cells (16 bits) on which ``piece`` finishes a line. The second has 16 entries, one a
-    cell: the other pieces left (16 bits) that could finish no line in the next ply; 0 where the cell is not empty.
+    cell. An entry is the other pieces left (16 bits) that could finish no line in the next ply. It is 0 where the cell
+    is not empty.
     """
     safe = np.zeros(CELLS, np.int64)
     left = position.available & ~(1 << piece)

@@ -1,8 +1,8 @@
 """The canonical form of a turn: one form for a position and a decision in it, and for all their symmetric images.
 
 The board comes first. It is made canonical as boards without a hand are (``quarto/canonical.py``). Of all symmetries
-that do so, the one is taken that makes the hand, then the cell, then the chosen piece the least. So the positions that
-follow one board by different gifts are neighbours, and turns that a symmetry of the position exchanges are one.
+that do so, it takes the one that makes the hand, then the cell, then the chosen piece the least. So positions that
+follow one board by different gifts are neighbours. Turns that a symmetry of the position exchanges have one form.
 """
 
 from __future__ import annotations

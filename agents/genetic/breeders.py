@@ -50,8 +50,8 @@ class Breeder(Protocol):
 class FiveGenes:
     """Study A's operator (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
 
-    Words of an individual: 0 to 4, one for each gene. Faithful to the study's code, which mutates the parent itself and
-    not a copy, ``writes_into_parents`` makes an individual share its genes with all of its line.
+    Words of an individual: 0 to 4, one for each gene. The study's code mutates the parent itself, not a copy. With
+    ``writes_into_parents`` an individual therefore shares its genes with all of its line.
     """
 
     tournament: int = 5
@@ -97,9 +97,9 @@ class TwoGenes:
 
     The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half,
     then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else ``late``. Genes
-    stay between 0 and 1. Words of an individual: 0 which operator, or its first gene to begin with; 1 which gene is
-    mutated, or its second gene to begin with; 2 whether genes go up or down. Faithful to the study's code, which
-    decides that by the draw that chose the operator, ``only_shifts_up``.
+    stay between 0 and 1. Words of an individual: 0 chooses the operator, 1 the gene that is mutated, 2 whether genes go
+    up or down. For an individual of the first population, words 0 and 1 are its genes. ``only_shifts_up`` follows the
+    study's code, where the draw that chose the operator decides whether genes go up.
     """
 
     generations: int = 100

@@ -82,8 +82,9 @@ class Evolution:
     def answer(self, which: str) -> tuple[float, ...]:
         """The genome found so far, after at least one generation.
 
-        ``best``: the fittest that goes on from the last one. ``mean``: the one of the best mean fitness, over all
-        individuals with these genes and over all generations from which each went on; the first on ties.
+        ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
+        first on ties. This mean is over all individuals with these genes, and over all generations from which each went
+        on.
         """
         if which == "best":
             return tuple(self.population.genes[0].tolist())

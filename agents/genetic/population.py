@@ -1,6 +1,6 @@
 """Populations of genomes: the record of each individual, and selection by fitness.
 
-Everything here is a pure function of words of randomness that are passed in, so an evolution can be repeated from a
+Everything here is a pure function of words of randomness that are passed in. So an evolution can be repeated from a
 seed and the recorded fitnesses.
 """
 
@@ -75,8 +75,8 @@ def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """A standard normal number for each word, of the same shape, by inversion.
 
     The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
-    the standard library has it. The middles of 2^52 intervals are inverted, so that it is always finite, and what comes
-    out has twelve decimals, so that it does not depend on the last bit of a machine's logarithm.
+    the standard library has it. The middles of 2^52 intervals are inverted, so the result is always finite. It has
+    twelve decimals, so it does not depend on the last bit of a machine's logarithm.
     """
     inverse = NormalDist().inv_cdf
     middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

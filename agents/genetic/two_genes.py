@@ -2,10 +2,10 @@
 
 From ``quarto_ci_2022_2023`` (Carachino, Atanasio, Sorrentino, Di Gangi). Words of a turn that are drawn here:
 
-0   below alpha: the commonest values come first in the gift, not the rarest
-1   below one half: rows rather than columns
-2   below beta: a line with three or four empty cells rather than two
-3   upper half: which line; lower half: which of its empty cells
+0   Below alpha, the commonest values come first in the gift, not the rarest.
+1   Below one half, it takes rows rather than columns.
+2   Below beta, it takes a line with three or four empty cells rather than two.
+3   The upper half chooses the line, the lower half one of its empty cells.
 """
 
 from __future__ import annotations

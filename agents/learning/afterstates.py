@@ -4,8 +4,8 @@ A turn leads to one afterstate only, so its value is that of the turn (R. Sutton
 2nd edition, 6.8): 1 is a win for the player who made the turn, -1 a loss. The keys of afterstates are their canonical
 forms (``quarto/canonical.py``), in which piece 0 is in hand: keys are exact, and symmetric turns share one.
 
-Where the rules decide, no value is read: a placement that finishes a line is made, and a gift with which the opponent
-could finish one is given only if there is no other.
+Where the rules decide, no value is read. A placement that finishes a line is made. A gift with which the opponent could
+finish one is given only if there is no other.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: An
 def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> ValuedTurn:
     """The known turn of the greatest value, first on ties by cell, then by gift.
 
-    With ``safe_only`` none that lets the opponent finish a line at once.
+    With ``safe_only`` it does not let the opponent finish a line at once.
     """
     tables = symmetry_tables(own)
     if position.hand == NONE:
@@ -87,7 +87,7 @@ def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> Valu
 
 @inlined
 def explores(seed: int, own: Any) -> bool:
-    """Whether this turn ignores what is known."""
+    """Whether this turn ignores known values."""
     coin: bool = unit(draw(seed, COIN)) < params(own)[EXPLORATION]
     return coin
 

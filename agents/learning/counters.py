@@ -2,8 +2,8 @@
 
 A board is known by its canonical form (``quarto/canonical.py``), without the piece in hand. Its row has a counter for
 each empty cell of that form, ascending, and then one for each piece not on it. An action is counted as the image of its
-cell or piece under the symmetry that takes the board to its form, the first such one: where a board has symmetries of
-its own, actions that they exchange have counters of their own too.
+cell or piece under the symmetry that takes the board to its form. If several symmetries do so, the first one counts. So
+if a symmetry of the board itself exchanges two actions, each has a counter of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Features of a gift: the state of the board and of the pieces left, as its giver sees it.
 
-Four features (``quarto/threats.py``) describe a gift: how many ``pieces`` are on the board; with how many cells the
-opponent ``wins`` at once; how many of the other pieces left are ``safe`` to give on the board as it is; how many of the
-eight attribute values are ``dangers``, since a piece that has them finishes a line.
+Four features (``quarto/threats.py``) describe a gift:
+
+- ``pieces``: how many pieces are on the board;
+- ``wins``: with how many cells the opponent wins at once;
+- ``safe``: how many of the other pieces left are safe to give on the board as it is;
+- ``dangers``: how many of the eight attribute values finish a line on this board.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ UpdateKernel = Callable[[FinishedGame, Any, Any], bool]
 def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
-    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys) and returns whether
-    they have room for another game. It reads nothing else: replaying a run's games in the order of their ids from fresh
-    knowledge gives the same bytes as learning while they were played.
+    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys). It returns whether
+    they have room for another game. It reads nothing else. So replaying a run's games in the order of their ids, from
+    fresh knowledge, gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 

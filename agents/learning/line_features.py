@@ -1,9 +1,9 @@
 """Sparse features of an afterstate from its lines, so that a few thousand weights value boards that were never met.
 
 An afterstate is the board after a placement with the gift in the opponent's hand. All pieces are compared with the
-gift, which is the same as XORing every piece with it: a value of an attribute *matches* the gift or *opposes* it. Lines
-and cells count by their class under the symmetries of the rules. So afterstates that a symmetry exchanges have the
-same features, whatever the rules.
+gift, which is the same as XORing every piece with it. A value of an attribute *matches* the gift or *opposes* it. Lines
+and cells count by their class under the symmetries of the rules. So afterstates that a symmetry exchanges have the same
+features, whatever the rules.
 
 Features are numbered within a *stage*, the number of pieces on the board. Method: linear values of sparse binary
 features, as in M. Buro, Improving heuristic mini-max search by supervised learning (2002); the features are ours.
@@ -369,17 +369,21 @@ def add_second_replies(
 def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
 
-    ``board`` was filled by ``survey``; ``left`` are the pieces neither on the board nor given; the gift is safe. What
-    matches or opposes does so with the gift; *safe* are pieces left that finish no line on this board. Features are:
+    ``board`` was filled by ``survey``. ``left`` are the pieces neither on the board nor given. The gift is safe. A
+    value matches or opposes that of the gift. *Safe* are pieces left that finish no line on this board. Features are
+    numbers of:
 
-    for each line the number of its pieces, of the values that they share and that match, of those that oppose, and of
-    the pieces left that have such a value; the number of dangers; of lines of three and of two that can be finished; of
-    cells where a line can be (each with the number of safe pieces); for each attribute the pieces left with the
-    opposing value, the lines of two with either value, the cells where the opposing one finishes a line; the four
-    attributes together, in no order. With ``mobility``, for each cell the safe gifts that are left if the opponent
-    places there, and how these numbers are distributed. From ``foresight`` pieces on, for each reply, a cell and a safe
-    gift, the turns that it leaves to the giver: the least number, 0 if some reply leaves none, and how many replies
-    leave one.
+    - for each line: its pieces, its shared values that match, those that oppose, and the pieces left with such a value;
+    - the dangers, the lines of three and of two that can be finished, and the cells that finish one, each with the safe
+      pieces;
+    - for each attribute: the pieces left with the opposing value, the lines of two with either value, the cells where
+      the opposing one wins;
+    - the four attributes together, in no order;
+    - with ``mobility``, for each cell: the safe gifts that are left if the opponent places there;
+    - how these numbers are distributed;
+    - from ``foresight`` pieces on: the least number of turns that a reply leaves to the giver, and the number of
+      replies. A reply is a cell and a safe gift;
+    - how many replies leave one turn. If some reply leaves none, both numbers of replies are 0.
     """
     byte, pieces = piece_byte(gift), int64(popcount(occupied))
     safe = int64(popcount(left & SAFE_PIECES[board[DANGERS]]))

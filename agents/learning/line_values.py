@@ -1,9 +1,9 @@
 """Values of afterstates by sparse features of lines: weights, an optional hidden layer, and the best turn by them.
 
-The logit of a head is the sum of its weights over the features of an afterstate and, with a hidden layer, the sum over
-units of its output weights times the positive part of the unit. Two heads are learned, the chances not to lose and to
-win; a player reads one head, mixed from both. Weights are multiples of ``UNIT``, so that sums are exact in whatever
-order features come: afterstates that a symmetry exchanges have the same value to the last bit.
+The logit of a head is the sum of its weights over the features of an afterstate. A hidden layer adds the sum over units
+of the head's output weight times the positive part of the unit. Two heads are learned, the chances not to lose and to
+win. A player reads one head, mixed from both. Weights are multiples of ``UNIT``, so sums are exact in whatever order
+features come. So afterstates that a symmetry exchanges have the same value to the last bit.
 
 The weights of a stage are [features, heads + units], a row for each feature, then [heads, units], the output weights.
 """

@@ -28,8 +28,8 @@ class Policy:
 def checked_columns(policy: Policy, kind: str, player: str, names: Mapping[str, type[Any]]) -> list[NDArray[Any]]:
     """The named columns of a policy of this kind, each as int64 or float64 as ``names`` says, in their order.
 
-    Raises ``ValueError`` if the policy is of another kind, or a column is missing, of another type or length than it
-    should be, or not finite.
+    Raises ``ValueError`` if the policy is of another kind. It also does if a column is missing, has another type or
+    length than it should have, or is not finite.
     """
     if not isinstance(policy, Policy):
         raise ValueError(f"policy={policy!r} is not a policy; {player} reads one of kind '{kind}'")

@@ -1,10 +1,13 @@
 """The table of a tabular learner: a row of values for each position that it met, under the position as the key.
 
-``Knowledge.keys`` is an open-addressing map with linear probing: two words with its numbers of positions and values,
-then two words a slot. The first is the position's lanes; the second has, from its lowest bit, 16 bits of occupied
-cells, five of the piece in hand plus one, and the rest is the index in ``Knowledge.table`` where its row begins, plus
-one, so that 0 is an empty slot. Both words together are the position: no two positions share a key. An unknown value is
-NaN.
+``Knowledge.keys`` is an open-addressing map with linear probing. It begins with two words, its numbers of positions and
+values. Each slot has two words:
+
+- The first is the position's lanes.
+- The lowest bits of the second are 16 bits of occupied cells and five of the piece in hand plus one. The rest is the
+  index in ``Knowledge.table`` where its row begins, plus one, so 0 is an empty slot.
+
+Both words together are the position: no two positions share a key. An unknown value is NaN.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Depth counts placements. Values are whole numbers as the mover sees them: a draw is 0, and a loss is a win with the sign
 changed. Two evaluations:
 
-``SHARES`` (study A)  a line is worth ``WHOLE``; at the depth limit, the value for who is to place is the share of safe
-                      pieces among those left, from -``WHOLE`` (0 percent) to ``WHOLE`` (100 percent); where no piece is
-                      left it is 0 (50 percent)
-``SOONER`` (study B)  a line is worth 1 + the placements that the search could still have made, so that sooner wins are
-                      preferred; 0 at the depth limit
+``SHARES`` (study A)  A line is worth ``WHOLE``. At the depth limit the value for the mover is the share of safe pieces
+                      among those left. It goes from -``WHOLE`` (0 percent) to ``WHOLE`` (100 percent),
+                      and is 0 (50 percent) where no piece is left.
+``SOONER`` (study B)  A line is worth 1 + the placements that the search could still have made, so sooner wins are
+                      preferred. A position at the depth limit is worth 0.
 
 The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
 exact, and turns do not depend on which entries it holds.

@@ -1,9 +1,9 @@
 """The memory of a Monte Carlo search within a game: the part of its tree below the turn that it played.
 
-The opponent's reply is not known yet, so the whole part is kept; when the next turn is asked for, the node that the
-reply leads to becomes the root. Memory holds as many nodes as a turn has iterations. A larger tree is cut from below:
-the walk is breadth first, and a node whose children no longer fit keeps its own statistics and loses its children, as
-if it had never been expanded.
+The opponent's reply is not known yet, so the whole part is kept. When the next turn is asked for, the node that the
+reply leads to becomes the root. Memory holds as many nodes as a turn has iterations. A larger tree is cut from below.
+The walk is breadth first. A node whose children no longer fit keeps its own statistics and loses its children, as if it
+had never been expanded.
 """
 
 from __future__ import annotations

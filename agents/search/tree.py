@@ -1,6 +1,6 @@
 """The tree of a Monte Carlo search in flat arrays, laid out for its most frequent step: finding the highest bound.
 
-Children are made one by one, in the order of their first visits, so an iteration makes one node at most; a child that
+Children are made one by one, in the order of their first visits, so an iteration makes one node at most. A child that
 was not made was not visited. While some are missing, a node's children form a list, last first. Their bounds are not
 compared before the last one is made. Then the children move into a row, side by side, where a comparison reads two
 neighbouring numbers for each.
@@ -44,8 +44,8 @@ LEAST = -(1 << 63)
 class Tree(NamedTuple):
     """The arrays that a search writes to. The root is node 0.
 
-    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N are its parent's visits: only the visited node's own
-    two numbers change with a visit, and no root is drawn for the others.
+    The UCB1 of a node is ``value + sqrt(ln N) * spread``, where N are its parent's visits. So only the visited node's
+    own two numbers change with a visit, and no root is drawn for the others.
     """
 
     path: Any  # [PATH_WORDS] uint64: from the root to where an iteration ends

@@ -1,11 +1,15 @@
 """Study A's minimax as its code runs it, quirks included, shared by the players that follow that code.
 
-Of ``lorenzobellino/quarto-player``. It differs from its text in four points: a line at the depth limit or before a
-placement of the side that began counts ``WHOLE``, whichever side made it, and before a placement of the other side it
-is not seen at all; shares at the depth limit are taken over all pieces off the board, the one in hand among them; a
-side that has no turn, since the last piece is in its hand, is worth infinity against it; and the turn that comes back
-is the last one before the depth limit, not the first. The code keys its memory by the identity of an object, so it
-never hits. Gifts are tried in ascending order, the code's in that of a Python set.
+The code is that of ``lorenzobellino/quarto-player``. It differs from its text in four points:
+
+- A line at the depth limit, or before a placement of the side that began, counts ``WHOLE``, whichever side made it.
+  Before a placement of the other side a line is not seen at all.
+- Shares at the depth limit are taken over all pieces off the board, the one in hand among them.
+- A side that has no turn, since the last piece is in its hand, is worth infinity against it.
+- The turn that comes back is the last one before the depth limit, not the first.
+
+The code keys its memory by the identity of an object, so it never hits. Gifts are tried in ascending order here, in the
+order of a Python set there.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Study A's rules of thumb as its program (``lorenzobellino/quarto-player``) follows them.
 
-The program compares the board with the one that it remembers of its own last turn: the first cell that differs in the
-lowest row where one does is taken for the opponent's last. Its point reflection is played if it was empty on the
-remembered board, else the first cell that was. (It means the farthest cell, but computes one distance for all.) If the
-answer is occupied by now, the program is asked again, and remembers a board on which its piece is there all the same.
-After a turn that the search found it remembers the placement alone, with row and column exchanged.
+The program compares the board with the one that it remembers of its own last turn. It takes the first cell that
+differs, in the lowest row where one does, for the opponent's last. It plays the point reflection of that cell if this
+was empty on the remembered board, else the first cell that was. (It means the farthest cell, but computes one distance
+for all.) If the answer is occupied by now, the program is asked again. It then remembers a board on which its piece is
+there all the same. After a turn that the search found, it remembers the placement alone, with row and column exchanged.
 
-Its earlier version (until 15 February 2023; the study's first tables of results are its) takes a random cell where the
-last version takes the first one, and always takes one if it did not give the first piece of the game.
+Its earlier version (until 15 February 2023) made the study's first tables of results. It takes a random cell where the
+last version takes the first one. It always takes a random cell if it did not give the first piece of the game.
 
-A gift is the first of one or two safe pieces, else the first of those most unlike the piece just placed; before its
-first placement it is random. Pieces are in ascending order here, in the program in that of Python's sets.
+A gift is the first of one or two safe pieces, else the first of those most unlike the piece just placed. Before the
+program's first placement it is random. Pieces are in ascending order here, in the order of Python's sets there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Replays the plies of a shard: the board before each ply, and the order of play of each game up to symmetry.
 
-*The order of play up to symmetry* is the least image of a game under the symmetries of its rules, read from the first
-ply on. Symmetries of the cells move cells alone and those of the pieces move pieces alone, so the cells and the pieces
-are made least apart. The beginning of a least image is the least image of the beginning: one image of a game tells its
-opening of any length.
+*The order of play up to symmetry* is the least image of a game under the symmetries of its rules. Images are compared
+from the first ply on. Symmetries of cells move cells alone, and symmetries of pieces move pieces alone. So cells and
+pieces are made least separately. The beginning of a least image is the least image of the beginning. So one image of a
+game tells its opening of any length.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class AnnotationExtent(NamedTuple):
 
     @staticmethod
     def of_text(text: str) -> AnnotationExtent:
-        """The extent in the name of a file; one that is none holds nothing."""
+        """The extent in the name of a file. A text that is no extent holds nothing."""
         if not is_extent(DECISIONS_TABLE.name, text):
             return NOTHING
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))

@@ -1,8 +1,8 @@
-"""What a table of ranges is: its columns, the order of its rows, and how a parent is made from its children.
+"""Tables with a file for each range: columns, order of rows, and how a parent is made from its children.
 
-A derived table says of each range of games what follows from them. Its files have the names of the games' files, so
-what it lacks is the difference of two sets of ranges. A parent holds the rows of its children (decisions) or their sums
-(positions, first plies); it is made of them, and then counts by the same rule as a parent of games.
+A derived table holds facts that follow from the games of each range. Its files have the names of the games' files. So
+the missing files are the difference of two sets of ranges. A parent holds the rows of its children (decisions) or their
+sums (positions, first plies). It counts by the same rule as a parent of games.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def extents_found(archive: Archive, run_id: str, table: str) -> list[str]:
 
 
 def known_ranges(archive: Archive, run_id: str, table: str) -> Ranges:
-    """The files of a derived table that answer a question which wants no extent.
+    """The files of a derived table for a question that names no extent.
 
-    Of the extents that there are it is the one whose files, with those that hold more, are of the most units; of
-    several the greatest.
+    It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
+    the greatest extent.
     """
     extents = extents_found(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
@@ -85,13 +85,13 @@ def known_ranges(archive: Archive, run_id: str, table: str) -> Ranges:
 
 
 def lacking(archive: Archive, run_id: str, table: str, enough: Extent) -> list[StoredRange]:
-    """The ranges of games that a derived table does not cover with an extent that is enough."""
+    """The ranges of games that a derived table does not cover to a sufficient extent."""
     known = archive.ranges(run_id, table, enough)
     return [each for each in archive.ranges(run_id) if known.at(each.first) is None]
 
 
 class GamesPart(NamedTuple):
-    """A part of a range of games of which a table is to be made."""
+    """A part of a range of games, from which a table is to be made."""
 
     run_id: str
     games: StoredRange
@@ -104,7 +104,7 @@ class GamesPart(NamedTuple):
 
 
 def made_inside(archive: Archive, run_id: str, table: str, lacks: Sequence[StoredRange]) -> Iterator[list[StoredRange]]:
-    """The files that a table has of parts of each of some ranges of games, which are in order."""
+    """For each of some ranges of games, in order: the files that a table has of parts of this range."""
     ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
     for each in archive.found(table, run_id) if lacks else ():
         games = ranges.at(each.first)
@@ -114,9 +114,9 @@ def made_inside(archive: Archive, run_id: str, table: str, lacks: Sequence[Store
 
 
 def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], most: int) -> Iterator[GamesPart]:
-    """What is left to be made of a range of games, in aligned parts of at most ``most`` units.
+    """The parts of a range of games that a table lacks: aligned, with at most ``most`` units each.
 
-    A part that is in ``made`` has a file already, also if the files do not yet make up the range.
+    A part in ``made`` has a file already, even if the files do not yet make up the whole range.
     """
     gaps = missing(sorted((each.first, each.end) for each in made), games.end, games.first)
     if not gaps:  # yet they do not count: some are of other games

@@ -1,8 +1,8 @@
 """Exact values of every decision in finished games: the value before it and the value after it.
 
-A game is evaluated from its end backwards. After a turn that led to a won position its player was winning already, so
-most positions of a decided game need one search or none. Boards are looked up by their canonical key before they are
-searched, in a table that all threads share and that is kept from game to game, so transpositions are solved once.
+A game is evaluated from its end backwards. If a turn led to a won position, its player was winning already. So most
+positions of a decided game need one search or none. Before a search a board is looked up in a table by its canonical
+key. All threads share the table and keep it from game to game, so transpositions are solved once.
 """
 
 from __future__ import annotations

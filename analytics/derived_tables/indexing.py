@@ -78,7 +78,7 @@ def index(archive: Archive, part: IndexPart) -> Indexed:
 
 
 def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = None) -> Indexed:
-    """Index what some runs lack, in this thread. Raises as ``index_parts`` and ``index`` do."""
+    """Index the games of runs that are not indexed yet, in this thread. Raises as ``index_parts`` and ``index`` do."""
     total = Indexed()
     for part in index_parts(archive, run_ids, end_ply):
         total = total.plus(index(archive, part))

@@ -1,7 +1,7 @@
 """Merges sorted tables of positions: the rows that differ in their counts alone become one.
 
-The keys are those by which ``positions`` sorts the turns of a range, so what is merged is sorted in the same way, and
-the same games give the same rows. Of each table a part is in memory, so what it takes does not grow with the tables.
+The keys are those by which ``positions`` sorts the turns of a range. So merged rows are sorted in the same way, and the
+same games give the same rows. Only a part of each table is in memory, so memory does not grow with the tables.
 """
 
 from __future__ import annotations
@@ -160,12 +160,12 @@ def _columns(sums: Sums, counts: Counts, of_plies: NDArray[np.int64], tables: Sy
 
 
 def rows_at_once(tables: int) -> int:
-    """The rows of each of so many tables that are in memory at once: read the tables in parts of that size."""
+    """The number of rows of each of so many tables in memory at once: read the tables in parts of that size."""
     return max(ROWS_IN_MEMORY // AT_ONCE, ROWS_IN_MEMORY // tables)
 
 
 def merged(tables: Sequence[Iterator[pl.DataFrame]], rules: Rules, opening: int) -> Iterator[pl.DataFrame]:
-    """The sum of tables ``positions`` of one run, in parts of ``GROUP_ROWS`` rows; none empty.
+    """The sum of tables ``positions`` of one run, in parts of ``GROUP_ROWS`` rows; no part is empty.
 
     A table comes as its rows in order, in parts. ``opening`` is how many plies were imposed.
     """

@@ -1,8 +1,7 @@
 """The table files of a run that are needed, and those that others have replaced.
 
-A listing is no snapshot: a reader may pass the name of a new file before it is written, and look for those that it
-replaced after they are removed. So these are removed only when the file that counts instead is older than any
-listing takes.
+A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
+that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ INCLUDES: Mapping[str, Callable[[str, str], bool]] = {
 
 
 def includes(table: str, extent: str, other: str) -> bool:
-    """Whether a file with one extent holds what one with the other does."""
+    """Whether a file with one extent holds everything that a file with the other one holds."""
     return INCLUDES[table](extent, other) if table in INCLUDES else extent == other
 
 
@@ -55,11 +54,11 @@ class _Listed(NamedTuple):
         return self.folder / stored.name
 
     def time(self, those: Iterable[StoredRange]) -> float:
-        """When the youngest of some files was written."""
+        """The time at which the youngest of some files was written."""
         return max(self.status[each.name].modified for each in those)
 
     def since(self, ranges: Ranges, stored: StoredRange) -> float | None:
-        """Since when all units of a range are in other ranges that count; None: some are not."""
+        """The time since which all units of a range are in other ranges that count; None: some are not."""
         covering = ranges.inside(stored.first, stored.end)
         return None if covering.missing(stored.end, stored.first) else self.time(covering)
 

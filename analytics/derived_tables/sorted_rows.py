@@ -1,4 +1,4 @@
-"""Merges sorted tables of different games; of each table a part is in memory."""
+"""Merges sorted tables of different games. Only a part of each table is in memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Rows:
 def merged_rows(
     tables: Sequence[Iterator[pl.DataFrame]], columns: Sequence[str], group_rows: int
 ) -> Iterator[pl.DataFrame]:
-    """The rows of all tables in parts of ``group_rows``, the last one smaller; none empty.
+    """The rows of all tables in parts of ``group_rows``, the last one smaller; no part is empty.
 
     All are sorted by ``columns``, small numbers, then ``game_id``. A table comes as its rows in order, in parts.
     """

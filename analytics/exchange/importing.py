@@ -1,8 +1,8 @@
 """Import of games as ordinary runs.
 
 A run's id follows from the games of its first import, so importing them again adds nothing. The games of two players in
-a text may also begin with those of a run, or a run with those in the text: then they are the same games, and the run
-gets the ones that it lacks. So no game is counted twice, whether a text has grown or is a part of an earlier one.
+a text may also begin with the games of a run, or the reverse. Then they are the same games, and the run gets those that
+it lacks. So no game is counted twice, whether a text has grown or is a part of an earlier one.
 """
 
 from __future__ import annotations

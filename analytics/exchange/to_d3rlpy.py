@@ -1,7 +1,7 @@
 """Export for d3rlpy: the flat arrays of its ``MDPDataset`` in one ``.npz`` file, which NumPy alone can read.
 
-Source of the layout: d3rlpy's documentation, "Create your dataset": the steps of all episodes, the last of each
-marked in ``terminals`` or, where it was cut off, in ``timeouts``, never in both.
+Source of the layout: d3rlpy's documentation, "Create your dataset". It has the steps of all episodes. The last step of
+an episode is marked in ``terminals`` or, if the episode was cut off, in ``timeouts``, never in both.
 """
 
 from __future__ import annotations

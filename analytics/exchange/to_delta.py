@@ -1,7 +1,7 @@
 """A Delta table of games and one of plies, for Polars, Spark and others that read Delta.
 
-The tables are partitioned by run. Which games they have is read from themselves, so nothing needs to be remembered, and
-it does not matter how their files or those of the archive were compacted.
+The tables are partitioned by run. They show by themselves which games they have, so nothing needs to be remembered.
+Compaction of their files, or of those of the archive, makes no difference.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def to_delta(
 ) -> Added:
     """Write or update the Delta tables ``games`` and ``plies`` below ``folder``: games that they have are left alone.
 
-    Each file of games is one version of a table, so what was stopped goes on where it was. ``progress`` is called with
-    the games of each file that was dealt with. Raises ``RequestError`` for a folder with other files or tables,
-    ``FailureError`` for a damaged file, and when another process writes to the same table.
+    Each file of games is one version of a table, so a call that was stopped can be repeated and goes on. ``progress``
+    is called with the games of each file that was dealt with. Raises ``RequestError`` for a folder with other files or
+    tables, ``FailureError`` for a damaged file, and when another process writes to the same table.
     """
     _require_ours(folder)
     added = dict.fromkeys(TABLES, 0)

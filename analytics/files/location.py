@@ -1,7 +1,7 @@
 """Names of files: a ``Path`` on this machine, or the URL of an object.
 
-A location is a name and nothing more: it can be taken apart and joined like any pure path. What reads and writes the
-file behind it is a ``Backend``.
+A location is a name and nothing more: it can be taken apart and joined like any pure path. A ``Backend`` reads and
+writes the file behind it.
 """
 
 from __future__ import annotations

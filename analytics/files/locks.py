@@ -1,6 +1,6 @@
 """Advisory locks on files: they end with the process that holds them, however it ends, and no clock is involved.
 
-A file system without locks is used without them; what is lost is said where each lock is taken.
+A file system without locks is used without them. Each function that takes a lock says what is then lost.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class StoreSettings:
     def polars_options(self) -> dict[str, Any]:
         """The arguments that Polars' own reader needs; it reads the rest from the environment.
 
-        Without ``credential_provider=None`` it asks Google's and Amazon's libraries for credentials where these are
-        installed, and they read other variables than obstore, with which the archive is written.
+        Without ``credential_provider=None`` Polars asks Google's and Amazon's libraries for credentials where these are
+        installed. They read other variables than obstore, which writes the archive.
         """
         options: dict[str, str] = {}
         if self.scheme == "s3":

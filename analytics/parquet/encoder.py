@@ -1,8 +1,8 @@
 """The encoder: tables of integers and labels as the bytes of a Parquet file.
 
-The dictionary of a column of small integers is the range from its least to its largest value, so the index of a value
-is its difference from the least one and nothing is looked up. 64-bit columns are stored as differences between
-neighbours, labels as a dictionary and indices. The pages are not compressed: what is left would hardly shrink. Each has
+The dictionary of a column of small integers is the range from its least to its largest value. So the index of a value
+is its difference from the least one, and nothing is looked up. 64-bit columns are stored as differences between
+neighbours, labels as a dictionary and indices. The pages are not compressed, because they would hardly shrink. Each has
 a CRC-32.
 
 Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).

@@ -110,7 +110,7 @@ class AnnotationPart(NamedTuple):
 def annotation_parts(
     archive: Archive, run_ids: Sequence[str], settings: AnnotationSettings, workers: int = 1
 ) -> Iterator[AnnotationPart]:
-    """What is not annotated as far as requested, in parts of some thousand games, or fewer for so many workers.
+    """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """

@@ -1,7 +1,7 @@
-"""The review of one game: the exact value of each decision before and after it, and what would have kept it.
+"""The review of one game: the exact value before and after each decision, and the choices that would have kept it.
 
-The values are those of the view ``decisions``. They are found from the end of the game backwards, so that what a time
-limit leaves out are the earliest decisions, which take the longest.
+The values are those of the view ``decisions``. They are found from the end of the game backwards. So a time limit
+leaves out the earliest decisions, which take the longest.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def review_game(
     """Judge the decisions of a game, finished or not, given as its legal ``(piece, cell)`` plies.
 
     ``hand``: a piece that was given and not placed, whose gift is judged too. The first ``opening`` plies were imposed
-    and are not judged. The search ends after about ``seconds``; until then ``on_wait`` is called on this thread several
-    times a second, and an exception in it ends the search and is passed on. A call searches on a thread of its own.
+    and are not judged. The search ends after about ``seconds``. Until then ``on_wait`` is called on this thread several
+    times a second. An exception in it ends the search and is passed on. A call searches on a thread of its own.
     """
     review = Review(rules, plies, hand, opening)
     deadline = time.monotonic() + seconds
@@ -94,7 +94,7 @@ def review_game(
 class Review:
     """A review under way: the arguments are those of ``review_game``.
 
-    ``search`` may be stopped at any time; ``found`` is what it has found until then.
+    ``search`` may be stopped at any time; ``found`` gives the decisions judged by then.
     """
 
     def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
@@ -122,8 +122,8 @@ class Review:
     def search(self, on_found: Callable[[GameReview], None] | None = None, better: bool = True) -> None:
         """Judge the decisions, from the last ply to the first.
 
-        ``better``: look for those that would have been better instead of mistakes too, which takes longer than all the
-        rest. ``on_found``, if given, gets what is found after each ply.
+        ``better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
+        ``on_found``, if given, gets the review so far after each ply.
         """
         if self._hand != NONE:
             self._given = self._gift_in_hand()

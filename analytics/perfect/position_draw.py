@@ -1,8 +1,8 @@
 """Draws positions for judging agents, from all positions and from logged games, and solves every turn in them.
 
-What is drawn depends on the rules, the seed and the logged games alone, and for each number of pieces on nothing else.
-A position and its images under the symmetries count as one, but the position that was drawn is kept as it lay: an
-agent that takes the first free cell is not judged on boards that the canonical form has sorted.
+The positions depend on the rules, the seed and the logged games alone. Those with one number of pieces do not depend on
+other numbers of pieces. A position and its images under the symmetries count as one, but the position that was drawn is
+kept as it lay. So an agent that takes the first free cell is not judged on boards that the canonical form has sorted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The regret of turns in a set of positions: a placement and a gift apart, as in the view ``decisions``.
 
-The regret of a placement is the value of the position less that of the board it makes, if the best gift follows; the
-regret of a gift is the value of that board less that of the gift. So they add up to the regret of the whole turn, and a
-gift is judged on the board that the agent's own placement made. A placement that ends the game has no gift. What is no
-turn (an illegal answer, an exception) forfeits a game and counts as a loss: an illegal cell as a placement, an illegal
-piece after a legal cell as a gift.
+The regret of a placement is the value of the position less the value of the board that it makes, if the best gift
+follows. The regret of a gift is the value of that board less the value of the gift. So they add up to the regret of the
+whole turn, and a gift is judged on the board that the agent's own placement made. A placement that ends the game has no
+gift. An illegal answer or an exception forfeits a game and counts as a loss. An illegal cell is a lost placement, an
+illegal piece after a legal cell a lost gift.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
 def judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
     """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
 
-    Rows: for each kind of decision all of them, those of each source, and those with each number of pieces on the
-    board, which for a gift is one more than for the placement before it. Intervals are 95 % ones over positions.
+    Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
+    a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
     """
     rows = [
         (kind, source, pieces, *_figures(getattr(found, kind)[chosen]))
@@ -104,7 +104,7 @@ def _figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
 
 
 def ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
-    """The mean of decisions, of which position i has ``counts[i]`` that add up to ``totals[i]``, each 0 to ``most``.
+    """The mean of decisions, each 0 to ``most``: position i has ``counts[i]``, which add up to ``totals[i]``.
 
     The interval is over positions: decisions in one position are not independent.
     """

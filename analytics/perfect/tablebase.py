@@ -1,8 +1,8 @@
 """Tablebases: files with the values of all canonical boards without a line of up to n pieces, and reading them.
 
-A tablebase is two files of one name: ``RULES-N.parquet`` with the columns ``key`` (int64: ``board_key``), ``pieces``
-(int8) and ``value`` (int8: 1 won, 0 drawn, -1 lost for the player to act, before a gift or, where the mover chooses,
-before a turn), ordered by pieces and key; and ``RULES-N.json``, its card. Some ship with the project, others are
+A tablebase is two files of one name. ``RULES-N.parquet`` has the columns ``key`` (int64: ``board_key``), ``pieces`` and
+``value`` (int8), ordered by pieces and key. The value is 1 won, 0 drawn, -1 lost for the player to act. That is before
+a gift or, where the mover chooses, before a turn. ``RULES-N.json`` is its card. Some ship with the project, others are
 built on the user's machine.
 """
 

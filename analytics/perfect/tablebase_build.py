@@ -78,8 +78,8 @@ def needed_megabytes(job: BuildJob, tables: int = 1) -> float:
 def check(job: BuildJob, available_megabytes: float, tables: int = 1) -> None:
     """Check a job, for which so many processes have a table each.
 
-    Raises ``RequestError`` for a value out of range, a job that does not fit into memory, and one whose file is the
-    tablebase of other rules of the same name.
+    Raises ``RequestError`` for a value out of range, and for a job that does not fit into memory. It also does if the
+    file is the tablebase of other rules of the same name.
     """
     if not 1 <= job.pieces <= MOST_PIECES:
         raise RequestError(f"pieces={job.pieces} is not among 1 to {MOST_PIECES}: larger boards are too many to store")
@@ -110,7 +110,7 @@ def build(
     progress: BuildProgress,
     solve: Callable[[Chunks, Event], None],
 ) -> Tablebase | None:
-    """Build a tablebase, or resume building it; None once ``stop`` is set: what is solved by then is kept.
+    """Build a tablebase, or resume building it; None once ``stop`` is set: boards solved by then are kept.
 
     ``solve`` solves chunks, and keeps them, until none is left or ``stop`` is set. Raises ``RequestError`` when another
     process builds it, ``FailureError`` when a file cannot be written.

@@ -16,9 +16,13 @@ from quarto.solver.solver import Solver
 def verify(tablebase: Tablebase, sample: int, megabytes: float) -> Iterator[str]:
     """Yield the problems of a tablebase, one line each.
 
-    The checks: its checksum; its boards against those that play reaches; the values of smaller boards against those of
-    the larger boards that turns lead to; and the values of a random ``sample`` of the largest boards, solved from the
-    rules alone with a table of ``megabytes``.
+    It checks:
+
+    - its checksum;
+    - its boards, against those that play reaches;
+    - the values of smaller boards, against those of the larger boards that turns lead to;
+    - the values of a random ``sample`` of the largest boards, solved from the rules alone with a table of
+      ``megabytes``.
     """
     try:
         table = read(tablebase)

@@ -71,7 +71,7 @@ class ValueCounts(NamedTuple):
 
 
 class GameProof(NamedTuple):
-    """The value of a whole game, and what its proof took."""
+    """The value of a whole game, and the effort of its proof."""
 
     rules: str
     lines: int

@@ -1,7 +1,7 @@
 """Many positions from their texts: ``...F/.3../..../.... 7``, or plies and the piece in hand, ``F@b1 3@c2 7``.
 
-Texts of the common form, 21 characters, are read a million a second; all others one by one, and a wrong one raises the
-error of ``quarto/notation.py``.
+Texts of the common form, 21 characters, are read a million a second. All others are read one by one, and a wrong one
+raises the error of ``quarto/notation.py``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Learning again from logged games: a learner's updates while it played, replayed in the games' order.
 
-A learner's knowledge is a pure function of its games, so it is stored only when a training is complete: a training that
-was stopped goes on from its games, and a policy can be derived again from them, bit for bit.
+A learner's knowledge is a pure function of its games, so it is stored only when a training is complete. A training that
+was stopped goes on from its games. A policy can be derived again from them, bit for bit.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LoggedTraining(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The learner's."""
+        """The learner's label."""
         return self.record.labels[self.learner]
 
     @property
@@ -107,7 +107,7 @@ def relearn(archive: Archive, run_id: str, learner: Learner, games: int | None =
 
 
 def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Iterator[tuple[int, Games]]:
-    """The games of consecutive pairs of a run of one pairing, in order, in blocks: the first pair of each, and it.
+    """The games of consecutive pairs of a run of one pairing, in order, in blocks, each after its first pair.
 
     Pairs that the archive lacks are left out. Raises ``FailureError`` for a damaged file.
     """

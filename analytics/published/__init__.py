@@ -2,7 +2,7 @@
 
 Four small tables lie beside this file. ``studies.csv``: titles and sources. ``figures.csv``: one published win rate a
 row, in percent, and the player that drawn games were counted for. ``players.csv``: our agents for a published player,
-one by the study's text and one by its code where the two differ, and the trainings of those that learn. ``notes.csv``:
+and the trainings of those that learn. Where a study's text and code differ, there is one agent for each. ``notes.csv``:
 explanations of one or more rows.
 """
 

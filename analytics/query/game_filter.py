@@ -1,4 +1,4 @@
-"""Which games a question is about: the one form in which a user's choice of games is passed on."""
+"""The games that a question is about: the one form in which a user's choice of games is passed on."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GameFilter:
         return [record for record in found if self.takes(record)]
 
     def require_rules(self, records: Collection[RunRecord]) -> None:
-        """Raise ``RequestError`` if none of some runs, of which there are any, is by the rules."""
+        """Raise ``RequestError`` if there are runs, but none of them is by the rules."""
         names = sorted({record.rules.name for record in records})
         if names and self.rules is not None and self.rules not in names:
             meant = did_you_mean(self.rules, names, MISSPELT).rstrip()
@@ -81,7 +81,7 @@ EVERY_GAME = GameFilter()
 
 
 def require_one_rules(records: Collection[RunRecord]) -> None:
-    """Raise ``RequestError`` unless some runs are all by the same rules."""
+    """Raise ``RequestError`` unless all runs have the same rules."""
     names = dict.fromkeys(record.rules.name for record in records)
     if len(names) > 1:
         raise RequestError(

@@ -50,7 +50,7 @@ def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names
     """A row for each agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
 
     By the schema ``DECISIONS``: ``regret`` is the mean of half-points given up, ``blunders`` the share of decisions
-    that gave something up; without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings: the decisions of
+    that gave something up. Without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings. The decisions of
     a pair of games are not independent, nor are those of all pairs with one imposed opening (L. Kish, "Survey
     Sampling", 1965, section 6.3).
     """
@@ -71,8 +71,8 @@ def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names
 def _judged(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
     """Each agent of each run: its name, and which pairs of its games are one cluster.
 
-    Those that agree in ``origin``, and in their number as far as ``pair_bits`` go: without the pairing, if openings
-    follow from a seed and the number of the pair.
+    Pairs of games are one cluster if they agree in ``origin``, and in the bits of their number that ``pair_bits`` has.
+    If openings follow from a seed and the number of the pair, these bits leave out the pairing.
     """
     rows = [
         (record.run_id, label, names.name(record.run_id, label), *_clustering(record))
@@ -106,7 +106,7 @@ def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
 def repeated_games(archive: OpenArchive, runs: Sequence[str]) -> list[str]:
     """A warning for each pairing of some runs whose games are copies of one or two: no interval sees that.
 
-    So it is where two deterministic agents play without imposed openings.
+    This happens if two deterministic agents play without imposed openings.
     """
     alike = {
         (run_id, pairing)

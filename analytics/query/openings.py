@@ -78,16 +78,19 @@ def openings(
 ) -> pl.DataFrame:
     """The decisions made in a position, a row for each decision up to symmetry, most played first.
 
-    ``games`` are those that count, whole runs; rows of fewer than ``least`` games are left out, and decisions that were
-    imposed are, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a
-    whole ``turn``, cell and gift (of the mover); on a board without a hand, placements and turns are those after every
-    gift. Default: the next decision.
+    ``games`` are those that count, whole runs. Rows of fewer than ``least`` games are left out. So are imposed
+    decisions, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole
+    ``turn``, cell and gift (of the mover). On a board without a hand, placements and turns are those after every gift.
+    Default: the next decision.
 
-    Columns: ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones), ``alike`` (the
-    number of decisions that are equivalent by symmetry), ``games``, ``share``, ``wins``, ``draws``, ``losses`` (of the
-    player that decides), their rates each with Wilson's 95 % interval as if all games were independent, and a sample:
-    the game with the least ``run_id`` and ``game_id``, and with ``samples`` its text in ``sample``, turned so that it
-    passes through the position and the decision as they are written.
+    Columns:
+
+    - ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones);
+    - ``alike``: the number of decisions that are equivalent by symmetry;
+    - ``games``, ``share``, ``wins``, ``draws``, ``losses`` (of the player that decides);
+    - their rates, each with Wilson's 95 % interval as if all games were independent;
+    - a sample: the game with the least ``run_id`` and ``game_id``. With ``samples`` its text is in ``sample``, turned
+      so that it passes through the position and the decision as they are written.
 
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
@@ -239,9 +242,9 @@ def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[R
     """For each decision, the number of openings that its games are sure to come from: ``openings``.
 
     Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
-    seed repeat openings, but the games in which one agent of one pairing decided have an opening each. So there are at
+    seed repeat openings. But the games in which one agent of one pairing decided have an opening each. So there are at
     least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
-    narrow; with more, as where the games of a pair part ways, they are wider than need be.
+    narrow. With more, as where the games of a pair part ways, they are wider than need be.
     """
     seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
     origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)

@@ -40,7 +40,7 @@ class Selection:
         return sum(self.counts)
 
     def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
-        """The chosen games, one stored range at a time, each with the record of its run; none without a game.
+        """The chosen games, one stored range at a time, each with the record of its run; no range is without a game.
 
         Raises ``FailureError`` for a file that is missing or damaged.
         """

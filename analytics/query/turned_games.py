@@ -19,8 +19,8 @@ def turned(
 ) -> list[Ply] | None:
     """The image of a game that passes through ``position`` and makes ``decision`` there; None if no symmetry does it.
 
-    ``decision`` is a row of the openings explorer: ``piece``, ``cell`` and ``gift`` as texts, as far as it has them.
-    Of several images the one by the first symmetry of the cells is taken.
+    ``decision`` is a row of the openings explorer: ``piece``, ``cell`` and ``gift`` as texts, as far as it has them. If
+    there are several images, it is the one by the first symmetry of the cells.
     """
     made = position.occupied.bit_count()
     if len(plies) <= made:

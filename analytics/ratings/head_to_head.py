@@ -58,8 +58,8 @@ class HeadToHead:
 def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = None) -> list[tuple[int, PairingResult]]:
     """Each result by seat of the first agent: the games in which it held seat 0, and those in seat 1, if any.
 
-    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance; where
-    the two met again on the same openings (``shared``), the opening is.
+    A pair has one game of each, so the games of one seat are independent and the game is the unit of variance. Where
+    the two met again on the same openings (``shared``), the opening is the unit.
     """
     apart = []
     for result in found:
@@ -76,10 +76,10 @@ def by_seats(found: Iterable[PairingResult], shared: SharedOpenings | None = Non
 def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadToHead:
     """The head-to-head results in the chosen games.
 
-    Without a condition in SQL they come from tallies; games are read only of runs in which several pairings played the
-    same openings, since their intervals depend on what happened after each opening. With a condition, a pair of which
-    only one game is chosen counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run,
-    an invalid condition, and games under more than one set of rules; ``FailureError`` for damaged files.
+    Without a condition in SQL they come from tallies. Games are read only of runs in which several pairings played the
+    same openings. Their intervals depend on the results after each opening. With a condition, a pair with only one
+    chosen game counts as a single game. Raises ``RequestError`` when no game is chosen, for an unknown run, an invalid
+    condition, and games under more than one set of rules; ``FailureError`` for damaged files.
     """
     records = _with_games(opened, choice)
     chosen = [record for record in records if choice.takes(record)]
@@ -116,7 +116,7 @@ def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
 def openings_shared(
     opened: OpenArchive, where: str | None, records: Sequence[RunRecord], found: Results
 ) -> SharedOpenings | None:
-    """The pairs of those of the results ``found`` that share openings with another one; None if none does."""
+    """The pairs of the results ``found`` that share openings with another result; None if there are none."""
     seeds = sharing(records, found)
     if not seeds:
         return None
@@ -139,7 +139,7 @@ def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
 def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> Results:
     """The same results, counted in the games of these runs that ``where`` chooses.
 
-    A pair of which only one game is chosen counts as a single game.
+    A pair with only one chosen game counts as a single game.
     """
     rows: dict[tuple[str, int], list[list[int]]] = {}
     for run_id, pairing, zero, one, pairs in _ask(opened, query("pair_results"), where, records).iter_rows():

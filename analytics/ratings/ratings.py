@@ -1,9 +1,11 @@
 """Ratings by one joint fit over all chosen games: strength of each agent, value of the first seat, frequency of draws.
 
 The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
-openings (B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993; for clusters: A. C. Davison and D. V.
-Hinkley, "Bootstrap methods and their application", 1997, section 3.8): games that share an opening are not independent,
-so all pairs with one opening are drawn together. Elo is 400 / ln 10 times natural units.
+openings. Games that share an opening are not independent, so all pairs with one opening are drawn together. Elo is 400
+/ ln 10 times natural units.
+
+Sources: B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993. For clusters: A. C. Davison and D. V.
+Hinkley, "Bootstrap methods and their application", 1997, section 3.8.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class Ratings:
     def frame(self) -> pl.DataFrame:
         """A row an agent: ``place``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
 
-        Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``; then a column
+        Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
         ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
         """
         agents = [rating.agent for rating in self.ratings]
@@ -116,10 +118,10 @@ def rate(
 ) -> Ratings:
     """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples.
 
-    They draw pairs, and openings where ``shared`` has those that several pairings played. Without samples there are no
-    intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the anchor the
-    mean of the bounded ratings is ``anchor_elo``. Left out are games that contain no information about strength: those
-    of an agent against itself, and those of agents that forfeited every game.
+    The samples draw pairs, and openings where ``shared`` has openings that several pairings played. Without samples
+    there are no intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the
+    anchor the mean of the bounded ratings is ``anchor_elo``. Games without information about strength are left out:
+    those of an agent against itself, and those of agents that forfeited every game.
 
     Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
     """
@@ -217,7 +219,7 @@ class _Pairs:
         return alone
 
     def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
-        """A bootstrap sample, drawn with replacement: as many groups of openings, and of the other pairs as many."""
+        """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
         pairs, groups = self._alone.sum(axis=1), len(self.grouped)
         drawn = dice.multinomial(pairs, self._alone / np.maximum(1, pairs)[:, None])
         if groups:

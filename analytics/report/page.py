@@ -1,8 +1,8 @@
 """A report: pictures and tables about the chosen games, on one page without network or script.
 
-Pictures are SVG that the renderer of Vega makes here, not Vega itself in the page: a picture takes 10 to 20 KB where
-the library alone takes 800, no code runs in the reader's browser, and the page can be printed. The same archive gives
-the same bytes: the only times in a report are those of the runs.
+Pictures are SVG that the renderer of Vega makes here, not Vega itself in the page. A picture takes 10 to 20 KB; the
+library alone takes 800. No code runs in the reader's browser, and the page can be printed. The same archive gives the
+same bytes: the only times in a report are those of the runs.
 """
 
 from __future__ import annotations

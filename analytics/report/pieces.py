@@ -1,7 +1,7 @@
 """A piece as SVG, the same in reports, in charts, in the browser and in the documents.
 
-Each attribute has a form of its own, so that no piece is known by its colour alone: high pieces are tall, coloured ones
-are dark and have light bands, square ones have edges, and hollow ones a hole.
+Each attribute has a form of its own, so no piece is known by its colour alone. High pieces are tall, coloured ones are
+dark and have light bands, square ones have edges, and hollow ones a hole.
 """
 
 from __future__ import annotations

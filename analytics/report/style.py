@@ -202,10 +202,13 @@ def _renumbered(text: str, name: str) -> str:
 def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
-    ``curve`` is what ``analytics.policies.learning_curve.learning_curve`` makes, or has a column ``generation`` and,
-    of type Float64, one for each line to draw; where it has a column ``strength`` too, lines are the columns
-    ``v OPPONENT``, whose intervals are in those with ``low`` and ``high`` added. Where it has a column ``pass``, lines
-    are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or ``not_lost`` and ``won``.
+    ``curve`` is a table by ``analytics.policies.learning_curve.learning_curve``, or has other columns:
+
+    - With ``generation``, each column of type Float64 is a line.
+    - With ``strength`` too, the lines are the columns ``v OPPONENT``, with their intervals in ``v OPPONENT low`` and
+      ``v OPPONENT high``.
+    - With ``pass``, the lines are the errors ``held_out_not_lost`` and ``held_out_won`` by number of ``pieces``, or
+      ``not_lost`` and ``won``.
     """
     lines = [line for text in subtitle for line in wrap(text, LINE)]
     return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, lines)).encode()

@@ -1,8 +1,8 @@
-"""How results are shown to people: the headings, units and digits of their columns.
+"""Columns of results for people: their headings, units and digits.
 
-A result is a Polars frame. The functions here turn it into columns of texts, which the terminal, reports and pages show
-alike. One unit for one idea: scores and shares are in %, regret is in half-points, ratings are in Elo. Where a heading
-does not name the unit, the title of its table does.
+A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports and pages show the
+same columns. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not name the
+unit, the title of its table does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def tenths_of_percent(share: float) -> str:
 
 
 def half_points(regret: float) -> str:
-    """What a decision gave up, 0 to 2."""
+    """A regret in half-points, 0 to 2."""
     return f"{regret:.4f}"
 
 
@@ -58,7 +58,7 @@ def count(number: int) -> str:
 
 
 def interval(low: float, high: float, form: Callable[[float], str] = percent) -> str:
-    """An interval by its two ends; between ends that may be negative stands a word, not a dash."""
+    """An interval by its two ends. If the ends may be negative, a word stands between them, not a dash."""
     return f"{form(low)} to {form(high)}" if form is elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
 
 

@@ -4,7 +4,7 @@ The opening of a pair follows from the run's seed and the pair's number alone. S
 have the same number are one cluster, whatever their agents. Without imposed plies every pair is independent.
 
 Clusters are counted in at most 1,024 groups, chosen by a hash of seed and number of the pair. Groups of whole clusters
-are independent too: variances and bootstrap samples over groups are as right as those over clusters, from counts that
+are independent too. So variances and bootstrap samples over groups are as right as those over clusters. Their counts
 are small however many games there are ("random groups": K. M. Wolter, "Introduction to Variance Estimation", 2007,
 chapter 2).
 """
@@ -33,7 +33,7 @@ SPREADING = 2654435769  # 2^32 / the golden ratio: multiples are spread evenly (
 Key = tuple[str, int]  # run and number of the pairing
 Agents = tuple[str, str]  # labels of the first and of the second agent
 
-# The cell of a pair by its code: 2 bits for game 0, 2 for game 1, each 0 for no game, or 1 + LOSS, DRAW, WIN.
+# The cell of a pair by its code, 2 bits for game 0 and 2 for game 1. They are 0 for no game, or 1 + LOSS, DRAW, WIN.
 CELL_OF_CODE = np.full(16, -1)
 for _one in range(3):
     CELL_OF_CODE[1 + _one], CELL_OF_CODE[4 * (1 + _one)] = 9 + _one, 12 + _one

@@ -65,7 +65,7 @@ class QueryResult:
         return _frame(self._relation.limit(rows))
 
     def stream(self, write: Writer, folder: Path | None) -> None:
-        """Pass the rows to ``write``, which consumes them once, in parts; and what ends them early.
+        """Pass the rows to ``write``, which consumes them once, in parts, and a function that ends them early.
 
         Whether 128-bit numbers fit into 64 bits is known at the last row only: such rows go to ``folder`` first.
         Without a folder they stay decimals.
@@ -152,8 +152,8 @@ def _check(text: str) -> None:
 def _check_pivot(text: str) -> None:
     """Raise ``RequestError`` unless a statement that DuckDB splits into several is a question as a whole.
 
-    DuckDB splits a PIVOT without its values, to find them first. It also splits a COPY of such a PIVOT; but a COPY is
-    a syntax error in brackets after FROM, where the grammar allows questions only.
+    DuckDB splits a PIVOT without its values, to find them first. It also splits a COPY of such a PIVOT. But a COPY is a
+    syntax error in brackets after FROM, because the grammar allows only questions there.
     """
     try:
         reads = _kinds(f"FROM (\n{text}\n)") == ["MULTI"]

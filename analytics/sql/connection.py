@@ -86,7 +86,7 @@ class Connection:
     def location(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive.
 
-        They take some names of folders as patterns, and none that is not UTF-8. URLs hold neither.
+        They take some names of folders as patterns, and refuse names that are not UTF-8. URLs have neither problem.
         """
         backend = self._files.archive.backend
         root = backend.absolute(self._files.archive.root)
@@ -114,7 +114,7 @@ class Connection:
     # What a question reads is made before it is asked.
 
     def read(self, text: str) -> None:
-        """Make what a question reads. Raises ``FailureError`` for damaged files of that."""
+        """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = read_by(self.duckdb, text, KNOWN)
         if _TEXT_MACROS not in self._made and any(word in text.lower() for word in _WITH_TEXTS):
             self._execute(_TEXT_MACROS)

@@ -32,11 +32,11 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 
 class OpenArchive:
-    """The content of an archive when it was opened; ``refresh`` for what is there by now. A context manager.
+    """The content of an archive when it was opened; ``refresh`` updates it. A context manager.
 
     ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
     ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
-    and ``decisions``; each is a method too, which returns it as a Polars LazyFrame. With the argument ``run_id``,
+    and ``decisions``. Each is a method too, which returns it as a Polars LazyFrame. With the argument ``run_id``,
     unlike with a filter on it, only the files of that run are read. These methods raise ``FailureError`` for a file or
     record that is missing or damaged, ``RequestError`` for a run that is not there.
     """
@@ -46,12 +46,12 @@ class OpenArchive:
     ) -> None:
         """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
 
-        With ``vocabulary_only``, so is one that reads anything but these views and the macros of ``docs/sql.md``: for
-        questions of strangers.
+        With ``vocabulary_only``, for questions of strangers, a question may read only these views and the macros of
+        ``docs/sql.md``.
 
-        With ``check``, runs must have all games that their records name, and a file is compared with the check in
-        its name before the first question to it, once per machine (see ``checked_files``). Raises ``RequestError`` for
-        a wrong ``root`` and, with ``check``, ``FailureError`` for games that are lost.
+        With ``check``, runs must have all games that their records name. A file is compared with the check in its name
+        before the first question to it, once per machine (see ``checked_files``). Raises ``RequestError`` for a wrong
+        ``root`` and, with ``check``, ``FailureError`` for games that are lost.
         """
         self._root = root
         self._limits = limits
@@ -123,7 +123,7 @@ class OpenArchive:
         return self._asked(text, QueryResult.frame)
 
     def again(self, ask: Callable[[], _Taken]) -> _Taken:
-        """What ``ask`` returns; if a file is gone, the archive is opened again, and it is asked a second time."""
+        """The answer of ``ask``. If a file is gone, the archive is opened again, and ``ask`` is called again."""
         with suppress(MissingFileError):
             return ask()
         self.refresh()

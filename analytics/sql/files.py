@@ -54,7 +54,7 @@ class ArchiveFiles:
     def sound(self, table: str, run_id: str | None = None) -> list[CheckedFile]:
         """The files of a table that count, of one run or of all.
 
-        Raises ``FailureError`` if one is not as it was written, ``MissingFileError`` if it is not there, and
+        Raises ``FailureError`` if a file is not as it was written, and ``MissingFileError`` if it is not there. Raises
         ``NotIndexedError`` for positions that are not counted in all games.
         """
         found = list[CheckedFile]()

@@ -43,8 +43,8 @@ class Limits:
     def kept(self, connection: duckdb.DuckDBPyConnection, spilled: Path, broken: list[RequestError]) -> Iterator[None]:
         """Interrupt what the connection does inside the context at a limit, and add the error to ``broken``.
 
-        DuckDB 2.0 does not keep its own setting ``max_temp_directory_size`` (it spilled 740 MB where 5 were
-        allowed), so the folder is measured, twenty times a second.
+        DuckDB 2.0 does not keep its own setting ``max_temp_directory_size``: it spilled 740 MB where 5 were allowed. So
+        the folder is measured twenty times a second.
         """
         if self.seconds is None and self.spill is None and self.stopped is None:
             yield

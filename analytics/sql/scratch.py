@@ -1,4 +1,4 @@
-"""The temporary folder of an open archive: what questions spill, and a plain name for the archive.
+"""The temporary folder of an open archive: the rows that questions spill, and a plain name for the archive.
 
 A process that is killed leaves its folder. Each folder holds a file that its process has locked, so the next process
 sees which ones nobody uses any more, and removes them.
@@ -34,7 +34,7 @@ class Scratch:
 
     @property
     def spill(self) -> Path:
-        """The folder for what questions spill; DuckDB makes it when it needs it."""
+        """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
         return self.folder / "spill"
 
     def plain(self, root: Path) -> Path:

@@ -1,7 +1,7 @@
 """The views of SQL: their columns, and the statements and rows that fill them.
 
-What follows from other rows is said in ``made_views.sql`` and ``position_macros.sql``. The columns of ``games`` and
-``plies`` are those of the table files; ``views.csv`` lists those of the other views.
+``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. The columns of ``games``
+and ``plies`` are those of the table files; ``views.csv`` lists those of the other views.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The variance of results whose games come in clusters: all games that begin with the same opening are one cluster.
 
-How a pair of games ended is one of 15 cells, in the order of ``Tally``: ``pairs`` row by row, then ``singles`` row by
-row. Counts of cells by cluster are all that the variance of a mean over clusters of different sizes needs (L. Kish,
-"Survey Sampling", 1965, section 6.3).
+A pair of games can end in 15 ways. Each way is a cell. Cells are in the order of ``Tally``: ``pairs`` row by row, then
+``singles`` row by row. The variance of a mean over clusters of different sizes follows from the counts of cells by
+cluster (L. Kish, "Survey Sampling", 1965, section 6.3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SWAPPED = np.array(
 
 
 class ClusterSums(NamedTuple):
-    """Sums over independent clusters, each of n values that add up to y: what the variance of the mean follows from."""
+    """Sums over independent clusters, each of n values that add up to y. The variance of the mean follows from them."""
 
     clusters: int
     n: int

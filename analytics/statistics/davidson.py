@@ -13,7 +13,7 @@ finds it.
 An agent that took every point from others has no finite strength relative to them (L. R. Ford, "Solution of a ranking
 problem from binary comparisons", American Mathematical Monthly 64, 1957). Agents are therefore put into components
 first: within one, a chain of points leads from each agent to each other one. Games between components are most likely
-when the components are infinitely far apart, so they leave the fit and decide only which component is above which.
+when the components are infinitely far apart. So they leave the fit and decide only which component is above which.
 """
 
 from __future__ import annotations

@@ -58,12 +58,12 @@ def design_effect(tally: Tally) -> float:
     """The variance of the win rate, as a multiple of its variance if all games were independent.
 
     The two games of a pair share an opening, so the pair is the unit, as is a game that comes alone. The effect is the
-    variance of wins over games, a ratio over units of one or two games, divided by p (1 - p) / n, the variance of n
-    independent games. It is above 1 when openings decide games, below 1 when swapping the seats balances them. L. Kish,
-    "Survey Sampling" (1965), sections 5.4 and 6.3.
+    variance of wins over games, divided by p (1 - p) / n, the variance of n independent games. The first variance is
+    that of a ratio over units of one or two games. The effect is above 1 when openings decide games, below 1 when
+    swapping the seats balances them. L. Kish, "Survey Sampling" (1965), sections 5.4 and 6.3.
 
-    1 for fewer than two units, and when they do not differ, as the pairs of two deterministic agents without random
-    openings: the sample then says nothing about its variance, and the games count as independent.
+    It is 1 for fewer than two units. It is also 1 when the units do not differ, as the pairs of two deterministic
+    agents without random openings. Then the sample says nothing about its variance, and the games count as independent.
     """
     units: dict[tuple[int, int], int] = {}  # by games and wins
     for cells, games in ((tally.pairs, 2), (tally.singles, 1)):
@@ -99,10 +99,10 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
 def mean_score(counts: Sequence[int]) -> Estimate:
     """The mean of a score from 0 to 1 and its normal interval, cut to [0, 1]; (0.5, 0, 1) when there are no counts.
 
-    ``counts[i]`` units scored ``i / (len(counts) - 1)``: losses, draws and wins of games, or the five counts of pairs
-    (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the sample's own.
-    If all units scored 0, or all 1, it is 0 and the interval is Wilson's. If all scored the same in between, as the
-    pairs of deterministic agents do, the interval is their mean.
+    ``counts[i]`` units scored ``i / (len(counts) - 1)``. Counts are of losses, draws and wins of games, or the five
+    counts of pairs (the pentanomial model: M. Van den Bergh, "Comments on normalized Elo", 2020). The variance is the
+    sample's own. If all units scored 0, or all 1, it is 0 and the interval is Wilson's. If all scored the same in
+    between, as the pairs of deterministic agents do, the interval is their mean.
     """
     n = sum(counts)
     if not n:
@@ -116,8 +116,9 @@ def mean_score(counts: Sequence[int]) -> Estimate:
 def score(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """The first agent's mean score (win 1, draw 1/2) and its interval; by pairs, over pairs instead of games.
 
-    By pairs, a game that comes alone is a unit too: the mean is then a ratio over units of one or two games, and its
-    variance that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the units.
+    By pairs, a game that comes alone is a unit too. The mean is then a ratio over units of one or two games. Its
+    variance is that of such a ratio (L. Kish, "Survey Sampling", 1965, section 6.3). With ``clusters`` they are the
+    units.
     """
     if clusters is not None:
         return mean_over_clusters(clusters.points, 1.0)
@@ -150,7 +151,7 @@ def mean_over_clusters(sums: ClusterSums, most: float) -> Estimate:
 def share_over_clusters(sums: ClusterSums) -> Estimate:
     """The share of values that are 1, not 0, with Wilson's interval over the effective number of values.
 
-    That number is as large as the variance over clusters allows: of clusters that are all alike, their number.
+    The effective number follows from the variance over clusters. If all clusters are alike, it is their number.
     """
     share, variance = sums.mean, sums.variance
     effective = share * (1 - share) / variance if variance else float(sums.clusters)

@@ -1,10 +1,10 @@
-"""A sequential probability ratio test over pairs of games, for which of two agents is the stronger.
+"""A sequential probability ratio test over pairs of games: it decides which of two agents is the stronger.
 
 Pairs, not games, are the unit (the pentanomial model): the two games of a pair share their opening, so they are not
-independent. Strength is normalised Elo, the mean score over its standard deviation a game, times 800 / ln 10: the
-number of games that shows a difference depends on that alone, not on how many games are drawn. Methods: M. Van den
-Bergh, "Comments on normalized Elo" (2020) and "A practical introduction to the GSPRT" (2021), as used for chess
-engines; the bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistical hypotheses" (1945).
+independent. Strength is normalised Elo, the mean score over its standard deviation a game, times 800 / ln 10. The
+number of games that shows a difference depends on it alone, not on how many games are drawn. Methods: M. Van den Bergh,
+"Comments on normalized Elo" (2020) and "A practical introduction to the GSPRT" (2021), as used for chess engines. The
+bounds of the log-likelihood ratio are A. Wald's, "Sequential tests of statistical hypotheses" (1945).
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _starts(strength_a_pair: float) -> list[list[float]]:
     """The distributions from which the iteration starts: the uniform one, unless it is far weaker than required.
 
     In that case no distribution meets the linear condition. The distributions of at least the required strength are a
-    convex set, since the standard deviation is concave: started inside it, the iteration stays inside and always finds
+    convex set, since the standard deviation is concave. Started inside it, the iteration stays inside and always finds
     a next distribution. That far from the data there may be several maxima, and each start leads to one.
     """
     uniform = [1 / len(PAIR_SCORES)] * len(PAIR_SCORES)

@@ -1,4 +1,4 @@
-"""The store of runs: a set of files that only grows, each named by what it holds. No log, no order, no lock.
+"""The store of runs: a set of files that only grows, each named by its content. No log, no order, no lock.
 
 A game is a function of its run and its number, so two writers of the same games write the same rows. A file of a table
 holds an aligned range of units, and its name says which (``range_names``). A range counts by its file in ``games``,

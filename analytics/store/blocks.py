@@ -143,8 +143,8 @@ def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tupl
 
     ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
     ``plies`` by (``ply``, ``game_id``). A game forfeited before its first ply has a row in ``games`` only. They are
-    encoded in memory (a few megabytes), so that a full disk is an ``OSError`` like any other, and so that checksums are
-    those of the intended bytes, not of those that a disk returned.
+    encoded in memory (a few megabytes). So a full disk is an ``OSError`` like any other, and checksums are those of the
+    intended bytes, not of those that a disk returned.
     """
     blocks = [block for block in in_order(blocks) if len(block.games.plies)]
     parts, used = [_joined(each) for each in _gathered(blocks)], sorted({block.pairing for block in blocks})

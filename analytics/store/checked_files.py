@@ -1,9 +1,9 @@
 """Compares the bytes of table files with the checks in their names, once per archive and machine.
 
-A flipped bit in a page is a wrong answer and no error to most readers of Parquet, so a file is read once as a whole
-before the first question to it. That it was sound is remembered outside the archive, for as long as its size, times and
-inode stay what they were. What changes without changing any of these, as on a failing disk, ``qarena archive verify``
-finds: it reads everything always.
+A flipped bit in a page is a wrong answer and no error to most readers of Parquet. So a file is read once as a whole
+before the first question to it. A sound file is remembered outside the archive, for as long as its size, times and
+inode stay. Bytes can change while these stay, as on a failing disk. ``qarena archive verify`` finds that, because it
+always reads everything.
 """
 
 from __future__ import annotations

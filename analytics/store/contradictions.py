@@ -1,4 +1,4 @@
-"""Finds the ranges of units of which two sets of files hold different games.
+"""Finds the ranges of units for which two sets of files hold different games.
 
 Fingerprints in names decide wherever the files of one set make up a file of the other. Only where files overlap in
 another way are their games read.
@@ -38,7 +38,7 @@ class FingerprintsOfRun:
 
 
 def contradictions(one: FingerprintsOfRun, other: FingerprintsOfRun) -> Iterator[tuple[Range, StoredRange]]:
-    """The ranges of units of which both have games, and not the same ones; each with the file of ``one``.
+    """The ranges of units for which both have games that differ, each with the file of ``one``.
 
     Raises ``FailureError`` for a damaged file, if it has to be read.
     """

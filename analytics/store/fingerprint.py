@@ -1,7 +1,8 @@
 """The fingerprint of games: one number for any set of them, which adds up.
 
 It is the sum, modulo 2^64, of one mixed number for each game: its id, its plies and its end. So the fingerprint of a
-range is the sum of those of its parts, and that of a run is the same whoever played which part on how many threads.
+range is the sum of those of its parts. The fingerprint of a run is the same whoever played which part on how many
+threads.
 """
 
 from __future__ import annotations

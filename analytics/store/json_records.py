@@ -2,8 +2,7 @@
 
 A record is a frozen ``msgspec.Struct``. Its annotations are checked when it is read and before it is written; its
 ``__post_init__`` checks what concerns several fields. Unknown keys are refused; a key may be missing if its field has a
-default. The file of a ``StoredRecord`` has one key more, a checksum, so that no other value is taken for what was
-written.
+default. The file of a ``StoredRecord`` has one key more, a checksum, which shows whether a value has changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The file that makes a folder an archive: finding it, making it, and refusing what is no archive."""
+"""The file that makes a folder an archive: finding it, making it, and refusing folders that are no archive."""
 
 from __future__ import annotations
 

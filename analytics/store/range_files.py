@@ -1,7 +1,7 @@
 """Writes the files of a range of units, and reads them: the one place where games become files, and files games.
 
-Every byte that is read is compared with the check in the file's name, so what is computed from the arrays is computed
-from the games that were stored.
+Every byte that is read is compared with the check in the file's name. So all results follow from the games that were
+stored.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str
 
 
 def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """The table in a file that is named by what it holds, in parts of so many rows, or as one part.
+    """The table in a file that is named by its content, in parts of so many rows, or as one part.
 
     Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
     """
@@ -144,7 +144,7 @@ def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | 
 def checked_parts(
     backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """The same. Raises ``ValueError`` with what is wrong with a damaged file."""
+    """The same, but raises ``ValueError`` with the fault of a damaged file."""
     try:
         with backend.open(path) as file:
             _require_check(file, path.name)
@@ -156,7 +156,7 @@ def checked_parts(
 
 
 def damaged(path: PurePath, reason: object) -> FailureError:
-    """The error for a file whose content is not what it should be."""
+    """The error for a file with wrong content."""
     return FailureError(f"{path} {reason}: {VERIFY}")
 
 

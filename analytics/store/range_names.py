@@ -1,10 +1,15 @@
 """The names of table files, and the rule by which files count.
 
-A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXTENT.CHECK.parquet. FIRST and END are a
-range of units, SUM is the fingerprint of its games, EXTENT says how much a derived table holds of them, CHECK is the
-beginning of the SHA-256 of the file's bytes. The first three parts are the same in every table.
+A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXTENT.CHECK.parquet.
 
-What counts: of nested ranges the larger, of equal ranges the smaller fingerprint. So a reader lists, sorts and sweeps,
+- FIRST and END are a range of units.
+- SUM is the fingerprint of its games.
+- EXTENT says how much a derived table holds of them.
+- CHECK is the beginning of the SHA-256 of the file's bytes.
+
+The first three parts are the same in every table.
+
+Of nested ranges the larger counts. Of equal ranges the smaller fingerprint counts. So a reader lists, sorts and sweeps,
 and writers need no order among them.
 """
 
@@ -147,7 +152,7 @@ class Ranges(Sequence[StoredRange]):
 
 
 def counting(found: Iterable[StoredRange]) -> Ranges:
-    """The ranges that count, by the rule: a sweep from left to right that takes what begins where nothing was taken."""
+    """The ranges that count, by the rule: from left to right, each range that begins where nothing was taken."""
     kept, reached = [], 0
     # Of the same games the greater extent, which holds more; then the smaller check.
     ordered = sorted(sorted(found, key=lambda each: each.check), key=lambda each: each.extent, reverse=True)
@@ -161,7 +166,7 @@ def counting(found: Iterable[StoredRange]) -> Ranges:
 def fitting(found: Iterable[StoredRange], games: Ranges) -> Ranges:
     """The ranges of a derived table that count: those about games that count.
 
-    The range of a file is made of whole ranges of games, whose fingerprints add up to its own; or several files make up
+    The range of a file is made of whole ranges of games, whose fingerprints add up to its own. Or several files make up
     one range of games in this way, as after compaction of the games alone.
     """
     whole, finer = [], []

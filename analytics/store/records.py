@@ -79,10 +79,15 @@ class _SpecFields(msgspec.Struct):
 class RunRecord(StoredRecord, frozen=True):
     """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
-    ``spec`` holds everything that affects the games: ``rules`` (the fields of ``Rules``), ``agents`` (each ``label``,
-    ``target``, ``params``), ``pairings`` (pairs of indices into ``agents``), ``seed``, ``opening_plies``, ``seats``
-    (``swapped`` by default, or ``fixed``), and what else the runner needs. ``code`` is the code that played them:
-    ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
+    ``spec`` holds everything that affects the games, and what else the runner needs:
+
+    - ``rules``: the fields of ``Rules``;
+    - ``agents``: each ``label``, ``target``, ``params``;
+    - ``pairings``: pairs of indices into ``agents``;
+    - ``seed`` and ``opening_plies``;
+    - ``seats``: ``swapped`` by default, or ``fixed``.
+
+    ``code`` is the code that played the games: ``version``, ``fingerprint``, ``python``, ``numba``, ``numpy``.
     """
 
     run_id: RunId  # ``run_id_of(spec)``
@@ -141,7 +146,7 @@ class RunRecord(StoredRecord, frozen=True):
 
     @property
     def end_unit(self) -> int:
-        """The number of units that were asked for; of imported games, which are never asked for, those there are."""
+        """The number of units that were asked for. Nobody asks for imported games: the number of those there are."""
         return self.units if "imported" in self.spec else self.line.end_of(self.games)
 
     @property
@@ -211,10 +216,16 @@ class _LearnedFields(msgspec.Struct):
 class PolicyCard(StoredRecord, frozen=True):
     """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
 
-    ``learned`` has ``training`` (the same in all sessions of one training, 12 hex digits), ``trainer``,
-    its ``parameters``, ``seed``, ``games``, ``run_ids`` (of the games learned from, in order), ``command``. A policy
-    that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each run's.
-    One that was learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no games.
+    ``learned`` has:
+
+    - ``training``: the same in all sessions of one training, 12 hex digits;
+    - ``trainer``, its ``parameters``, ``seed`` and ``games``;
+    - ``run_ids``: those of the games learned from, in order;
+    - ``command``.
+
+    A policy that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each
+    run's. One that was learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no
+    games.
     """
 
     policy_id: Annotated[str, matching(POLICY_ID)]

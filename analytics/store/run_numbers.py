@@ -1,4 +1,4 @@
-"""The numbers of runs, which say in what order they began: no clock of several machines does."""
+"""The numbers of runs, which say in what order they began. The clocks of several machines do not."""
 
 from __future__ import annotations
 

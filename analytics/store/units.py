@@ -33,7 +33,7 @@ class UnitLine(NamedTuple):
     def pairs(self, pairing: int, first: int, end: int) -> Range:
         """The pairs of a pairing in a range of units: the first one, and the one after the last.
 
-        Where units are numbered through all pairings, the pairs of any: which pairing they are of, their ids say.
+        Where units are numbered through all pairings, the pairs may be of any pairing. Their ids say of which one.
         """
         if self.pairings == 1:
             return first, end

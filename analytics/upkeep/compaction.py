@@ -55,8 +55,8 @@ def compact(
 ) -> Compacted:
     """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
 
-    What was replaced long ago is removed. May be stopped at any time. Raises ``FailureError`` for a run without a
-    record, for a file that is damaged, and one that cannot be written.
+    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
+    a record, for a file that is damaged, and one that cannot be written.
     """
     record, before = archive.known_run(run_id), set(archive.ranges(run_id))
 

@@ -1,4 +1,4 @@
-"""Finds what cannot be in one archive: all archives are compared with each other, in any order of theirs."""
+"""Finds the conflicts between archives: all archives are compared with each other, in any order."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def merge(
 ) -> Merged:
     """Add to ``target`` what it lacks; ``progress`` is called with the games of each file that was dealt with.
 
-    Raises ``RequestError`` for what cannot be in one archive, ``FailureError`` for what is damaged, or cannot be
+    Raises ``RequestError`` for conflicts between the archives, ``FailureError`` for files that are damaged or cannot be
     written.
     """
     found = [*conflicts(sources, target, options)]

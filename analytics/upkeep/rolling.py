@@ -1,8 +1,8 @@
 """Rolling up: the files of neighbouring ranges become one file, which then counts instead of them.
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
-any number of processes at once: they write the same. What it replaced is removed later (``remove_replaced``), since a
-listing is no snapshot.
+any number of processes at once: they write the same. The files that it replaced are removed later
+(``remove_replaced``), since a listing is no snapshot.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
 
-Of exact values everything is checked but the values themselves, which only solving again can tell. The values of a
-game must fit together: a gift leaves its giver the negative of what the mover has with it, and a placement leaves its
-mover what the same player has at the next gift. The rest is computed again from the games.
+Of exact values everything is checked but the values themselves, which only solving again can tell. The values of a game
+must fit together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
+the value that the same player has at the next gift. The rest is computed again from the games.
 """
 
 from __future__ import annotations

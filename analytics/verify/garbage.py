@@ -1,7 +1,7 @@
-"""Finds and removes garbage: what killed writers left, what others replaced, and policies' files that no card names.
+"""Finds and removes garbage: leftovers of killed writers, replaced files, and policies' files that no card names.
 
-Nothing that counts is garbage, and nothing whose games are nowhere else. Files with names that no archive gives
-are listed and never removed.
+A file that counts is no garbage, nor is a file whose games are nowhere else. Files with names that no archive gives are
+listed and never removed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def seconds_of(age: str) -> float:
 
 
 def unneeded_files(archive: Archive) -> list[UnneededFile]:
-    """All files in the archive's folders that do not count: what was replaced, then the others, each sorted.
+    """All files in the archive's folders that do not count: the replaced ones, then the others, each sorted.
 
     Raises ``FailureError`` for a damaged card of a policy: the files that it named cannot be known.
     """

@@ -53,7 +53,7 @@ def faults(
 ) -> NDArray[np.int8]:
     """[G] the first fault of each game (an index into ``FAULTS``).
 
-    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read: the plies are
+    ``game_id`` [G] and ``opening`` [G] belong to ``games``, whose ``pieces`` and ``cells`` are not read. The plies are
     ``columns`` [R], in the order (ply, game). The first row that is out of this order makes its game ``MISPLACED``, and
     nothing after it is checked.
     """

@@ -1,9 +1,10 @@
 """Quarto for reinforcement learning: ``env()`` is its PettingZoo environment, two seats in turns.
 
-To import this package registers it as ``pettingzoo.make("aec", "quarto-arena/Quarto-v0")``, and the Gymnasium
-environment of the same name: one seat, with any agent of the project in the other one, or many such games at once
-(``gymnasium.make_vec``). Those need players, so they are in ``runners/environments``, which Gymnasium imports when one
-is made. Needs the extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
+Importing this package registers environments by name. PettingZoo makes this one:
+``pettingzoo.make("aec", "quarto-arena/Quarto-v0")``. Gymnasium's environment of the same name has one seat, and any
+agent of the project in the other one. ``gymnasium.make_vec`` makes many such games at once. Gymnasium's environments
+need players, so they are in ``runners/environments``. Gymnasium imports that when one is made. Needs the extra ``rl``:
+without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
 """
 
 from __future__ import annotations

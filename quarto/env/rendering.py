@@ -1,4 +1,4 @@
-"""A position as text, as an image, or in a window: what the environments' ``render`` returns."""
+"""A position as text, as an image, or in a window, for ``render`` of the environments."""
 
 from __future__ import annotations
 

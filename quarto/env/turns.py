@@ -33,7 +33,7 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
 class raw_env(AECEnv, EzPickle):  # noqa: N801  (PettingZoo's name for it)
     """The environment without wrappers. It raises ``ValueError`` for an illegal action.
 
-    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``, see ``quarto.observations``; a seat
+    An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``, see ``quarto.observations``. A seat
     that does not decide now sees the same position and a mask of zeros. Rewards at the end of a game: 1 for the winner,
     -1 for the loser, 0 for a draw. Then ``infos`` has the game as text (``game``).
     """

@@ -1,1 +1,1 @@
-"""Perfect play: exact values and distances of positions. ``solver.py`` is what Python calls."""
+"""Perfect play: exact values and distances of positions. Python calls ``solver.py``."""

@@ -1,10 +1,11 @@
-"""The end of the game, at most six empty cells, without boards: only what the empty cells still need is kept.
+"""The end of the game, at most six empty cells, without boards: only the needs of the empty cells are kept.
 
-Number the empty cells. A line that is not finished has some cells filled, whose pieces share some attribute values
-(one byte, see ``threats``), and a set of empty ones. For each such set keep the OR of those bytes over all its lines.
-Then a piece with byte ``b`` wins on cell ``i`` iff ``b`` meets the byte of the set {i}; and when it is placed there,
-the byte of each other set becomes its own OR (that of the set with ``i`` added AND ``b``). So a turn is a shift, an AND
-and an OR on a few words, whatever the rules. The last cell takes the number of the one that was filled.
+Number the empty cells. An unfinished line has some filled cells and a set of empty ones. The pieces on the filled cells
+share some attribute values (one byte, see ``threats``). For each such set keep the OR of those bytes over all its
+lines. Then a piece with byte ``b`` wins on cell ``i`` iff ``b`` meets the byte of the set {i}. When it is placed there,
+the byte of each other set changes. The new byte is the old one OR (that of the set with ``i`` added AND ``b``). So a
+turn is a shift, an AND and an OR on a few words, whatever the rules. The last cell takes the number of the one that was
+filled.
 
 Of ``k`` cells there are 2^k sets: byte ``s & 7`` of word ``s >> 3`` is that of the set with mask ``s``. Three cells
 take one word, four take two (without and with cell 3), five take four, and six take eight.

@@ -1,6 +1,6 @@
 """The same two questions where the mover chooses the piece as well as the cell (``own_piece``).
 
-A position is a board alone. A turn that leaves the opponent a piece with which they finish a line loses at once, so
+A position is a board alone. A turn loses at once if the opponent can then finish a line with a piece that is left. So
 only boards on which every piece left is safe are searched.
 """
 

@@ -1,11 +1,11 @@
 """Two yes-or-no questions that together give a value: can the player to act win or at least draw.
 
-The search runs over boards before a gift. The giver succeeds if some safe gift (one with which the opponent cannot
-finish a line at once) leaves the opponent, wherever they place it, boards from which they cannot do the opposite: to
-win, the opponent must not even draw.
+The search runs over boards before a gift. A gift is safe if the opponent cannot finish a line with it at once. The
+giver succeeds if the opponent fails after some safe gift, wherever they place it. If the giver is to win, the opponent
+fails by not even drawing. If the giver is to draw, the opponent fails by not winning.
 
-Three things help, measured in a C++ prototype: all children are looked up before any is searched; gifts and cells that
-leave the fewest replies come first; and late in the game nothing is sorted or looked up.
+Three things help, measured in a C++ prototype. All children are looked up before any is searched. Gifts and cells that
+leave the fewest replies come first. Late in the game nothing is sorted or looked up.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ QUESTION = types.int64(types.uint64, types.int64, types.int64, types.int64, type
 def replies(lanes: int, occupied: int, available: int, rules: Any) -> tuple[int, int]:
     """The number of (cell, safe gift) answers to each gift that do not win at once: a byte each, gifts 0-7 and 8-15.
 
-    On every cell each attribute value is looked up once, not once for each gift: what a piece can finish after another
-    was placed depends on that piece by its values only.
+    On every cell each attribute value is looked up once, not once for each gift. After another piece was placed, the
+    cells where a piece finishes a line depend on its values only.
     """
     low, high, open_cells = uint64(0), uint64(0), ~occupied & ALL_CELLS
     empty = open_cells

@@ -155,7 +155,7 @@ def values_of(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, se
 
 
 class SolvedTurn(NamedTuple):
-    """One turn and what it comes to."""
+    """One turn with its value and its distance."""
 
     cell: int  # NONE for a gift alone
     gift: int  # NONE for a placement that ends the game

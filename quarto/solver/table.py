@@ -1,9 +1,9 @@
-"""The table of what is proven of boards, under their exact keys, and the record by which kernels reach it.
+"""The table of proven answers about boards, under their exact keys, and the record by which kernels reach it.
 
 A table is a power of two of 64-bit words in buckets of four. A word is the exact key of a canonical board before a
-gift, shifted by four bits; those bits hold what is proven for the player to act. Whole keys are compared, so a word
-never answers for another board. A word is read and written at once, so threads share a table without locks: at worst
-one of two answers that are stored in the same moment is lost.
+gift, shifted by four bits. Those bits hold the proven answers for the player to act. Whole keys are compared, so a word
+never answers for another board. A word is read and written at once, so threads share a table without locks. At worst,
+of two answers stored in the same moment, one is lost.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Level n of a game is its afterstate with n pieces on the board and the piece of ply n in hand. Most afterstates with
 more than six pieces are met once, so a level's keys are sorted instead of kept in a map.
 
-The key of a canonical form with n pieces has its four lanes, squeezed to the occupied cells, lane 0 lowest, in the
-lowest 4 n bits, and above them the rank of its mask among the canonical masks of n cells: 62 bits at most.
+The key of a canonical form with n pieces has 62 bits at most. The lowest 4 n bits are its four lanes, squeezed to the
+occupied cells, lane 0 lowest. Above them is the rank of its mask among the canonical masks of n cells.
 """
 
 from __future__ import annotations

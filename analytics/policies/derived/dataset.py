@@ -1,7 +1,7 @@
 """The dataset of a derived policy: the chosen games in memory, 44 bytes each.
 
-Runs are in the order in which they began, as their records say, games of a run in the order of their ids: no clock or
-machine changes it, and the games of the latest generation of a training count last.
+Runs are in the order in which they began, as their records say. Games of a run are in the order of their ids. No clock
+or machine changes this order. The games of the latest generation of a training count last.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Dataset:
             yield record, RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
     def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:  # noqa: ARG002
-        """Unknown: games in memory have left their annotations behind."""
+        """Unknown, because games in memory have no annotations."""
         return np.full(games.games.pieces.shape, UNKNOWN, np.int8)
 
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
@@ -201,7 +201,7 @@ def dataset_of(selection: Selection, order: Sequence[str] = ()) -> Dataset:
 
 
 def learning_order(runs: Sequence[RunRecord], order: Sequence[str] = ()) -> tuple[RunRecord, ...]:
-    """Runs in the order in which they are learned from: that of their ids in ``order``, or that in which they began.
+    """Runs in the order of learning: the order of their ids in ``order``, or the order in which they began.
 
     Raises ``RequestError`` as ``check_rules`` does.
     """

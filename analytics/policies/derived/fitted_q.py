@@ -29,18 +29,18 @@ from quarto.rules import CELLS, NONE
 class FittedQ:
     """Q-iteration over the logged transitions (D. Ernst et al., Tree-Based Batch Mode Reinforcement Learning, 2005).
 
-    The value of a turn is minus ``discount`` times the value of the position that it leaves to the opponent. That is 1
-    if the piece in hand finishes a line there; else the maximum over the logged games of the result, where the game
-    ended with the placement, or of the value of the turn made there. Only turns in the log count (S. Fujimoto et al.,
-    Off-Policy Deep Reinforcement Learning without Exploration, 2019), imposed ones included: who chose them does not
-    matter.
+    The value of a turn is minus ``discount`` times the value of the position that it leaves to the opponent. That value
+    is 1 if the piece in hand finishes a line there. Else it is a maximum over the logged games. A game that ended with
+    the placement gives its result, any other game the value of the turn made there. Only turns in the log count (S.
+    Fujimoto et al., Off-Policy Deep Reinforcement Learning without Exploration, 2019). Imposed turns count too, because
+    it does not matter who chose them.
 
     Each ply adds a piece, so one sweep from the last ply to the first reaches the fixed point exactly. Maxima and
     products do not depend on the order of games.
 
-    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64, of afterstates with a
-    count of at least ``least``; the values take the others into account. Raises ``ValueError`` for a number out of
-    range.
+    Columns: ``lanes`` int64, ``occupied`` int32, ``count`` int64 (games), ``value`` float64. Rows are the afterstates
+    with a count of at least ``least``. Their values take the others into account. Raises ``ValueError`` for a number
+    out of range.
     """
 
     def __init__(self, discount: float = 0.98, least: int = 2) -> None:

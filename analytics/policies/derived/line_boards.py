@@ -1,8 +1,8 @@
 """Afterstates of logged games to fit values to, one number of pieces at a time, in an order of their own.
 
 Games are read in the order of a hash of run and id. So the boards, and the order in which they are learned from, depend
-on the chosen games alone. Half of the boards are as they were logged; in the other half the last turn is drawn again,
-because players that log seldom make the turns that a better one would.
+on the chosen games alone. Half of the boards are as they were logged. In the other half the last turn is drawn again,
+because the logged players seldom make the turns of a better one.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Boards(NamedTuple):
         return Boards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(4)))
 
     def first(self, size: int) -> Boards:
-        """The first ``size`` of them, as views."""
+        """The first ``size`` boards, as views."""
         lanes, *others = self
         return Boards(lanes[:size], *(field[:size] for field in others))
 
     def known(self) -> Boards:
-        """Those that have a value."""
+        """The boards that have a value."""
         rows = np.flatnonzero(self.value != UNKNOWN)
         return Boards(self.lanes[rows], *(field[rows] for field in self[1:]))
 
@@ -62,7 +62,7 @@ class ChosenGames(NamedTuple):
     values: NDArray[np.int8]  # [16, G] exact values of the gifts for their givers, or UNKNOWN; [16, 0]: not asked for
 
     def part(self, held_out: bool) -> ChosenGames:
-        """Those that measure the error, or those that are learned from."""
+        """The games that measure the error, or those that are learned from."""
         rows = np.flatnonzero((self.words % np.uint64(ONE_IN) == 0) == held_out)
         games = (np.ascontiguousarray(each[..., rows]) for each in self.games)
         values = np.ascontiguousarray(self.values[:, rows]) if self.values.size else self.values
@@ -118,8 +118,8 @@ def gather(
     """Fill ``boards`` with afterstates of ``stage`` pieces from the games in their order; returns how many.
 
     From each game comes the board as it was logged, then one with another last turn. A placement is drawn again only if
-    it could not finish a line, a gift from the safe ones. With ``values`` [16, G] of the gifts, not [16, 0], logged
-    boards have theirs.
+    it could not finish a line, a gift from the safe ones. If ``values`` is [16, G], not [16, 0], logged boards have the
+    values of their gifts.
     """
     count, size, judged = int64(0), boards.lanes.shape[0], values.shape[1] > 0
     for game in range(words.shape[0]):

@@ -1,8 +1,8 @@
 """Behaviour cloning: weights by which the logged turn is preferred to other turns that the player could have made.
 
 A turn is preferred to another with probability 1 / (1 + exp(-d)), where d is the difference of their afterstates'
-values: the model of R. D. Luce, Individual Choice Behavior (1959), in which a turn is made with a probability that is
-proportional to the exponential of its value. The others are sampled, each as likely as any other, which leaves the
+values. This is the model of R. D. Luce, Individual Choice Behavior (1959). In it the probability of a turn is
+proportional to the exponential of its value. The other turns are sampled, each as likely as any other. This leaves the
 estimate consistent: D. McFadden, Modelling the choice of residential location (1978).
 
 Only choices that its player leaves to the weights are learned: positions without a win, turns that give none away.

@@ -1,8 +1,8 @@
 """Logistic regression on sparse features, with an optional hidden layer: one pass after the other, in a fixed order.
 
 The update is AdaGrad's (J. Duchi et al., Adaptive Subgradient Methods for Online Learning and Stochastic Optimization,
-2011). A stage is learned by one thread, so nothing races; arithmetic is that of IEEE 754, without a library's
-exponential, so the same boards give the same bytes on every machine.
+2011). A stage is learned by one thread, so nothing races. Arithmetic is that of IEEE 754, without a library's
+exponential. So the same boards give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def learn_rows(
 ) -> None:
     """Change the weights of the features of one afterstate, one feature after the other.
 
-    Sums of squares do not depend on weights, so all of them come first: then the roots and quotients, which take most
-    of the time, are those of neighbouring numbers, and the processor takes several at once.
+    Sums of squares do not depend on weights, so all of them come first. Then the roots and quotients, which take most
+    of the time, are of neighbouring numbers. The processor takes several of them at once.
     """
     for head in range(HEADS):
         square = errors[head] * errors[head]

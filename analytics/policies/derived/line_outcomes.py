@@ -55,8 +55,8 @@ def learn_games(
 ) -> int:
     """Learn one stage from some games, in their order; returns how many boards there were.
 
-    A game counts if a player chose the gift and it finished no line at once: what a player does with such a gift says
-    nothing about the board. The squared errors are added to ``sums`` [HEADS].
+    A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
+    line says nothing about the board. The squared errors are added to ``sums`` [HEADS].
     """
     board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)

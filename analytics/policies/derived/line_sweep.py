@@ -1,4 +1,4 @@
-"""One backward sweep over the numbers of pieces: each stage is fitted to what the best replies leave of the next."""
+"""One backward sweep over the numbers of pieces: each stage is fitted to the best replies by the next stage."""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ def back_up_two(
 ) -> None:
     """The same by two turns: the best replies, and the best turns after them.
 
-    The ``breadth`` best replies of each head, as ``replies`` of the next stage value them, are valued anew by the best
-    turns after them, as ``turns`` of the stage after that value these. All other replies are left out.
+    ``replies`` are the weights of the next stage, ``turns`` those of the stage after it. The ``breadth`` best replies
+    of each head by ``replies`` are valued anew, by the best turns after them by ``turns``. All other replies are left
+    out.
     """
     first, second = work_memory(breadth), work_memory(1)
     for i in range(span[0], span[1]):

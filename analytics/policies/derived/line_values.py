@@ -27,17 +27,22 @@ PieceCount = Annotated[int, Meta(ge=1, le=CELLS)]
 class LineValues:
     """Two linear values of sparse features for each number of pieces: the chances not to lose and to win.
 
-    ``method``: 'outcomes' learns how the logged games ended (Monte Carlo); 'fitted' sweeps backwards over the numbers
-    of pieces, and learns what the best reply by the rules leaves (fitted Q-iteration, D. Ernst et al., 2005), with
-    ``solved_from`` pieces or more on the board the mean of that and of the exact value, with ``exact_from`` the exact
-    value alone. Its boards are those that were logged and others one turn away; 'exact' learns the exact values of the
-    same boards; 'cloning' learns which turns were made, by the agent with the label ``agent`` or by all
-    (``line_cloning.py``). ``conf/kind/line_values.yaml`` explains the other parameters; the features are in
+    ``method`` chooses what is learned:
+
+    - 'outcomes': how the logged games ended (Monte Carlo).
+    - 'fitted': the value that the best reply by the rules leaves, in one sweep backwards over the numbers of pieces
+      (fitted Q-iteration, D. Ernst et al., 2005). With ``solved_from`` pieces or more on the board it is the mean of
+      that value and of the exact one. With ``exact_from`` it is the exact value alone. The boards are those that were
+      logged and others one turn away.
+    - 'exact': the exact values of the same boards.
+    - 'cloning': which turns were made, by the agent with the label ``agent`` or by all (``line_cloning.py``).
+
+    ``conf/kind/line_values.yaml`` explains the other parameters. The features are in
     ``agents/learning/line_features.py``, the update in ``line_fit.py``.
 
     Columns: ``pieces`` int8, ``feature`` int32, ``part`` int8, ``weight`` float64; ascending by the first three. Part 0
     is the head of not losing, part 1 that of winning, others are hidden units. Raises ``ValueError`` for a parameter
-    that is out of range, ``derive`` ``RequestError`` for games without a board to learn from.
+    that is out of range. ``derive`` raises ``RequestError`` for games without a board to learn from.
     """
 
     kind: ClassVar[str] = LINE_VALUES

@@ -75,7 +75,7 @@ class QTable:
     """Q-learning of turns as ``QTableLearner`` does while it plays: it learns from every turn of both players.
 
     So the policy derived from a training's own games is the one that the training saved. It learns from imposed plies
-    too: the value of a turn is what can follow it, not who chose it. Raises ``ValueError`` for a number outside 0 to 1.
+    too, because the value of a turn does not depend on who chose it. Raises ``ValueError`` for a number outside 0 to 1.
     """
 
     def __init__(self, learning_rate: float = 0.3, discount: float = 0.98) -> None:
@@ -88,9 +88,10 @@ class QTable:
 class EncodedQ:
     """Study C's update of the values of boards by their code in eight digits, from the games of any agents.
 
-    It learns from each game as seat 0, then as seat 1, or with ``agent`` only as the seats of the agent with that label
-    (the update: ``agents/rl_encoded.py``). The policy is of kind 'encoded_values', which ``rl_encoded`` plays.
-    Raises ``ValueError`` for a number that the learner refuses, ``derive`` ``RequestError`` for an agent without games.
+    It learns from each game as seat 0, then as seat 1. With ``agent`` it learns only as the seats of the agent with
+    that label. The update is in ``agents/rl_encoded.py``. The policy is of kind 'encoded_values', which ``rl_encoded``
+    plays. Raises ``ValueError`` for a number that the learner refuses. ``derive`` raises ``RequestError`` for an agent
+    without games.
     """
 
     def __init__(

@@ -24,9 +24,9 @@ HOW = "Bars are games won, lost and drawn, from the bottom. Flat strokes show ex
 def lengths_frame(chosen: ReportedGames) -> pl.DataFrame:
     """A row for each rules, agent that is shown, and length; forfeited games are left out.
 
-    ``rules``, ``agent`` (String), ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64),
-    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random``: the share in exact random play, null where
-    that is not known (Float64). All lengths from ``SHORTEST`` to 16 are there.
+    Columns: ``rules``, ``agent`` (String); ``plies``, ``games``, ``wins``, ``draws``, ``losses`` of the agent (Int64);
+    ``share`` of its games, ``low``, ``high`` (95 %, Wilson), ``random`` (Float64). ``random`` is the share in exact
+    random play, null where that is not known. All lengths from ``SHORTEST`` to 16 are there.
     """
     played = chosen.ask("lengths").filter(~pl.col("forfeited")).join(chosen.players(), on=("run_id", "pairing", "game"))
     sides = [_of_seat(played, seat) for seat in (0, 1)]

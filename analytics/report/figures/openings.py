@@ -45,10 +45,10 @@ GIFTS = Kind("first_gifts", "piece", "gift")
 def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
     """The choices at the first plies with their outcomes for the agent that chose; imposed plies are left out.
 
-    A row for each rules, agent that is shown (``EVERYBODY``: all agents together, shown or not), ply and choice:
-    ``rules``, ``agent`` (String), ``ply``, ``cell`` or ``piece``, ``games``, ``wins``, ``draws``, ``losses`` of the
-    agent that chose (Int64), ``share`` of the choices at that ply, ``mean_outcome`` (1 won, 0 drew, -1 lost) with
-    ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    There is a row for each rules, agent that is shown, ply and choice. The agent ``EVERYBODY`` is all agents together,
+    shown or not. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``,
+    ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
+    ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2

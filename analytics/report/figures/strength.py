@@ -121,9 +121,10 @@ def fitted(chosen: ReportedGames) -> Ratings | None:
 def ratings_frame(chosen: ReportedGames) -> pl.DataFrame:
     """A row an agent, best first within each group of agents that met, directly or through others.
 
-    ``agent`` (String), ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over pairs),
-    ``games``, ``group`` (Int64), ``bounded`` (Boolean), ``above_next`` (Float64: the probability that it is above the
-    next one of its group; null for the last). No rows if no two agents played each other.
+    Columns: ``agent`` (String); ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over
+    pairs); ``games``, ``group`` (Int64); ``bounded`` (Boolean); ``above_next`` (Float64). ``above_next`` is the
+    probability that the agent is above the next one of its group, null for the last. No rows if no two agents played
+    each other.
     """
     return frame_of(fitted(chosen))
 
