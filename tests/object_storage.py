@@ -27,10 +27,6 @@ HOST = "127.0.0.1"
 SECRET = "do-not-show-this"  # noqa: S105  (of nobody)
 # The parameter of a test that is to pass with both backends.
 BOTH = pytest.mark.parametrize("archive", ["local", pytest.param("s3", marks=pytest.mark.extras)], indirect=True)
-# The same where it takes long in a bucket.
-BOTH_SLOWLY = pytest.mark.parametrize(
-    "archive", ["local", pytest.param("s3", marks=[pytest.mark.extras, pytest.mark.slow])], indirect=True
-)
 
 
 def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> PurePath:

@@ -67,9 +67,3 @@ def test_what_the_memory_holds_is_true(agent: KernelAgent, value_of: Callable[[V
         assert {EXACT: truth == value, AT_LEAST: truth >= value, AT_MOST: truth <= value}[bound], (pieces, hand)
         bounds.append(bound)
     assert {EXACT, AT_LEAST, AT_MOST} == set(bounds)
-
-
-@pytest.mark.parametrize("depth", [0, 17, 1.5, True, "2"])
-def test_a_depth_that_makes_no_sense_is_refused(depth: int) -> None:
-    with pytest.raises(ValueError, match=r"^depth=.* is not a whole number from 1 to 16$"):
-        AlphaBeta(depth)

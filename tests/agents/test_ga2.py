@@ -28,10 +28,3 @@ def test_whole_games_are_those_of_the_slow_twin(alpha: float, beta: float) -> No
 
 def test_the_defaults_are_the_published_genes() -> None:
     assert (Ga2().alpha, Ga2().beta) == (0.1, 0.3)
-
-
-@pytest.mark.parametrize("genes", [{"alpha": -0.1}, {"beta": 1.1}, {"alpha": float("nan")}, {"beta": "0.3"}])
-def test_a_gene_that_is_no_probability_is_refused(genes: dict[str, float]) -> None:
-    (name,) = genes
-    with pytest.raises(ValueError, match=f"^{name}=.* is not a probability from 0 to 1$"):
-        Ga2(**genes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -66,16 +65,3 @@ def test_two_placements_ahead_are_as_good_as_one() -> None:
     """The opponent's reply can prove no win, so the text's depth 2 differs from depth 1 in nothing."""
     positions = asked(CLASSIC, 30)
     assert assert_same_turns(GaMinimax(depth=2), naive_ga_minimax.GaMinimax(depth=1), CLASSIC, positions) > 400
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"alpha": 2}, "alpha=2 is not a probability from 0 to 1"),
-        ({"depth": 0}, "depth=0 is not a whole number from 1 to 16"),
-        ({"faithful": "yes"}, "faithful='yes' is neither true nor false"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        GaMinimax(**parameters)

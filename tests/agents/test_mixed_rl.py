@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from agents.learning.policy import Policy
 from agents.mixed_rl import MixedRl
 from agents.rl_tabular import TabularLearner
 from agents.rule_based import RuleBased
@@ -76,21 +73,3 @@ def test_by_the_code_it_searches_as_mixed_and_recognises_no_board(rules: Rules) 
 def test_the_defaults_are_the_studys_numbers() -> None:
     assert MixedRl().knowledge(CLASSIC).params.tolist() == [7.0, 4.0, 60.0]
     assert MixedRl(faithful=True).knowledge(CLASSIC).params.tolist() == [6.0, 3.0, 60.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"few_unused": -1}, "few_unused=-1 is not a whole number from 0 to 16"),
-        ({"depth": 17}, "depth=17 is not a whole number from 1 to 16"),
-        ({"faithful": 1}, "faithful=1 is neither true nor false"),
-        ({"above": 0.6}, "above=0.6 is not a whole number from 0 to 100"),
-        (
-            {"policy": Policy("q_placement")},
-            "policy of kind 'q_placement' is for other players; mixed_rl reads 'counters'",
-        ),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        MixedRl(**parameters)

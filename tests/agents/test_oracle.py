@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -213,19 +212,6 @@ def test_whole_games_with_a_horizon_do_not_depend_on_threads_or_blocks() -> None
         return found
 
     assert games([(0, 10), (10, 10), (20, 10)]) == games([(0, 30)])
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"ties": "luck"}, "ties='luck' is not one of distance, trap"),
-        ({"horizon": 17}, "horizon=17 is not a whole number from 0 to 16"),
-        ({"horizon": True}, "horizon=True is not a whole number from 0 to 16"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        Oracle(**parameters)
 
 
 def test_traps_need_an_opponent_who_is_given_pieces() -> None:

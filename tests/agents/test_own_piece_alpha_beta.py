@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -63,16 +61,3 @@ def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(agent, twin, OWN_PIECE, pairs=20)
     agent, twin = OwnPieceAlphaBeta(4), naive_own_piece.OwnPieceAlphaBeta(4)
     assert_same_games(agent, twin, OWN_PIECE, pairs=4, opening_plies=11)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"depth": 0}, "depth=0 is not a whole number from 1 to 9"),
-        ({"depth": 10}, "depth=10 is not a whole number from 1 to 9"),
-        ({"faithful": 0}, "faithful=0 is neither true nor false"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        OwnPieceAlphaBeta(**parameters)

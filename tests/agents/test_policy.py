@@ -54,18 +54,6 @@ def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) 
         PolicyAgent(policy)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"fallback": "dumb"}, "fallback='dumb' is not one of random, semi_random"),
-        ({"unknown": float("nan")}, "unknown=nan is not a finite number"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PolicyAgent(None, **parameters)
-
-
 def test_afterstates_of_other_rules_are_refused() -> None:
     inner = means([1 << 5], [1 << 5], [0.5])  # an inner cell is the image of a corner under classic rules only
     with pytest.raises(ValueError, match="is no afterstate's canonical form under rules 'classic'"):

@@ -118,17 +118,3 @@ def test_a_policy_that_it_cannot_play_by_is_refused(policy: Policy, message: str
     QPlacement(GOOD)
     with pytest.raises(ValueError, match=f"^{message}$"):
         QPlacement(policy)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"alpha": 2}, "alpha=2 is not a probability from 0 to 1"),
-        ({"faithful": 1}, "faithful=1 is neither true nor false"),
-        ({"decay": 1.01}, "decay=1.01 is not a probability from 0 to 1"),
-        ({"reward": float("nan")}, "reward=nan is not a finite number"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        QPlacementLearner(**parameters)

@@ -152,18 +152,3 @@ WRONG_POLICIES = [  # made when the test runs
 def test_a_policy_that_it_cannot_play_by_is_refused(policy: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         RlEncoded(policy())
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"gift_rule": "most"}, "gift_rule='most' is not one of mean, min_max"),
-        ({"values_seed": -1}, "values_seed=-1 is not a whole number from 0 to 9223372036854775807"),
-        ({"exploration": 1.5}, "exploration=1.5 is not a probability from 0 to 1"),
-        ({"rewards": [5, -5]}, r"rewards=\[5, -5\] are not four numbers: of a win, a loss, a draw, and otherwise"),
-        ({"rewards": [5, -5, float("inf"), 0]}, "rewards=inf is not a finite number"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        EncodedLearner(**parameters)

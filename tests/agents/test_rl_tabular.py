@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -117,16 +115,3 @@ def test_a_policy_of_other_rules_is_refused_when_it_shall_play() -> None:
     lift(RlTabular(policy), PRESETS["square"], "rl_tabular")
     with pytest.raises(RequestError, match="is no board's canonical form under rules 'classic': it was learned under"):
         GuardedAgent(RlTabular(policy), "rl_tabular", CLASSIC)
-
-
-@pytest.mark.parametrize(
-    ("agent", "parameters", "message"),
-    [
-        (RlTabular, {"faithful": "yes"}, "faithful='yes' is neither true nor false"),
-        (TabularLearner, {"exploration": -0.1}, "exploration=-0.1 is not a probability from 0 to 1"),
-        (TabularLearner, {"exploration_step": 2}, "exploration_step=2 is not a probability from 0 to 1"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(agent: Any, parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        agent(**parameters)

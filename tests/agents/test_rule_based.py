@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agents.dumb import Dumb
@@ -34,16 +32,3 @@ def test_whole_games_are_those_of_the_slow_twin(version: str) -> None:
     assert_same_games(*one, CLASSIC, pairs=30, opening_plies=5)
     assert_same_match(one, (Dumb(), naive.Dumb()), CLASSIC, pairs=60)
     assert_same_match(one, (Ga5(faithful=True), FaithfulGa5()), CLASSIC, pairs=60)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"faithful": "yes"}, "faithful='yes' is neither true nor false"),
-        ({"version": "earlier"}, "version='earlier' is a version of the study's code: it needs faithful=true"),
-        ({"faithful": True, "version": "oldest"}, "version='oldest' is not one of last, earlier"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        RuleBased(**parameters)

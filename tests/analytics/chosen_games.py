@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +65,6 @@ RUNS = (
     _run(PRESETS["square"], [_opened(random_block(2, 0, 0, 6, PRESETS["square"]))], PAIRINGS[:1], opening_plies=1),
     _run(PRESETS["own_piece"], [single_games(3), single_games(4, 1, pairs=12)], EDGE, seats="fixed"),
 )
-
-
-@dataclass
-class Chosen:
-    """Rows of games and plies, each with its run's id, rules and agents; a condition in SQL and one in Python."""
-
-    where: str | None
-    keep: Callable[[Row], bool]
-    games: list[Row] = field(default_factory=list)
-    plies: list[Row] = field(default_factory=list)
 
 
 def write_archive(root: Path, runs: Sequence[Played] = RUNS, most: int = LARGEST) -> Archive:

@@ -1,6 +1,7 @@
 """The content of a folder, and files of it changed by hand."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
@@ -17,6 +18,11 @@ def snapshot(root: Path) -> dict[Path, bytes]:
 def contents(archive: Archive) -> dict[PurePath, bytes]:
     """Every file of an archive with its content, wherever it is."""
     return {path: archive.backend.read(path) for path in archive.backend.below(archive.root)}
+
+
+def copied(archive: Archive, place: Path) -> Archive:
+    """The same archive in another folder."""
+    return Archive(Path(shutil.copytree(archive.root, place)))
 
 
 def forge(path: Path, change: Mapping[str, Any] | Callable[[dict[str, Any]], object]) -> None:

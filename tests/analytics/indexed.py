@@ -1,15 +1,18 @@
-"""Derived tables for tests: an index of positions, and decisions that were made up."""
+"""Derived tables for tests: an index of positions, and verdicts and decisions that were made up."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
+from analytics.statistics.sprt import Hypotheses, SequentialTest
+from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
@@ -28,6 +31,13 @@ def index(
             FIRST_PLIES_TABLE.store(
                 archive, run_id, stored, first_plies_of(read_rows(archive, run_id, stored, "plies"))
             )
+
+
+def save_verdict(archive: Archive, run_id: str) -> None:
+    """Store what a sequential test of a run says after eight pairs that the first agent won."""
+    trial = SequentialTest(Hypotheses(), 8)
+    trial.take(np.full(8, 4, np.int8))
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
 
 
 def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analytics.policies import policy_store
@@ -12,8 +11,7 @@ from analytics.query.openings import openings
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.sprt import Hypotheses, SequentialTest
-from analytics.store import policy_cards, sprt_verdicts
+from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
 from analytics.store.range_files import store_games
@@ -21,7 +19,7 @@ from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import files_of
-from tests.analytics.indexed import decide, index
+from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, record
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
@@ -55,9 +53,7 @@ def whole(archive: Archive) -> Archive:
     """The archive with one job of a sweep, a verdict, a policy, decisions and an index: no view is empty."""
     policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
-    trial = SequentialTest(Hypotheses(), 8)
-    trial.take(np.full(8, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    save_verdict(archive, RUN_ID)
     decide(archive, RUN_ID)
     index(archive)
     return archive

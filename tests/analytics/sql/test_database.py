@@ -4,38 +4,23 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
 import analytics
 from analytics.results.pairings import results
 from analytics.sql.database import OpenArchive
-from analytics.statistics.sprt import Hypotheses, SequentialTest
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError
+from tests.analytics.indexed import save_verdict
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of, store
 from tests.paths import ROOT
 
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
-
-
-def test_the_views_hold_the_rows_stored(archive: Archive) -> None:
-    games, plies = naive_rows(BLOCKS, PAIRINGS)
-    with analytics.open_archive(archive.root) as opened:
-        assert opened.sql("SELECT * EXCLUDE (run_id) FROM games ORDER BY game_id").rows() == games
-        assert opened.sql("SELECT * EXCLUDE (run_id) FROM plies ORDER BY ply, game_id").rows() == plies
-        assert opened.games().sort("game_id").drop("run_id").collect().rows() == games
-        assert opened.plies().sort("ply", "game_id").drop("run_id").collect().rows() == plies
-        assert opened.plies().select(pl.col("run_id").unique()).collect().item() == RUN_ID
-        assert opened.sql("SELECT DISTINCT run_id FROM games UNION FROM (SELECT run_id FROM plies)").rows() == [
-            (RUN_ID,)
-        ]
 
 
 @pytest.mark.parametrize("run_id", ["123456789012", "000000000000", "1234567890e1", "0000000000e5"])
@@ -89,9 +74,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         store(archive, RUN_ID, [random_block(1, 0, 50)])
         archive.save_run(OTHER)
         archive.save_sweep_job(SweepJob("s", 0))
-        trial = SequentialTest(Hypotheses(), 8)
-        trial.take(np.full(8, 4, np.int8))
-        sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+        save_verdict(archive, RUN_ID)
         for _ in range(2):
             assert opened.sql(counts).row(0) == (48, 48, 1, 0, 0)
             assert opened.sql("SELECT sum(games) FROM results").item() == 2 * 48  # a row for each of the two
@@ -132,19 +115,6 @@ def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archi
     with OpenArchive(archive.root) as opened:
         plan = opened.sql(f"EXPLAIN ANALYZE {question}")["explain_value"][0]
     assert "Total Files Read: 2" in plan
-
-
-def test_a_lazy_frame_of_one_run_holds_its_rows_only(archive: Archive) -> None:
-    archive.save_run(OTHER)
-    with OpenArchive(archive.root) as opened:
-        assert opened.plies(OTHER.run_id).collect().is_empty()
-    store(archive, OTHER.run_id, BLOCKS[:1])
-    with OpenArchive(archive.root) as opened:
-        for run_id, rows in ((RUN_ID, 48), (OTHER.run_id, 16)):
-            assert opened.games(run_id).collect()["run_id"].to_list() == [run_id] * rows
-            assert opened.games().filter(run_id=run_id).collect().equals(opened.games(run_id).collect())
-        with pytest.raises(RequestError, match=f"run 'x{RUN_ID[1:]}' is not in archive .*: did you mean '{RUN_ID}'"):
-            opened.games("x" + RUN_ID[1:])
 
 
 # Runs and sweeps.

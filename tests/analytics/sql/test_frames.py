@@ -12,12 +12,10 @@ from analytics.derived_tables.position_index import NotIndexedError
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.sprt import Hypotheses, SequentialTest
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from quarto.errors import FailureError, RequestError
-from tests.analytics.indexed import decide, index
+from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import RUN_ID, random_block, record, spec_of, store
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.naive import PRESETS
@@ -31,9 +29,7 @@ def whole(archive: Archive) -> Archive:
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
     archive.save_run(record(run_id=RUN_ID))
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
-    trial = SequentialTest(Hypotheses(), 8)
-    trial.take([4] * 8)  # type: ignore[arg-type]
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    save_verdict(archive, RUN_ID)
     policy_store.save(archive, COUNTS, origin())
     policy_store.save(archive, GENES, origin("genes"))
     for run_id in archive.run_ids():

@@ -13,7 +13,6 @@ from pathlib import Path, PurePath
 import pytest
 from msgspec import structs
 
-from analytics.statistics.tally import tally
 from analytics.store.archive import Archive, lost_units, require_whole
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_rows, read_tallies
@@ -23,7 +22,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of, store
+from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, store
 from tests.object_storage import BOTH
 from tests.paths import ROOT
 
@@ -243,27 +242,6 @@ def test_what_goes_wrong_while_a_run_is_played_is_not_blamed_on_its_lock(archive
 
 
 # Ranges.
-
-
-@BOTH
-def test_the_rows_stored_are_those_of_the_naive_builder(archive: Archive) -> None:
-    games, plies = naive_rows(BLOCKS, PAIRINGS)
-    assert stored(archive, "games") == games
-    assert stored(archive, "plies") == sorted(plies)
-    assert read_tallies(archive, RUN_ID) == tally(BLOCKS)
-    assert archive.games_held(RUN_ID) == len(games)
-    assert archive.ranges(RUN_ID).covered == [(0, 24)]
-    assert list(archive.ranges("ffffffffffff")) == []
-    assert unneeded_files(archive) == []
-
-
-@BOTH
-def test_runs_do_not_share_units(archive: Archive) -> None:
-    other = record(spec_of(seed=8))
-    archive.save_run(other)
-    store(archive, other.run_id, [random_block(2, pairing) for pairing in range(3)])
-    assert archive.run_ids() == sorted([RUN_ID, other.run_id])
-    assert archive.ranges(other.run_id).fingerprint != archive.ranges(RUN_ID).fingerprint
 
 
 @BOTH

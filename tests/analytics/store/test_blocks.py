@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -19,35 +20,17 @@ from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
 
 
-@given(places=PLACES, seed=st.integers(0, 1000), pairs=st.integers(1, 5))
-def test_rows_equal_those_of_the_naive_builder(places: list[tuple[int, int]], seed: int, pairs: int) -> None:
-    blocks = [random_block(seed, pairing, first * pairs, pairs) for pairing, first in places]
-    games, plies = frames(blocks, PAIRINGS)
-    expected_games, expected_plies = naive_rows(blocks, PAIRINGS)
-    assert games.rows() == expected_games
-    assert plies.rows() == expected_plies
-    assert games.schema == GAMES
-    assert plies.schema == PLIES
-
-
-@given(places=PLACES, seed=st.integers(0, 1000), pairs=st.integers(1, 5))
-def test_rows_of_single_games_equal_those_of_the_naive_builder(
-    places: list[tuple[int, int]], seed: int, pairs: int
-) -> None:
-    blocks = [single_games(seed, pairing, first * pairs, pairs) for pairing, first in places]
-    assert tuple(table.rows() for table in frames(blocks, PAIRINGS)) == naive_rows(blocks, PAIRINGS)
-
-
 @given(
+    make=st.sampled_from([random_block, single_games]),
     places=PLACES,
     pairs=st.integers(1, 5),
     part_games=st.integers(1, 40),
     group_rows=st.integers(1, 400),
 )
-def test_rows_depend_neither_on_parts_nor_on_row_groups(
-    places: list[tuple[int, int]], pairs: int, part_games: int, group_rows: int
+def test_rows_are_those_of_the_naive_builder_whatever_the_parts_and_row_groups(
+    make: Callable[..., Block], places: list[tuple[int, int]], pairs: int, part_games: int, group_rows: int
 ) -> None:
-    blocks = [random_block(first, pairing, first * pairs, pairs) for pairing, first in places]
+    blocks = [make(first, pairing, first * pairs, pairs) for pairing, first in places]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analytics.store.blocks.PART_GAMES", part_games)
         patch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", group_rows)

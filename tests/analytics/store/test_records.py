@@ -4,18 +4,11 @@ from typing import Any
 import pytest
 from msgspec import to_builtins
 
-from analytics.store.json_records import RecordError, dump, parse, typed
+from analytics.store.json_records import RecordError, typed
 from analytics.store.records import RunRecord, SweepJob, run_id_of
 from analytics.store.units import UnitLine
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
-
-
-def test_records_survive_json() -> None:
-    run = record(spec_of(Rules("square", squares="plain")), status="complete", seconds=1.5)
-    assert parse(dump(run), RunRecord) == run
-    job = SweepJob("s1", 3, {"rules": "square"}, "0123456789ab", "failed", "ValueError: no", 20)
-    assert parse(dump(job), SweepJob) == job
 
 
 def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
@@ -35,12 +28,6 @@ def test_a_run_names_its_pairings_by_label() -> None:
     [
         {"run_id": "0123456789AB"},
         {"run_id": "../../../etc"},
-        {"games": -1},
-        {"games": True},
-        {"games": "many"},
-        {"status": "fine"},
-        {"created": "yesterday"},
-        {"seconds": float("nan")},
         {"schema_version": 0},
         {"units": -1},
         {"annotated": "all"},
@@ -50,9 +37,7 @@ def test_a_run_names_its_pairings_by_label() -> None:
         {"spec": {"rules": {"diagonals": "curved"}}},
         {"spec": {"rules": {"colour": 1}}},
         {"spec": {"seed": -1}},
-        {"spec": {"seed": 1 << 63}},
         {"spec": {"opening_plies": None}},
-        {"spec": {"agents": [{}]}},
         {"spec": {"agents": [{"label": "red\x1b[31m"}, {"label": "b"}, {"label": "c"}]}},
     ],
     ids=str,

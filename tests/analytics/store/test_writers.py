@@ -6,8 +6,6 @@ import errno
 import os
 import random
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +31,6 @@ from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, cut, random_block, record, spec_of, store
 from tests.marks import seldom
-from tests.object_storage import BOTH, BOTH_SLOWLY
-from tests.paths import ROOT
 
 OTHER = record(spec_of(seed=8), games=128)  # a run that the archive does not hold yet
 LINE, UNITS = OTHER.line, OTHER.end_unit  # 192
@@ -165,13 +161,6 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
     assert_whole(archive, same=not luck)
 
 
-@BOTH_SLOWLY
-def test_threads_may_share_one_archive(archive: Archive) -> None:
-    archive.save_run(OTHER)
-    write(str(archive.root), 1, 4)
-    assert_whole(archive)
-
-
 # A disk that refuses.
 
 
@@ -262,32 +251,3 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Path, "iterdir", other_first)
     assert [run.run_id for run in Archive.open(root, create=True).runs()] == [OTHER.run_id]
-
-
-@BOTH
-def test_a_writer_that_is_killed_loses_no_more_than_the_range_in_flight(archive: Archive) -> None:
-    script = f"""
-from analytics.files.location import location_of
-from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from tests.analytics.naive_games import PAIRINGS, random_block, record, spec_of
-archive = Archive.open(location_of({str(archive.root)!r}))
-run = record(spec_of(pairings=PAIRINGS[:1]))
-archive.save_run(run)
-block = random_block(1, pairs=64)
-for i in range(10**6):
-    blocks = [block._replace(first_pair=64 * i)]
-    store_games(archive, run.run_id, run.line, PAIRINGS[:1], (64 * i, 64 * (i + 1)), blocks)
-    print(i, flush=True)
-"""
-    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        for _ in range(20):
-            last = int(writer.stdout.readline())
-        writer.kill()
-    run_id = record(spec_of(pairings=PAIRINGS[:1])).run_id
-    ranges = archive.ranges(run_id)
-    assert len(ranges) > last
-    assert ranges.covered == [(0, 64 * len(ranges))]
-    assert not verify(archive).problems
-    assert all(file.ours for file in unneeded_files(archive))

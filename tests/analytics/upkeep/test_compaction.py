@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path, PurePath
 
 import polars as pl
@@ -15,12 +12,10 @@ import pytest
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.replaced import AGE_SECONDS, remove_replaced
-from analytics.files.location import location_of
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, read_tallies, store_games
-from analytics.store.snapshot import Snapshot
+from analytics.store.range_files import read_tallies, store_games
 from analytics.store.units import Range
 from analytics.upkeep.compaction import Compacted, compact, files_to_compact
 from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE
@@ -28,9 +23,9 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.batch import Block
 from quarto.errors import FailureError
+from tests.analytics.folders import copied
 from tests.analytics.indexed import decide
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, cut, random_block, record, store
-from tests.marks import seldom
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, cut, random_block, record
 from tests.object_storage import BOTH
 
 LINE = record().line
@@ -139,7 +134,7 @@ def sizes(archive: Archive) -> list[int]:
 
 def test_no_file_becomes_larger_than_was_asked_for(archive: Archive, tmp_path: Path) -> None:
     grown(archive)
-    whole = Archive(Path(shutil.copytree(archive.root, tmp_path / "whole")))
+    whole = copied(archive, tmp_path / "whole")
     compact(whole, RUN_ID)
     (most,) = sizes(whole)
     done = compact(archive, RUN_ID, most - 1)
@@ -196,28 +191,6 @@ def test_many_who_compact_at_once_make_the_same_files(archive: Archive) -> None:
     assert_sound(archive)
 
 
-def compact_and_remove(root: str, age: float) -> None:
-    """Compact to a random size and remove what was replaced, until the run is one file."""
-    archive, dice = Archive.open(location_of(root)), random.Random(os.getpid())
-    while len(archive.ranges(RUN_ID)) > 1:
-        compact(archive, RUN_ID, dice.choice((1 << 12, 1 << 14, 1 << 30)))
-        remove_replaced(archive, RUN_ID, age)
-
-
-@pytest.mark.slow
-def test_two_processes_may_compact_and_remove_at_once(archive: Archive) -> None:
-    before = answers(grown(archive, most=2).root)
-    context = get_context("spawn")
-    processes = [context.Process(target=compact_and_remove, args=(str(archive.root), 0.5)) for _ in range(2)]
-    for each in processes:
-        each.start()
-    for each in processes:
-        each.join()
-    assert [each.exitcode for each in processes] == [0, 0]
-    assert_same(answers(archive.root), before)
-    assert_sound(archive)
-
-
 # What was replaced.
 
 
@@ -229,15 +202,6 @@ def test_what_was_replaced_stays_for_ten_minutes(archive: Archive, monkeypatch: 
         monkeypatch.setattr(archive.backend, "clock", lambda _root, then=now + seconds: then)
         assert compact(archive, RUN_ID) == (0, 0, removed)
     assert unneeded_files(archive) == []
-
-
-def test_who_opened_the_archive_before_asks_on_when_the_old_files_are_gone(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        before = opened.sql("FROM games ORDER BY ALL")
-        compact(archive, RUN_ID)
-        assert opened.sql("FROM games ORDER BY ALL").equals(before)
-        remove_replaced(archive, RUN_ID, 0.0)
-        assert opened.sql("FROM games ORDER BY ALL").equals(before)
 
 
 def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
@@ -255,57 +219,3 @@ def test_damaged_files_are_named_and_nothing_is_lost(archive: Archive) -> None:
     Path(archive.record_file(RUN_ID)).unlink()
     with pytest.raises(FailureError, match="has games and no record"):
         compact(archive, RUN_ID)
-
-
-# Readers beside.
-
-
-def play_and_compact(root: str, age: float) -> None:
-    """Store what the run lacks, four units at a time, compact now and then, and remove what was replaced."""
-    archive, blocks, dice = Archive.open(location_of(root)), games_of(), random.Random(os.getpid())
-    while left := archive.ranges(RUN_ID).missing(TOTAL):
-        first = left[0][0]
-        add(archive, blocks, (first, first + (first & -first & 3 or 4)))
-        if dice.random() < 0.3:
-            compact(archive, RUN_ID, dice.choice((1 << 12, 1 << 16)))
-            remove_replaced(archive, RUN_ID, age)
-    compact(archive, RUN_ID)
-
-
-def read(root: Path, least: int, in_full: bool) -> int:
-    """The number of units that a reader sees: never fewer than before, and each once."""
-    if in_full:
-        with OpenArchive(root) as opened:
-            games, distinct = opened.sql("SELECT count(*), count(DISTINCT game_id) FROM games").row(0)
-            assert opened.sql("SELECT sum(games)::BIGINT FROM runs").item() >= least * 2
-            assert games == distinct
-            assert games >= 2 * least
-            return int(games) // 2
-    archive = Snapshot(root)
-    ranges = archive.ranges(RUN_ID)
-    assert ranges.units >= least
-    stored = random.Random(least).choice([*ranges])
-    assert read_games(archive, RUN_ID, stored).fingerprint == stored.fingerprint
-    return ranges.units
-
-
-@pytest.mark.parametrize("age", [1.0, *seldom(0.2)])
-def test_a_reader_beside_compaction_never_sees_less_than_before(archive: Archive, age: float) -> None:
-    archive.save_run(record(games=2 * TOTAL // 3))
-    root, units, reads = Path(archive.root), FIRST, 0
-    beside = get_context("spawn").Process(target=play_and_compact, args=(str(root), age), daemon=True)
-    beside.start()
-    try:
-        while beside.exitcode is None:
-            units, reads = read(root, units, reads % 20 == 0), reads + 1
-    finally:
-        beside.kill()
-    assert beside.exitcode == 0
-    assert read(root, units, in_full=True) == TOTAL
-    assert reads > 20
-    assert_sound(archive)
-    other = Archive.open(root.with_name("other"), create=True)
-    other.save_run(record(games=2 * TOTAL // 3))
-    store(other, RUN_ID, BLOCKS)
-    add(other, games_of(), (24, 32), (32, 64), (64, 128), (128, 256), (256, 384))
-    assert archive.ranges(RUN_ID).fingerprint == other.ranges(RUN_ID).fingerprint

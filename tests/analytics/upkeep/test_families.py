@@ -25,7 +25,6 @@ from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,
     TALLIES_TABLE,
-    Family,
     families,
     roll_up,
     small,
@@ -245,23 +244,4 @@ def test_a_process_that_stood_still_writes_its_plies_again(empty: Archive, monke
     assert removed == [1, 6]
     (whole,) = empty.ranges(run.run_id)
     assert read_rows(Archive(empty.root), run.run_id, whole, "plies").equals(pl.concat(before).sort("ply", "game_id"))
-    assert verify(empty).problems == []
-
-
-def test_work_that_nobody_wants_any_more_ends_between_two_parents(empty: Archive) -> None:
-    run, _ = run_of(empty, 48, most=1)
-    made: list[Family] = []
-
-    def stop(family: Family) -> None:
-        made.append(family)
-        raise KeyboardInterrupt
-
-    before = empty.ranges(run.run_id).fingerprint
-    with pytest.raises(KeyboardInterrupt):
-        roll_up(empty, run, STORED, lambda children, _units: len(children) == 2, stop)
-    assert len(made) == 1
-    assert 1 <= 48 - len(empty.ranges(run.run_id)) <= 3
-    assert empty.ranges(run.run_id).fingerprint == before
-    assert roll_up(empty, run, STORED, always)
-    assert len(empty.ranges(run.run_id)) == 1
     assert verify(empty).problems == []

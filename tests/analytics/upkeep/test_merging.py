@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-import shutil
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -29,7 +28,7 @@ from analytics.upkeep.merging import Merged, blocks_of, merge
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import contents, snapshot
+from tests.analytics.folders import contents, copied, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
 from tests.analytics.stored_policies import origin
 from tests.object_storage import BOTH
@@ -145,7 +144,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
 def test_what_a_shorter_run_left_is_cut_out_of_the_longer_one(tmp_path: Path) -> None:
     short, long = made(tmp_path / "short", [(0, 70)]), made(tmp_path / "long", [(64, 96)])
     for source, target in ((long, short), (short, long)):
-        copy = Archive(Path(shutil.copytree(target.root, tmp_path / f"to-{target.root.name}")))
+        copy = copied(target, tmp_path / f"to-{target.root.name}")
         joined([source], copy)
         assert whole(copy)[0] == [(0, 96)]
         kept = [each[:2] for each in copy.ranges(RUN_ID)]
@@ -212,7 +211,7 @@ def test_one_game_that_differs_is_found_in_a_large_file(tmp_path: Path) -> None:
 
 def test_the_same_games_in_other_bytes_are_no_contradiction(tmp_path: Path) -> None:
     one = made(tmp_path / "one", [(0, 32)])
-    other = Archive(Path(shutil.copytree(one.root, tmp_path / "other")))
+    other = copied(one, tmp_path / "other")
     (stored,) = other.ranges(RUN_ID)
     buffer = io.BytesIO()
     path = other.path("games", RUN_ID, stored)
@@ -271,7 +270,7 @@ def test_everything_of_an_archive_is_in_the_new_one(archive: Archive, tmp_path: 
 def test_derived_tables_of_files_that_were_rolled_up_come_as_well(tmp_path: Path) -> None:
     source = made(tmp_path / "one", [(0, 8), (8, 16), (16, 32)], record(games=22))
     index_runs(source, [RUN_ID], 3)
-    coarse = Archive(Path(shutil.copytree(source.root, tmp_path / "coarse")))
+    coarse = copied(source, tmp_path / "coarse")
     compact(coarse, RUN_ID)
     for one, other in ((source, coarse), (coarse, source)):
         target = made(tmp_path / f"to-{one.root.name}", [each[:2] for each in other.ranges(RUN_ID)], record(games=22))

@@ -32,6 +32,7 @@ from analytics.upkeep.rolling import (
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
+from tests.analytics.folders import copied
 from tests.analytics.indexed import decide
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
@@ -51,22 +52,29 @@ def always(_children: Sequence[StoredRange], _units: int) -> bool:
     return True
 
 
-@pytest.fixture
-def small_files(tmp_path: Path) -> Archive:
-    """An archive of one run of 150 units, in 38 files of every table of games."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
+    """What the next two fixtures copy."""
+    archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.save_run(record(games=100))
     store(archive, RUN_ID, [random_block(3, pairing, 0, UNITS // 3) for pairing in range(3)], most=4)
     assert archive.known_run(RUN_ID).end_unit == UNITS
-    return archive
+    derived = copied(archive, archive.root.with_name("derived"))
+    index_runs(derived, [RUN_ID])
+    decide(derived, RUN_ID)
+    return archive, derived
 
 
 @pytest.fixture
-def derived(small_files: Archive) -> Archive:
+def small_files(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
+    """An archive of one run of 150 units, in 38 files of every table of games."""
+    return copied(made[0], tmp_path / "archive")
+
+
+@pytest.fixture
+def derived(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
     """The same with all derived tables; the values of decisions are made up."""
-    index_runs(small_files, [RUN_ID])
-    decide(small_files, RUN_ID)
-    return small_files
+    return copied(made[1], tmp_path / "archive")
 
 
 def answers(root: PurePath) -> list[pl.DataFrame]:
