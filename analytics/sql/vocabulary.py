@@ -45,7 +45,7 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
     tree = parsed(connection, text)
     if tree["error"]:
         is_sql = tree["error_type"] != "parser"
-        raise RequestError(f"SQL: {_ONE_SELECT if is_sql else tree['error_message']}")
+        raise RequestError(f"SQL: {_ONE_SELECT if is_sql else 'Parser Error: ' + tree['error_message']}")
     found = [*nodes(tree)]
     hidden = _catalogue(connection) - {*known}
     for node in found:

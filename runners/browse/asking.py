@@ -2,8 +2,8 @@
 
 DuckDB's own limits are not enough for a page that anybody may fill in: ``len(range(1000000000))`` took 8 GB where 256
 MB were allowed, and ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. A process
-answers instead whose address space the system limits and which is ended when its time is up; the next question starts
-another one. What a question may read, ``analytics.sql.vocabulary`` decides.
+answers instead whose address space the system limits and which is ended when its time is up; another one starts at
+once. What a question may read, ``analytics.sql.vocabulary`` decides.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runners.hosting.child_program import RemoteError
 from runners.terminal.tables import cell_text
 
 SERVED = "runners.browse.sql_process:serve"
-GRACE_SECONDS = 1.0  # between DuckDB's interruption and the end of the process
+GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 OPEN_SECONDS = 120.0  # that opening the archive may take
 MOST_TEXT = 20_000  # characters of a question
 MOST_ROWS = 200  # that a page shows: a file has them all
@@ -68,6 +68,7 @@ class Asking:
     def __init__(self, archive: PurePath, limits: AskLimits | None = None) -> None:
         self._archive = archive
         self.limits = limits or AskLimits()
+        self._closed = False
         self._slots: LifoQueue[_Slot] = LifoQueue()  # the one used last has its archive open
         self._all = [_Slot() for _ in range(self.limits.processes)]
         for slot in self._all:
@@ -96,33 +97,43 @@ class Asking:
 
     def close(self) -> None:
         """End the processes."""
+        self._closed = True
         for slot in self._all:
             slot.end()
 
-    def _start(self) -> Child:
+    def _start(self, slot: _Slot) -> Child:
+        """Start a process, which opens the archive while nobody waits for it yet."""
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
-        return Child(
+        slot.child = Child(
             SERVED,
             {"archive": str(self._archive), **limits},
             megabytes=self.limits.megabytes,
             variables={"MALLOC_ARENA_MAX": "1"},  # each thread's own arena would take 64 MB of the address space
             is_quiet=True,
         )
+        slot.child.send(None)
+        slot.due = 2
+        return slot.child
 
     def _answer(self, slot: _Slot, question: str) -> pl.DataFrame:
         opened = False
         try:
-            if slot.child is None:
-                slot.child = self._start()
-                slot.child.receive(type(None), OPEN_SECONDS)
-            slot.child.ask(None, b"", type(None), OPEN_SECONDS)
+            child = slot.child or self._start(slot)
+            if not slot.due:
+                child.send(None)
+                slot.due = 1
+            while slot.due:
+                slot.due -= 1
+                child.receive(type(None), OPEN_SECONDS)
             opened = True
             text = question.encode(errors="replace").decode()
-            return pl.read_ipc(slot.child.ask(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
+            return pl.read_ipc(child.ask(text, b"", type(None), self.limits.seconds + GRACE_SECONDS)[1])
         except BaseException as error:
             if isinstance(error, RemoteError) and error.failed.exit_code is not None:
                 raise error.for_user("SQL") from None
             slot.end()
+            if opened and not self._closed:
+                self._start(slot)  # now: the next question must not wait for it
             match error:
                 case LateError():
                     raise self._late(opened) from None
@@ -147,6 +158,7 @@ class _Slot:
     """The child that answers one question at a time, started when it is needed."""
 
     child: Child | None = None
+    due: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
 
     def end(self) -> None:
         child, self.child = self.child, None

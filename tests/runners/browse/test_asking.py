@@ -71,4 +71,5 @@ def test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered(aski
         asking.ask("SELECT 1 AS x")
     thread.join()
     assert refused == ["SQL: the question took longer than 1 seconds: ask about fewer games"]
+    assert asking._all[0].child is not None  # the next question does not wait for a process to start
     assert asking.ask("SELECT 1 AS x").frame.item() == 1
