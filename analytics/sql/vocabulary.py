@@ -1,7 +1,7 @@
 """Questions of strangers: they may read the vocabulary of ``docs/sql.md``, and nothing else that DuckDB offers.
 
 DuckDB's own settings keep every question from files and writes. Beyond that, its catalogue has functions that read and
-change settings, switch the optimiser off, write logs or name paths of this machine, and each version brings more. So
+change settings, switch the optimiser off, write logs or name paths of this machine. Each version brings more. So
 DuckDB's parser takes a question apart, and its catalogue says what a name means.
 
 A table's name without a schema is a part of the question (WITH), or in the catalogue, or unknown. So a name in the
