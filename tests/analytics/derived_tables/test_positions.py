@@ -79,18 +79,6 @@ def test_imposed_plies_are_marked(opening: int) -> None:
     assert imposed == {ply: 2 if ply < opening - 1 else 1 if ply < opening else 0 for ply in range(16)}
 
 
-def test_every_ply_of_every_game_is_counted_once() -> None:
-    _, plies = some_games(5, 60, Rules())
-    frame = positions_of(plies, Rules(), 0)
-    counted = frame.group_by("ply").agg(pl.sum("games", "wins", "draws")).sort("ply")
-    stored = plies.group_by(ply=pl.col("ply")).agg(
-        games=pl.len().cast(pl.Int64),
-        wins=(pl.col("outcome") == 1).sum().cast(pl.Int64),
-        draws=(pl.col("outcome") == 0).sum().cast(pl.Int64),
-    )
-    assert counted.equals(stored.sort("ply"))
-
-
 def test_many_pairings_are_kept_apart() -> None:
     dice = random.Random(6)
     numbers = [0, 1, 2047, 2048, 70_000, 2**31 - 1]

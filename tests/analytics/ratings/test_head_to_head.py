@@ -85,15 +85,6 @@ def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive) -> None
     assert all(sum(result.tally.errors[i] for result in tallies.values()) > 0 for i in (0, 1))
 
 
-def test_a_condition_that_everything_meets_changes_nothing(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        assert (
-            head_to_head(opened)
-            == head_to_head(opened, GameFilter("true"))
-            == head_to_head(opened, GameFilter("winner >= -1 -- all"))
-        )
-
-
 @pytest.mark.parametrize(
     "where", ["true", "game_id % 3 = 1", *seldom("winner <> 0", "agent_0 = 'random'", "plies % 2 = 0")]
 )
@@ -202,20 +193,6 @@ def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
 def test_games_against_oneself_are_noted(several: Archive) -> None:
     with open_archive(several.root) as opened:
         assert head_to_head(opened).notes == ("16 games of agents against themselves say nothing about strength",)
-
-
-@pytest.mark.parametrize(
-    ("choice", "complaint"),
-    [
-        (GameFilter("winner ="), "where='winner =' is not a condition on games"),
-        (GameFilter("agent_0 = 'nobody'"), "has no game with where="),
-        (GameFilter(runs=("abc",)), "run 'abc' is not in archive"),
-        (GameFilter("seats = 2"), 'Referenced column "seats" not found'),
-    ],
-)
-def test_invalid_filters_are_refused(several: Archive, choice: GameFilter, complaint: str) -> None:
-    with open_archive(several.root) as opened, pytest.raises(RequestError, match=complaint):
-        head_to_head(opened, choice)
 
 
 def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:

@@ -53,51 +53,6 @@ def test_strengths_seat_and_draws_are_found_again() -> None:
     assert [rating.agent for rating in found.ratings] == ["b", "d", "a", "c"]
 
 
-def test_nothing_nearby_is_more_likely() -> None:
-    dice = np.random.default_rng(3)
-    agents = ["a", "b", "c"]
-    tallies = {
-        pair: pairs_of(*(tuple(dice.integers(1, 30, 3).tolist()) for _ in range(2))) for pair in combinations(agents, 2)
-    }
-    found = rate(tallies, anchor="a", samples=0)
-    draw = math.log(2 * found.draws.mean / (1 - found.draws.mean))
-
-    def likelihood(changes: dict[str, float], seat: float, draw: float) -> float:
-        strengths = {agent: value / ELO + changes.get(agent, 0.0) for agent, value in elos(found).items()}
-        total = 0.0
-        for (first, second), tally in tallies.items():
-            at_zero = chances(strengths, seat, draw, first, second)
-            at_one = chances(strengths, seat, draw, second, first)[::-1]
-            total += sum(n * math.log(p) for n, p in zip(tally.results(0), at_zero, strict=True))
-            total += sum(n * math.log(p) for n, p in zip(tally.results(1), at_one, strict=True))
-        return total
-
-    seat, step = found.seat.mean / ELO, 1e-3
-    best = likelihood({}, seat, draw)
-    for sign in (-step, step):
-        assert likelihood({"b": sign}, seat, draw) < best
-        assert likelihood({"c": sign}, seat, draw) < best
-        assert likelihood({}, seat + sign, draw) < best
-        assert likelihood({}, seat, draw + sign) < best
-
-
-def test_without_draws_and_seats_it_is_bradley_terry() -> None:
-    wins = {("a", "b"): (30, 20), ("a", "c"): (45, 5), ("b", "c"): (35, 15)}
-    tallies = {pair: pairs_of((lost, 0, won), (lost, 0, won)) for pair, (won, lost) in wins.items()}
-    strengths = dict.fromkeys("abc", 1.0)
-    for _ in range(2000):  # D. R. Hunter, "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32
-        for agent in strengths:
-            won = sum(counts[pair.index(agent)] for pair, counts in wins.items() if agent in pair)
-            against = sum(
-                sum(counts) / (strengths[pair[0]] + strengths[pair[1]])
-                for pair, counts in wins.items()
-                if agent in pair
-            )
-            strengths[agent] = won / against
-    expected = {agent: ELO * math.log(value / strengths["c"]) for agent, value in strengths.items()}
-    assert elos(rate(tallies, anchor="c", anchor_elo=0.0, samples=0)) == pytest.approx(expected, abs=1e-3)
-
-
 def random_tallies(seed: int, agents: int, draws: bool = True) -> dict[tuple[str, str], Tally]:
     """Any counts, all of them above 0."""
     dice = np.random.default_rng(seed)

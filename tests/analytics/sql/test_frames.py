@@ -15,15 +15,18 @@ from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from quarto.errors import FailureError, RequestError
+from tests.analytics.conftest import filled
+from tests.analytics.folders import copied
 from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import RUN_ID, random_block, record, spec_of, store
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.naive import PRESETS
 
 
-@pytest.fixture
-def whole(archive: Archive) -> Archive:
-    """An archive in which no view is empty, with runs by two rules."""
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """An archive in which no view is empty, with runs by two rules. No test changes it."""
+    archive = filled(tmp_path_factory.mktemp("whole") / "archive")
     other = record(spec_of(PRESETS["own_piece"]))
     archive.save_run(other)
     store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
@@ -139,7 +142,8 @@ def test_an_archive_says_what_it_holds(whole: Archive) -> None:
         assert "<table" in page
 
 
-def test_a_damaged_record_does_not_hide_the_rest(whole: Archive) -> None:
+def test_a_damaged_record_does_not_hide_the_rest(whole: Archive, tmp_path: Path) -> None:
+    whole = copied(whole, tmp_path / "archive")
     Path(whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
     with OpenArchive(whole.root) as opened:
         assert "2 runs, 16 games" in repr(opened)  # how many games a pair of the other has is not known

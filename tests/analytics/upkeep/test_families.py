@@ -34,6 +34,7 @@ from quarto.batch import FORFEIT_ERROR, Block
 from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, cut, random_block, record, spec_of, store
 from tests.analytics.store.test_range_names import stored
+from tests.marks import seldom
 
 STORED = (PLIES_TABLE, GAMES_TABLE)
 EACH = (STORED, (TALLIES_TABLE,), (DECISIONS_TABLE,), (POSITIONS_TABLE,), (FIRST_PLIES_TABLE,))
@@ -127,7 +128,7 @@ def rows_of(archive: Archive, run_id: str, table: RangeTable, extent: str = "") 
     return [pl.concat([pl.DataFrame(schema=table.schema), *table.parts(archive, run_id, each)]) for each in files]
 
 
-@pytest.mark.parametrize(("pairings", "units"), [(1, 32), (3, 33), (3, 48)])
+@pytest.mark.parametrize(("pairings", "units"), [(1, 32), (3, 33), *seldom((3, 48))])
 def test_a_parent_is_the_file_that_would_have_been_written_at_once(
     empty: Archive, tmp_path: Path, pairings: int, units: int
 ) -> None:

@@ -31,6 +31,7 @@ from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents, copied, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
 from tests.analytics.stored_policies import origin
+from tests.marks import seldom
 from tests.object_storage import BOTH
 
 OTHER = record(spec_of(seed=8))
@@ -112,7 +113,7 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
         assert (known.status, known.number) == ("complete", 1)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [2, 5, *seldom(0, 1, 3, 4, 6, 7)])
 def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, seed: int) -> None:
     """Runs asked for with other numbers of games end at other units: their last files overlap others in part."""
     dice, sources = random.Random(seed), list[Archive]()

@@ -36,7 +36,7 @@ from tests.analytics.folders import copied
 from tests.analytics.indexed import decide
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
-UNITS = 150
+UNITS = 78
 SUMMED_POSITIONS = """
     SELECT * EXCLUDE (games, wins, draws, losses, sample_game), sum(games)::BIGINT AS games, sum(wins)::BIGINT AS wins,
         sum(draws)::BIGINT AS draws, min(sample_game) AS sample_game
@@ -56,7 +56,7 @@ def always(_children: Sequence[StoredRange], _units: int) -> bool:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
     """What the next two fixtures copy."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.save_run(record(games=100))
+    archive.save_run(record(games=52))
     store(archive, RUN_ID, [random_block(3, pairing, 0, UNITS // 3) for pairing in range(3)], most=4)
     assert archive.known_run(RUN_ID).end_unit == UNITS
     derived = copied(archive, archive.root.with_name("derived"))
@@ -67,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
 
 @pytest.fixture
 def small_files(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
-    """An archive of one run of 150 units, in 38 files of every table of games."""
+    """An archive of one run of 78 units, in 20 files of every table of games."""
     return copied(made[0], tmp_path / "archive")
 
 
@@ -106,7 +106,7 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(derived:
     roll_up(derived, run, (PLIES_TABLE, GAMES_TABLE), always)  # larger than those of decisions and first plies
     remove_replaced(derived, RUN_ID, 0.0)
     assert len(derived.ranges(RUN_ID)) == len(derived.ranges(RUN_ID, "positions")) == 1
-    assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 38
+    assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 20
     assert_same(answers(derived.root), before)
     assert index_runs(derived, [RUN_ID]).games == 0
     assert problems(derived) == []
@@ -115,14 +115,14 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(derived:
 def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     archive, run = small_files, small_files.known_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
-    for stored in archive.ranges(RUN_ID).inside(0, 64):
+    for stored in archive.ranges(RUN_ID).inside(0, 32):
         index(archive, IndexPart(RUN_ID, stored, 7))
     roll_up(archive, run, (POSITIONS_TABLE,), always)
     assert [(each.first, each.end, each.extent) for each in known_ranges(archive, RUN_ID, "positions")] == [
         (0, UNITS, "04")
     ]
     deep = archive.ranges(RUN_ID, "positions", lambda extent: extent >= "07")
-    assert [(each.first, each.end) for each in deep] == [(0, 64)]
+    assert [(each.first, each.end) for each in deep] == [(0, 32)]
     index_runs(archive, [RUN_ID])
     assert {each.extent for each in known_ranges(archive, RUN_ID, "positions")} == {"07"}
     assert problems(archive) == []
@@ -149,12 +149,12 @@ def test_sums_are_those_of_the_children(derived: Archive, table: RangeTable, mon
 
 def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     roll_up_small(derived, RUN_ID)
-    assert len(derived.ranges(RUN_ID)) == 38  # fewer than 64
+    assert len(derived.ranges(RUN_ID)) == 20  # fewer than 64
     assert len(derived.ranges(RUN_ID, "tallies")) == len(derived.ranges(RUN_ID, "decisions")) == 1
     monkeypatch.setattr(rolling, "SIBLINGS", 8)
     monkeypatch.setattr(rolling, "SMALL_GAMES", 128)
     roll_up_small(derived, RUN_ID)
-    assert [each.units for each in derived.ranges(RUN_ID)] == [64, 64, 4, 4, 4, 4, 4, 2]
+    assert [each.units for each in derived.ranges(RUN_ID)] == [64, 4, 4, 4, 2]
     before = [*derived.ranges(RUN_ID)]
     roll_up_small(derived, RUN_ID)
     assert [*derived.ranges(RUN_ID)] == before
@@ -163,17 +163,17 @@ def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypat
 
 def test_sums_that_would_be_too_large_are_not_made(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, ranges = Sizes(derived, RUN_ID, (POSITIONS_TABLE,)), derived.ranges(RUN_ID, "positions")
-    monkeypatch.setattr(rolling, "SUM_BYTES", sizes.of([*ranges][:16]))
+    monkeypatch.setattr(rolling, "SUM_BYTES", sizes.of([*ranges][:8]))
     add_up(derived, RUN_ID)
-    assert all(each.units <= 64 for each in derived.ranges(RUN_ID, "positions"))
-    assert len(derived.ranges(RUN_ID, "positions")) < 38
+    assert all(each.units <= 32 for each in derived.ranges(RUN_ID, "positions"))
+    assert len(derived.ranges(RUN_ID, "positions")) < 20
 
 
 def test_a_run_that_goes_on_keeps_its_end_open(small_files: Archive) -> None:
     archive = small_files
-    archive.update_run(RUN_ID, lambda known: known and record(games=200, units=known.units))
+    archive.update_run(RUN_ID, lambda known: known and record(games=104, units=known.units))
     roll_all(archive)
-    assert [each[:2] for each in archive.ranges(RUN_ID)][:2] == [(0, 128), (128, 144)]
+    assert [each[:2] for each in archive.ranges(RUN_ID)][:2] == [(0, 64), (64, 72)]
     assert all(each.units & (each.units - 1) == 0 for each in archive.ranges(RUN_ID))
 
 

@@ -108,28 +108,6 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(typed: str, line: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("typed", "complaint"),
-    [
-        ("--games many", "Invalid value for '--games': Input should be a valid integer"),
-        ("--stdy D", "No such option: --stdy"),
-        ("study=D", "Got unexpected extra argument(s) (study=D)"),
-    ],
-)
-def test_what_is_not_an_option_is_refused(typed: str, complaint: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("reproduce", *typed.split())
-    assert (found.code, found.out) == (2, "")
-    assert complaint in found.err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_help_lists_all_options(qarena: Qarena) -> None:
-    found = qarena("reproduce", "--help")
-    assert (found.code, found.err) == (0, "")
-    for word in ("--study", "--games", "--archive", "--markdown", "--html", "--seed", "--threads", "--other-code"):
-        assert word in found.out
-
-
 def verdicts(report: str) -> dict[str, tuple[str, ...]]:
     """The answer of a Markdown report for each figure: yes or no by the text and, if that differs, by the code."""
     rows = [re.split(r" *\| *", line) for line in report.splitlines() if re.match(r"\| [A-E]\d\d ", line)]
