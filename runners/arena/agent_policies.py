@@ -85,7 +85,7 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> Age
     if ANY in kinds and policy.kind not in kinds:
         usual = parameters_of(own)
         given = {key: value for key, value in params.items() if value != usual.get(key)}
-        return replace(named, policy=policy, player=default_player(policy, card.name, given))
+        return replace(named, policy=policy, player=default_player(policy, card.name, given, agent.trusted))
     if kinds and policy.kind not in kinds:
         raise RequestError(
             f"agent '{agent.label}' plays by policies of kind {' or '.join(map(repr, kinds))}, and policy "
@@ -105,10 +105,12 @@ def _listed(agents: Sequence[str]) -> str:
 
 def player_of(policy: Policy) -> Agent:
     """The agent that plays by a policy in memory: that of the first reader, which may be the agent that reads any."""
-    return default_player(policy, policy.kind).build()
+    return default_player(policy, policy.kind, trusted=True).build()
 
 
-def default_player(policy: Policy, name: str, given: Mapping[str, Any] = MappingProxyType({})) -> AgentSpec:
+def default_player(
+    policy: Policy, name: str, given: Mapping[str, Any] = MappingProxyType({}), trusted: bool = False
+) -> AgentSpec:
     """The default player of a policy's kind, with the policy; ``name`` is the policy's.
 
     Those of the parameters ``given`` that it has too are its own, all others are as its yaml says. Raises
@@ -132,14 +134,14 @@ def default_player(policy: Policy, name: str, given: Mapping[str, Any] = Mapping
             f"policy '{name}' is of kind '{policy.kind}', whose default players are {several}: "
             "name one of them as the agent"
         )
-    return _playing(players[0], policy, given)
+    return _playing(players[0], policy, given, trusted)
 
 
-def _playing(reader: Reader, policy: Policy, given: Mapping[str, Any]) -> AgentSpec:
+def _playing(reader: Reader, policy: Policy, given: Mapping[str, Any], trusted: bool) -> AgentSpec:
     """A reader with a policy, the parameters ``given`` that it has, and otherwise as its yaml says."""
     params = parameters_of(reader.settings)
     target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
-    spec = AgentSpec(reader.name, target, params, policy=policy, files=files)
+    spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
     if spec.takes_policy():
         own = {key: value for key, value in given.items() if key in params and key != "policy"}
         return replace(spec, params=params | own)

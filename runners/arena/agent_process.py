@@ -17,8 +17,9 @@ from runners.hosting.isolated import batch_of
 
 def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     """Make an agent, and return the fields of ``AgentFacts`` and what answers for it."""
+    # Trusted: the parent process has asked, where the agent was named.
     policy = setup["policy"] and _policy(setup["policy"], content)
-    agent = AgentSpec(setup["label"], setup["target"], setup["params"], policy=policy).build()
+    agent = AgentSpec(setup["label"], setup["target"], setup["params"], policy=policy, trusted=True).build()
     jitted = isinstance(agent, KernelAgent)
     facts = {
         "batches": isinstance(agent, BatchAgent),

@@ -83,7 +83,8 @@ def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings
     """The two agents of a match."""
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
     one, two = (
-        agent_from_settings(name, plain(cfg[seat]), agent_settings(name), storage.root) for seat, name in chosen.items()
+        agent_from_settings(name, plain(cfg[seat]), agent_settings(name), storage.root, True)
+        for seat, name in chosen.items()
     )
     if one.label == two.label and one != two:
         raise RequestError(
@@ -99,7 +100,7 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: Archi
         if re.match(r"[+~]*(agent@)?[ab]([.=]|$)", override):
             raise RequestError(f"{override} has no effect: agents=[…] names all players; leave one of the two out")
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
-    found = [agent_of(value, storage.root) for value in values]
+    found = [agent_of(value, storage.root, trusted=True) for value in values]
     if len(found) < 2:
         raise RequestError(f"agents has {len(found)} player(s): name two for a match, or more for a tournament")
     labels = [agent.label for agent in found]
@@ -127,45 +128,52 @@ class ParsedLabel(NamedTuple):
 
 def load_agent(name: str) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml``."""
-    return _agent(name, {}, DEFAULT_ARCHIVE)
+    return _agent(name, {}, DEFAULT_ARCHIVE, trusted=True)
 
 
-def agent_named(text: str, root: PurePath = DEFAULT_ARCHIVE) -> AgentSpec:
+def agent_named(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = False) -> AgentSpec:
     """The agent that a label describes: ``random``, ``rule_based(faithful=true)``, ``rl_encoded(policy=NAME)``.
 
-    Policies are those of the archive at ``root``. Raises ``RequestError`` for an agent or a parameter that does not
-    exist, and for a value that cannot be read.
+    Policies are those of the archive at ``root``. ``trusted``: the user typed the label; otherwise the agent is refused
+    when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
+    not exist, and for a value that cannot be read.
     """
-    return _agent(*parse_label(text, "agent"), root)
+    return _agent(*parse_label(text, "agent"), root, trusted)
 
 
-def agent_of(entry: Any, root: PurePath, key: str = "agents") -> AgentSpec:
+def agent_of(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
     """The agent that ``entry`` describes: a name, a label, or a mapping with ``agent`` and its parameters.
 
     Policies are those of the archive at ``root``; ``key`` is the entry's key in the configuration, for messages.
+    ``trusted`` is as for ``agent_named``.
     """
     if isinstance(entry, str):
-        return agent_named(entry, root)
+        return agent_named(entry, root, trusted)
     if isinstance(entry, dict) and isinstance(entry.get("agent"), str):
         settings = {str(name): value for name, value in entry.items() if name != "agent"}
-        return _agent(entry["agent"], settings, root, NOT_PARAMETERS)
+        others = [key for key in NOT_PARAMETERS if trusted or key != "_target_"]  # else data would choose the class
+        return _agent(entry["agent"], settings, root, trusted, others)
     raise RequestError(f"{key}: {entry!r} is neither a name, name(parameter=value,…) nor {{agent: name, …}}")
 
 
-def _agent(name: str, settings: Mapping[str, Any], root: PurePath, others: Sequence[str] = ()) -> AgentSpec:
+def _agent(
+    name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, others: Sequence[str] = ()
+) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
     own = agent_settings(name)
     valid = parameters_of(own)
     for key in settings:
         if key not in (*valid, *others):
             raise RequestError(f"agent '{name}' has no parameter {key!r}{nearest(key, valid)}")
-    return agent_from_settings(name, {**own, **settings}, own, root)
+    return agent_from_settings(name, {**own, **settings}, own, root, trusted)
 
 
-def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath) -> AgentSpec:
+def agent_from_settings(
+    name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath, trusted: bool = False
+) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
 
-    Its policy, if it has one, is read from the archive at ``root``.
+    Its policy, if it has one, is read from the archive at ``root``. ``trusted`` is as for ``agent_named``.
     """
     target = target_of(f"agent '{name}'", settings)
     params, own_params = parameters_of(settings), parameters_of(own)
@@ -180,8 +188,7 @@ def agent_from_settings(name: str, settings: Mapping[str, Any], own: Mapping[str
     for key in AGENT_PARAMETERS:
         if isinstance(params.get(key), str):
             files |= agent_named(params[key], root).files
-    has_process = own.get("has_process") is True
-    spec = AgentSpec(label, target, described, limits=limits, files=files, has_process=has_process)
+    spec = AgentSpec(label, target, described, limits=limits, files=files, trusted=trusted)
     if "policy" not in params:
         return spec
     from runners.arena.agent_policies import with_policy  # most runs need none

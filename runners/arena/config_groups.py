@@ -1,9 +1,6 @@
 """Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values, and rules made of them.
 
 numba is imported when rules are made and not before: a wrong name is refused without it.
-
-An archive comes from anybody, so everything in it is data. A yaml of the project, or of a folder that the user names
-with ``--config-dir``, says which classes may be made: ``check_named``.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
 _hydra_lock = RLock()
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "has_process", *LIMITS)
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", *LIMITS)
 
 
 def names(group: str) -> list[str]:
@@ -179,28 +176,6 @@ def texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, Sequence):
         for each in value:
             yield from texts_in(each)
-
-
-def check_named(what: str, settings: Any, groups: Sequence[str], yaml: str) -> None:
-    """Raises ``RequestError`` unless each class that ``settings`` name, at any depth, is named by a yaml of ``groups``.
-
-    ``what`` names the policy in messages, ``yaml`` the file that should name its class, such as ``kind/mine.yaml``.
-    Nothing is imported. An agent that has a process runs whatever a folder holds, so a card may not name one at all.
-    """
-    named = {target for group in groups for target in targets_in(as_written(group)) if isinstance(target, str)}
-    for target in targets_in(settings):
-        if not isinstance(target, str) or target not in named:
-            where = " or ".join(f"conf/{group}" for group in groups)
-            raise RequestError(
-                f"{what}: its card names the class {target}, which no yaml of {where} names, so it is not imported: if "
-                f"it is your own, name the folder that has {yaml}, --config-dir DIR"
-            )
-    runs_folders = [name for name, own in as_written("agent").items() if own.get("has_process")]
-    for text in texts_in(settings):
-        if text.partition("(")[0].strip() in runs_folders:
-            raise RequestError(
-                f"{what}: its card names the agent {text}, which runs the code of a folder: no card may have code run"
-            )
 
 
 def targets_in(settings: Any) -> Iterator[Any]:

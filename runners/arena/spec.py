@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from analytics.store.records import run_id_of
 from analytics.store.units import UnitLine
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
+from quarto.sources import is_ours
 from runners.hosting.agent_limits import AgentLimits
 from runners.hosting.child_program import one_line
 
@@ -41,16 +42,18 @@ class AgentSpec:
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
     limits: AgentLimits = field(default_factory=AgentLimits)
-    has_process: bool = field(default=False, compare=False, repr=False)  # it is given the limits
     files: Mapping[str, Path] = field(default_factory=dict, compare=False)  # that it reads, as its yaml names them
+    trusted: bool = field(default=False, compare=False, repr=False)  # the user named it: it may run other people's code
 
     def build(self) -> Agent:
         """The agent itself, or one with limits in its stead.
 
-        Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
+        Raises ``RequestError`` for a target or parameters that do not exist or do not fit, and for an agent that would
+        run other people's code although the user did not name it.
         """
+        self.require_trusted()
         others: dict[str, Any] = {"policy": self.policy} if self.policy else {}
-        if self.has_process:
+        if self.runs_programs:
             others["limits"] = self.limits
         elif self.limits.any:
             return self._limited()
@@ -58,7 +61,7 @@ class AgentSpec:
             own = {key: value for key, value in self.params.items() if key != "policy"}
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
-        params = {name: _built(name, value) for name, value in self.params.items()}
+        params = {name: self._built(name, value) for name, value in self.params.items()}
         agent: Agent = made(f"agent '{self.label}'", self.target, params, others=others)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
@@ -74,9 +77,44 @@ class AgentSpec:
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 
+    def _built(self, name: str, value: Any) -> Any:
+        """A parameter as the constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
+        if name not in AGENT_PARAMETERS or value is None:
+            return value
+        return AgentSpec(**value, trusted=self.trusted).build()
+
     def takes_policy(self) -> bool:
-        """Whether its constructor takes a policy. Raises ``RequestError`` for a target that does not exist."""
-        return "policy" in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
+        """Whether its constructor takes a policy. Raises as ``build`` does."""
+        self.require_trusted()
+        return self._takes("policy")
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether it starts processes of its own: its constructor takes the limits of these."""
+        return is_ours(self.target) and self._takes("limits")
+
+    def _takes(self, parameter: str) -> bool:
+        return parameter in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
+
+    def require_trusted(self) -> None:
+        """Raise ``RequestError`` if it would run other people's code, and the user did not name it."""
+        if not self.trusted:
+            refuse(f"agent '{self.label}'", self.code_of_others())
+
+    def code_of_others(self) -> Iterator[str]:
+        """The code that it would run besides the project's own, and agents inside it: a text for each.
+
+        Modules of others are not imported.
+        """
+        if not is_ours(self.target):
+            yield f"class {self.target}"
+        elif self.runs_programs:
+            yield f"a program that '{self.label}' starts"
+        for name in AGENT_PARAMETERS:
+            if self.params.get(name) is not None:
+                yield from AgentSpec(**self.params[name]).code_of_others()
+        if self.player:
+            yield from self.player.code_of_others()
 
     def as_mapping(self) -> dict[str, Any]:
         """All that affects its games, as JSON values."""
@@ -116,9 +154,18 @@ class AgentSpec:
         return AgentSpec(**{**plain, **fields})
 
 
-def _built(name: str, value: Any) -> Any:
-    """A parameter as its constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
-    return AgentSpec(**value).build() if name in AGENT_PARAMETERS and value is not None else value
+def refuse(what: str, code: Iterable[str]) -> None:
+    """Raise ``RequestError`` if there is any ``code`` of others. ``what`` names it; the user did not, data did."""
+    for each in code:
+        raise RequestError(
+            f"{what} would run code that is not this project's ({each}), and you did not name it: look at that code, "
+            "then allow it with --trust-agents"
+        )
+
+
+def classes_of_others(targets: Iterable[Any]) -> Iterator[str]:
+    """Those of some classes, given by dotted path, that are not the project's own: a text for each."""
+    yield from (f"class {target}" for target in targets if not (isinstance(target, str) and is_ours(target)))
 
 
 @functools.cache

@@ -65,7 +65,7 @@ def check(options: CheckOptions) -> bool:
     Raises ``RequestError`` for an agent that cannot be made or does not play the rules.
     """
     with user_config_dir(options.config_dir):
-        agent, rules = agent_named(options.agent, options.archive), load_rules(options.rules)
+        agent, rules = agent_named(options.agent, options.archive, True), load_rules(options.rules)
         for note in untrained([agent]):
             print_note(note)
         findings = list(findings_of(agent, rules, options.seed))
@@ -84,7 +84,7 @@ def faults(folder: Path, label: str, rules: str = "classic", seed: int = 1) -> l
     rules.
     """
     with user_config_dir(folder):
-        found = findings_of(agent_named(label), load_rules(rules), seed, timed=False)
+        found = findings_of(agent_named(label, trusted=True), load_rules(rules), seed, timed=False)
         return [f"{finding.subject}: {finding.text}" for finding in found if not finding.is_fine]
 
 
@@ -94,7 +94,7 @@ def agent_in(folder: Path, label: str) -> Agent:
     Raises ``RequestError`` for an agent that does not exist or cannot be made.
     """
     with user_config_dir(folder):
-        return agent_named(label).build()
+        return agent_named(label, trusted=True).build()
 
 
 def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) -> tuple[int, int]:

@@ -76,7 +76,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
-    agent = agent_named(name)
+    agent = agent_named(name, trusted=True)
     chosen = load_rules(rules or rules_played_by(agent))
     with interruptible() as stop, progress_bar("timing", "turns") as bar:
         times = turn_times(agent, chosen, positions, seed, stop, bar)

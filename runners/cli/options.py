@@ -62,6 +62,10 @@ RunsOption = Annotated[
 JsonOption = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
 ]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names."),
+]
 ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
 ExecutorOption = Annotated[
     str,

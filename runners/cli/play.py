@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, agent_options, rules_options
+from runners.cli.options import ARCHIVE, ArchiveOption, TrustOption, agent_options, rules_options
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -59,8 +59,9 @@ def serve(
     config_dir: Annotated[
         Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
     ] = None,
+    trust_agents: TrustOption = False,
 ) -> None:
     """Play, analyse, browse and ask in a browser."""
     from runners.web.start import serve as carry_out
 
-    carry_out(archive, host, port, name, config_dir)
+    carry_out(archive, host, port, name, config_dir, trust_agents)

@@ -15,6 +15,7 @@ from runners.cli.options import (
     ArchiveOption,
     PolicyBuildOverrides,
     ThreadsOption,
+    TrustOption,
     WideOption,
     options_of,
 )
@@ -118,6 +119,7 @@ def rebuild(
     archive: ArchiveOption = ARCHIVE,
     threads: ThreadsOption = None,
     config_dir: OwnOption = None,
+    trust_agents: TrustOption = False,
 ) -> None:
     """Learn a policy again from the same games, and compare.
 
@@ -127,7 +129,7 @@ def rebuild(
     from runners.policies.rebuild import rebuild as derive_again
 
     with user_config_dir(config_dir):
-        found = derive_again(archive, policy, threads)
+        found = derive_again(archive, policy, threads, trust_agents)
     for difference in found.differences:
         typer.echo(difference, err=True)
     games = f"{found.card.learned['games']:,} games"

@@ -26,7 +26,7 @@ def opponent_of(
     if not isinstance(opponent, str):
         return GuardedAgent(opponent, type(opponent).__name__, rules)
     with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
-        spec = agent_named(opponent, location_of(archive))
+        spec = agent_named(opponent, location_of(archive), True)
         return GuardedAgent(spec.build(), spec.label, rules)
 
 

@@ -16,7 +16,7 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.arena.agent_policies import readers, untrained
-from runners.arena.config import agent_named, agent_of, parse_label
+from runners.arena.config import agent_named, agent_of, load_agent, parse_label
 from runners.arena.config_groups import names
 from runners.arena.spec import AgentSpec
 
@@ -64,18 +64,18 @@ def _one(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
     if parse_label(name, "agent").name not in agents:
         named = [*agents, *(card.name for card in known)]
         raise RequestError(f"{name!r} is neither a policy in archive {root} nor an agent{nearest(name, named)}")
-    return agent_named(name, root)
+    return agent_named(name, root, trusted=True)
 
 
 def _playing(policy: str, root: PurePath) -> AgentSpec:
     """The agent that plays by a policy."""
-    return agent_of({"agent": POLICY_PLAYER, "policy": policy}, root)
+    return agent_of({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
 
 
 def _agents(rules: Rules) -> list[AgentSpec]:
     """Every agent as its yaml says, but those that need a policy and those that do not play these rules."""
     taught = {reader.name for reader in readers() if reader.kinds}
-    named = {name: agent_named(name) for name in names("agent") if name != POLICY_PLAYER}
+    named = {name: load_agent(name) for name in names("agent") if name != POLICY_PLAYER}
     ready = [agent for name, agent in named.items() if not (name in taught and agent.params.get("policy", "") is None)]
     return [agent for agent in ready if rules.chooser in choosers_of(agent.build())]
 

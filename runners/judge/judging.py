@@ -92,7 +92,7 @@ class _Asker:
         self._positions, self._seed = positions, seed
         self._local = threading.local()
         # The time of the processor, since other programs may be running; another process has a time of its own.
-        elsewhere = agent.has_process or agent.limits.isolation == "process"
+        elsewhere = agent.runs_programs or agent.limits.isolation == "process"
         self._clock = time.perf_counter if elsewhere else time.thread_time
 
     def jobs(self, draws: int) -> Iterator[_Job]:

@@ -62,7 +62,7 @@ def start(options: PlayOptions) -> None:
 
 
 def _play_series(options: PlayOptions) -> None:
-    rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies)
+    rules, agent = load_rules(options.rules), agent_named(options.agent, options.policies, True)
     for note in untrained([agent]):
         print_note(note)
     name = login_name() if options.name is None else options.name

@@ -20,9 +20,9 @@ from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
-from runners.arena.config_groups import check_named, targets_in
-from runners.arena.schemas import KIND_GROUP, ArchiveSettings
-from runners.arena.spec import made_of
+from runners.arena.config_groups import targets_in
+from runners.arena.schemas import ArchiveSettings
+from runners.arena.spec import classes_of_others, made_of, refuse
 from runners.executors.machine import available_cores
 from runners.training.derive import code_of
 from runners.training.kinds import learned_from
@@ -44,11 +44,12 @@ class Rebuilt(NamedTuple):
         return f"{rows[0]:,} rows" if rows else f"{len(self.policy.parameters)} genes"
 
 
-def rebuild(root: PurePath, wanted: str, threads: int | None = None) -> Rebuilt:
+def rebuild(root: PurePath, wanted: str, threads: int | None = None, trusted: bool = False) -> Rebuilt:
     """Derive a policy again from the games on its card and compare. The archive is only read.
 
-    Raises ``RequestError`` for a policy that is missing or damaged, whose games are missing, or that cannot be derived
-    again; ``FailureError`` for damaged games.
+    A card may come from anybody. ``trusted``: other people's code that it names may run. Raises ``RequestError`` for a
+    policy that is missing or damaged, whose games are missing, that cannot be derived again, or whose card names such
+    code; ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
     card, stored = policy_store.read(archive, wanted)
@@ -59,10 +60,12 @@ def rebuild(root: PurePath, wanted: str, threads: int | None = None) -> Rebuilt:
             f"from games: import the same file again, which gives the policy id {card.policy_id}"
         )
     threads, notes = threads or available_cores(), list[str]()
+    if not trusted:
+        refuse(f"policy '{card.name}'", classes_of_others(targets_in(card.learned)))
     if card.is_derived:
         found, notes = _derived_again(archive, card, threads)
     elif card.kind == GENOME:
-        found = _bred_again(archive, card, threads)
+        found = _bred_again(archive, card, threads, trusted)
     else:
         found = _learned_again(archive, card)
     differences = [*differences_of(stored, found)]
@@ -103,7 +106,6 @@ def _columns(policy: Policy) -> dict[str, str]:
 def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
-    check_named(f"policy '{card.name}'", how["parameters"], [KIND_GROUP], f"{KIND_GROUP}/{how['kind']}.yaml")
     with open_archive(archive.root) as opened:
         selection = sources_of(opened, card)
         learned, games = learned_from(how["kind"], how["parameters"], selection, threads, card.learned["run_ids"])
@@ -122,7 +124,6 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    check_named(f"policy '{card.name}'", learner, ["trainer"], _yaml_of(card))
     found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner)
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
@@ -130,13 +131,12 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
 
 
-def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
+def _bred_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
     """The result of an evolution, from the logged games of its generations; no game is played."""
     from runners.training.genetic import GeneticTrainer
     from runners.training.trainer import Trained, TrainingContext
 
     settings = card.learned["parameters"]
-    check_named(f"policy '{card.name}'", settings, ["trainer", "agent"], _yaml_of(card))
     trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
     run_ids = card.learned["run_ids"]
     lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.ranges(run_id)]
@@ -158,6 +158,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
         command="",
         stop=stop,
         progress=None,
+        trusted=trusted,
     )
     trained: Trained = trainer.train(context)
     if trained.policy is None:
@@ -166,11 +167,6 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int) -> Policy:
             "or some of these are missing: repeat the command of its training to play missing games"
         )
     return trained.policy
-
-
-def _yaml_of(card: PolicyCard) -> str:
-    """The yaml of the trainer that made a policy, within a folder of configurations."""
-    return f"trainer/{card.learned['trainer']}.yaml"
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:

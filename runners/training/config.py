@@ -75,6 +75,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         progress=None,
         curve_block=cfg.curve.block,
         executor=executor_of(cfg),
+        trusted=True,
     )
     settings, trainer = _trainer(cfg.trainer, context.name)
     request = TrainingRequest(

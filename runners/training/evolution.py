@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics.results.pairings import PairingResult
 from quarto.errors import RequestError
 from quarto.rules import NONE
-from runners.arena.config import Request, agent_of, load_agent
+from runners.arena.config import Request, load_agent
 from runners.arena.experiment import prepare
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.trainer import Trained, TrainingContext, TrainingRuns
@@ -71,9 +70,9 @@ class EvolutionTraining:
             breeder, context.seed, plan.size, plan.offspring, len(plan.opponents), plan.again, start
         )
         self._name = plan.agent.partition("(")[0].strip()
-        self._player = _player(plan, breeder.genes, context.storage.root)
+        self._player = _player(plan, breeder.genes, context)
         self._defaults = load_agent(self._name).params
-        self._opponents = _opponents(plan, context.storage.root)
+        self._opponents = _opponents(plan, context)
         self._judgements: dict[int, FitnessGames] = {}  # by the individual's number
         self._run_ids: list[str] = []
         self._populations: list[pl.DataFrame] = []
@@ -192,17 +191,17 @@ class EvolutionTraining:
 _INDIVIDUALS = pl.List(pl.Int64)
 
 
-def _player(plan: EvolutionPlan, genes: Sequence[str], root: PurePath) -> AgentSpec:
+def _player(plan: EvolutionPlan, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
     """The agent that plays by the genes."""
-    player = _agent(plan.agent, plan.faithful, root, "trainer.agent")
+    player = _agent(plan.agent, plan.faithful, context, "trainer.agent")
     for gene in genes:
         if gene not in player.params:
             raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
     return player
 
 
-def _opponents(plan: EvolutionPlan, root: PurePath) -> list[AgentSpec]:
-    opponents = [_agent(opponent, plan.faithful, root, "trainer.opponents") for opponent in plan.opponents]
+def _opponents(plan: EvolutionPlan, context: TrainingContext) -> list[AgentSpec]:
+    opponents = [_agent(opponent, plan.faithful, context, "trainer.opponents") for opponent in plan.opponents]
     labels = [opponent.label for opponent in opponents]
     for label in labels:
         if labels.count(label) > 1:
@@ -210,12 +209,12 @@ def _opponents(plan: EvolutionPlan, root: PurePath) -> list[AgentSpec]:
     return opponents
 
 
-def _agent(entry: Any, faithful: bool, root: PurePath, key: str) -> AgentSpec:
+def _agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
     """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
-    agent = agent_of(entry, root, key)
+    agent = context.agent(entry, key)
     if not faithful or "faithful" not in agent.params or "faithful" in entry:
         return agent
     if isinstance(entry, dict):
-        return agent_of({**entry, "faithful": True}, root, key)
+        return context.agent({**entry, "faithful": True}, key)
     name, _, parameters = entry.strip().removesuffix(")").partition("(")
-    return agent_of(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", root, key)
+    return context.agent(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", key)

@@ -24,7 +24,6 @@ from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
 from quarto.rng import run_word
 from runners.arena.code import differences
-from runners.arena.config import agent_of
 from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Order
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
@@ -114,7 +113,7 @@ class Online(Trainer):
     def _spec(self, context: TrainingContext) -> RunSpec:
         return RunSpec(
             rules=context.rules,
-            agents=(self._learner(context.name), agent_of(self.opponent, context.storage.root, "trainer.opponent")),
+            agents=(self._learner(context), context.agent(self.opponent, "trainer.opponent")),
             pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
             seed=context.seed,
             opening_plies=0,
@@ -122,15 +121,16 @@ class Online(Trainer):
             learner=LEARNER,
         )
 
-    def _learner(self, trainer: str) -> AgentSpec:
+    def _learner(self, context: TrainingContext) -> AgentSpec:
         """The learner, labelled with those of its parameters that differ from the trainer's yaml."""
+        trainer = context.name
         own = settings_of("trainer", trainer).get("learner", {}) if trainer in names("trainer") else {}
         changed = label_of("", dict(self.learner), own).strip("()")
         label = f"{trainer}({','.join(['training', *([changed] if changed else [])])})"
         if not LABEL.fullmatch(label):
             label = f"{trainer}(training,{hashlib.sha256(changed.encode()).hexdigest()[:12]})"
         params = {key: value for key, value in self.learner.items() if key != "_target_"}
-        return AgentSpec(label, self.learner["_target_"], params)
+        return AgentSpec(label, self.learner["_target_"], params, trusted=context.trusted)
 
 
 class _OnlineTraining:

@@ -21,7 +21,7 @@ from analytics.policies.derived.provenance import TABLE
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError, nearest
-from runners.arena.config import Request, agent_of, agent_settings, parse_label
+from runners.arena.config import Request, agent_settings, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
 from runners.arena.schemas import KIND_GROUP, OpeningPlies
@@ -99,8 +99,8 @@ class _SelfImprovementTraining:
 
     def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
         self._plan, self._context = plan, context
-        self._opponents = [agent_of(entry, context.storage.root, "trainer.opponents") for entry in plan.opponents]
-        self._first = agent_of(plan.first, context.storage.root, "trainer.first")
+        self._opponents = [context.agent(entry, "trainer.opponents") for entry in plan.opponents]
+        self._first = context.agent(plan.first, "trainer.first")
         self._runs = TrainingRuns(
             context, (plan.generations + 1) * len(self._opponents) * plan.strength_games + plan.generations * plan.games
         )
@@ -113,7 +113,7 @@ class _SelfImprovementTraining:
         agent, _ = parse_label(self._plan.player, "trainer.player")
         if "policy" not in agent_settings(agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
-        agent_of(self._plan.player, self._context.storage.root, "trainer.player").build()
+        self._context.agent(self._plan.player, "trainer.player").build()
         prepare(self._strength_request(self._first))
         prepare(self._self_play_request(0, self._first))
 
@@ -154,7 +154,7 @@ class _SelfImprovementTraining:
             return self._first
         agent, parameters = parse_label(label, "trainer.player")
         entry = {"agent": agent, **parameters, "policy": self._name(generation)}
-        return agent_of(entry, self._context.storage.root, "trainer.player")
+        return self._context.agent(entry, "trainer.player")
 
     def _measure(self, generation: int) -> bool:
         """Play against every opponent; false if ``stop`` was set before all games were played."""

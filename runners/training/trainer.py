@@ -14,11 +14,11 @@ import polars as pl
 from agents.learning.policy import Policy
 from analytics.policies.learning_curve import BLOCK
 from quarto.rules import Rules
-from runners.arena.config import Request
+from runners.arena.config import Request, agent_of
 from runners.arena.experiment import prepare
 from runners.arena.playing import Outcome, Progress, carry_out
 from runners.arena.schemas import ArchiveSettings
-from runners.arena.spec import RunSpec
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.executors.base import THREADS, Executor
 
 
@@ -37,6 +37,14 @@ class TrainingContext:
     curve_block: int = BLOCK  # games of a row of the curve, where that counts games
     policy: str = ""  # name of the policy
     executor: Executor = THREADS
+    trusted: bool = False  # the user named the trainer's agents: they may run other people's code
+
+    def agent(self, entry: Any, key: str) -> AgentSpec:
+        """The agent that an entry of the trainer's settings describes; ``key`` is that of the entry, for messages.
+
+        Raises ``RequestError`` for an agent that does not exist.
+        """
+        return agent_of(entry, self.storage.root, key, self.trusted)
 
     def request(self, spec: RunSpec, games: int) -> Request:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""

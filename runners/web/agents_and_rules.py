@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.config import agent_named, parse_label
-from runners.arena.config_groups import CONF, folder_of, load_rules, names, parameters_of, settings_of, text_of
+from runners.arena.config import agent_named, load_agent, parse_label
+from runners.arena.config_groups import load_rules, names, parameters_of, settings_of, text_of
 from runners.arena.spec import AgentSpec
 from runners.hydra_app.agents_table import description_of
 from runners.hydra_app.config_dir import user_config_dir
@@ -54,15 +54,11 @@ class AgentsAndRules:
         return self._rules[name]
 
     def agent(self, label: str) -> AgentSpec:
-        """The agent that a label describes. Raises ``RequestError``, also for one that must not be played from afar."""
+        """The agent that a label describes. Raises ``RequestError``, also if it would run other people's code."""
         self._require_offered(parse_label(label, "agent").name)
         with self._configuration():
-            found = agent_named(label, self._settings.archive)
-        offered = {str(each["_target_"]) for each in self._offered.values()}
-        for played in filter(None, (found, found.player)):
-            for name, target in _targets(played.as_mapping()):
-                if not self._settings.local and target not in offered:
-                    raise _not_offered(name)
+            found = agent_named(label, self._settings.archive, self._settings.trust_agents)
+            found.require_trusted()  # here and not in the background
         return found
 
     @cached_property
@@ -81,17 +77,10 @@ class AgentsAndRules:
 
     @cached_property
     def _offered(self) -> dict[str, dict[str, Any]]:
-        """The yamls of the agents that can be played.
-
-        Where other machines can connect these are built in, and of them those that run no programs.
-        """
+        """The yamls of the agents that are offered: the built-in ones alone where other machines can connect."""
         with self._configuration():
-            settings = {name: settings_of("agent", name) for name in sorted(names("agent"))}
-            return {
-                name: own
-                for name, own in settings.items()
-                if self._settings.local or (folder_of("agent", name) == CONF and own.get("has_process") is not True)
-            }
+            offered = [name for name in sorted(names("agent")) if self._settings.local or not _runs_others(name)]
+            return {name: settings_of("agent", name) for name in offered}
 
     def _require_offered(self, name: str) -> None:
         """Raise ``RequestError`` for an agent that exists and may not be played from afar."""
@@ -99,7 +88,9 @@ class AgentsAndRules:
             return
         with self._configuration():
             settings_of("agent", name)  # raises if it does not exist
-        raise _not_offered(name)
+        raise RequestError(
+            f"agent '{name}' plays only where qarena serve listens at 127.0.0.1: it runs other people's code"
+        )
 
     def parameters(self, name: str) -> list[Parameter]:
         """The parameters of an agent. Raises ``RequestError`` if it does not exist or is not offered."""
@@ -113,22 +104,8 @@ class AgentsAndRules:
         return self._parameters[name]
 
 
-def _targets(agent: Any) -> Iterator[tuple[str, str]]:
-    """Label and class of an agent, and of the agents among its parameters at any depth, as its mapping has them."""
-    if isinstance(agent, dict):
-        if "target" in agent and "label" in agent:
-            yield str(agent["label"]), str(agent["target"])
-        for value in agent.values():
-            yield from _targets(value)
-    elif isinstance(agent, list | tuple):
-        for value in agent:
-            yield from _targets(value)
-
-
-def _not_offered(name: str) -> RequestError:
-    return RequestError(
-        f"agent '{name}' runs code from folders of this machine: it plays only where qarena serve listens at 127.0.0.1"
-    )
+def _runs_others(name: str) -> bool:
+    return any(load_agent(name).code_of_others())
 
 
 def _comment(group: str, name: str) -> str:

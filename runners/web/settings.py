@@ -29,6 +29,7 @@ class ServerSettings:
     port: int = 8000
     name: str = "somebody"  # of the person, unless the form has another: games are logged as human:NAME
     config_dir: Path | None = None  # with agents and rules of the user's own
+    trust_agents: bool = False  # agents that a page names may run other people's code
     megabytes: float = 64.0  # of memory for proven positions, for each variant of the rules
     command: str = "qarena serve"  # as it was typed
 

@@ -18,7 +18,9 @@ from runners.terminal.console import print_line
 GRACE = 2  # seconds for the requests that are being answered, after Ctrl-C
 
 
-def serve(archive: PurePath, host: str, port: int, name: str | None, config_dir: Path | None) -> None:
+def serve(
+    archive: PurePath, host: str, port: int, name: str | None, config_dir: Path | None, trust_agents: bool = False
+) -> None:
     """Serve pages until Ctrl-C; ``name`` is the person's, None: the login name.
 
     Raises ``RequestError`` for a port or address that cannot be had, ``MissingExtraError`` without the extra ``web``.
@@ -39,8 +41,12 @@ def serve(archive: PurePath, host: str, port: int, name: str | None, config_dir:
         port=listening.getsockname()[1],
         name=name or login_name(),
         config_dir=config_dir,
+        trust_agents=trust_agents,
         command=shlex.join(["qarena", *sys.argv[1:]]),
     )
+    if trust_agents and not settings.local:
+        listening.close()
+        raise RequestError(f"--trust-agents with --host {host}: whoever connects could run code here; leave one out")
     with listening:
         shown_host = f"[{host}]" if ":" in host else host
         print_line(f"Play, analyse, browse and ask at http://{shown_host}:{settings.port}/ (Ctrl-C ends)")

@@ -45,7 +45,7 @@ def first(cells):
     return cells[0]
 """
 RANDOM = AgentSpec("random", "agents.random.Random", {})
-MINE = AgentSpec("mine", "code_player_of_mine.Player", {})
+MINE = AgentSpec("mine", "code_player_of_mine.Player", {}, trusted=True)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_learner_makes_what_learns_part_of_the_code() -> None:
 
 
 def test_an_agent_within_a_parameter_counts_too(folder: Path) -> None:
-    oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.as_mapping()})
+    oracle = AgentSpec("oracle", "agents.oracle.Oracle", {"below": MINE.as_mapping()}, trusted=True)
     before = code(oracle, RANDOM)
     edit(folder / "code_helper_of_mine.py")
     assert changed(before, code(oracle, RANDOM)) == (True, {"oracle"})
@@ -179,7 +179,7 @@ def declaring(folder: Path, tmp_path: Path) -> Path:
 
 def declared(folder: Path, label: str = "mine") -> dict[str, Any]:
     with user_config_dir(folder):
-        return code(agent_named(label), RANDOM)
+        return code(agent_named(label, trusted=True), RANDOM)
 
 
 @pytest.mark.parametrize("label", ["mine", "over"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -135,7 +137,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_constructor_may_take_anything(outside: Path) -> None:
-    built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}).build()
+    built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}, trusted=True).build()
     assert (built.depth, built.others) == (2, {"width": 3})
 
 
@@ -160,8 +162,28 @@ def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
     target: str, params: Mapping[str, Any], expected: str, outside: Path
 ) -> None:
     with pytest.raises(RequestError) as refused:
-        AgentSpec("mine", target, params).build()
+        AgentSpec("mine", target, params, trusted=True).build()
     message = str(refused.value)
     assert expected in message
     assert message.startswith("agent 'mine'")
     assert "\n" not in message
+
+
+def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
+    polito = {"label": "p", "target": "runners.polito.agent.Polito", "params": {}}
+    inside = AgentSpec("o", "agents.oracle.Oracle", {"below": polito})
+    deeper = AgentSpec("o", "agents.oracle.Oracle", {"below": inside.as_mapping()})
+    for spec in (AgentSpec("mine", "nowhere.Player", {}), AgentSpec(**polito), inside, deeper):
+        assert len([*spec.code_of_others()]) == 1
+        with pytest.raises(RequestError, match=r"code that is not this project's .* allow it with --trust-agents"):
+            spec.build()
+        with pytest.raises(RequestError, match="--trust-agents"):
+            spec.takes_policy()
+    assert replace(deeper, trusted=True).build()
+    assert not [*RULE_BASED.code_of_others()]
+
+
+def test_whether_the_user_named_it_travels_with_an_agent() -> None:
+    for trusted in (True, False):
+        plain = json.loads(json.dumps(replace(RANDOM, trusted=trusted).as_plain()))
+        assert AgentSpec.from_plain(plain, Mock()).trusted == trusted

@@ -125,7 +125,7 @@ class Slow(OneByOne):
 )
 def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: str) -> None:
     place = "tests.runners.experiments" if agent in {"OneByOne", "Batched"} else HERE
-    findings = list(findings_of(AgentSpec("it", f"{place}.{agent}", {}), CLASSIC, seed=1))
+    findings = list(findings_of(AgentSpec("it", f"{place}.{agent}", {}, trusted=True), CLASSIC, seed=1))
     assert [finding.subject for finding in findings if not finding.is_fine] == wrong
     assert text in "\n".join(finding.text for finding in findings if not finding.is_fine)
     assert findings[-1].subject == "speed"
@@ -136,7 +136,8 @@ def test_a_slow_turn_is_noted_while_it_is_taken(
 ) -> None:
     monkeypatch.setattr(check, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(check, "PAIRS", 1)
-    assert not any("slow" in finding.text for finding in findings_of(AgentSpec("it", f"{HERE}.Slow", {}), CLASSIC, 1))
+    slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
+    assert not any("slow" in finding.text for finding in findings_of(slow, CLASSIC, 1))
     noted = capsys.readouterr().err.splitlines()
     assert noted[0].startswith(
         "after 0.1 seconds the agent has not answered in position 01../..../..../.... 2; it goes on"
@@ -146,7 +147,7 @@ def test_a_slow_turn_is_noted_while_it_is_taken(
 
 def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path) -> None:
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
-    agent = AgentSpec("it", "runners.polito.agent.Polito", settings, has_process=True)
+    agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
     prints = next(each for each in findings_of(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
     assert prints == ("prints", True, "180 lines, which go to the log of a run: 'game 1 of 3'")
 

@@ -145,7 +145,7 @@ def test_a_jitted_agent_has_no_limits() -> None:
 def isolated(**params: Any) -> LiftedPlayer:
     """A player of the wild agent in a process of its own, which may take half a second for a turn."""
     limits = AgentLimits(turn_seconds=5.0, isolation="process", megabytes=params.pop("megabytes", None))
-    agent: Any = AgentSpec("wild", WILD, params, limits=limits).build()
+    agent: Any = AgentSpec("wild", WILD, params, limits=limits, trusted=True).build()
     found: LiftedPlayer = agent.lifted(CLASSIC, "wild")
     return found
 

@@ -243,7 +243,7 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
 def test_an_agent_that_misbehaves_forfeits_in_one_line(
     what: str, ending: str, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = AgentSpec("bad", "tests.runners.experiments.Misbehaving", {"what": what})
+    bad = AgentSpec("bad", "tests.runners.experiments.Misbehaving", {"what": what}, trusted=True)
     monkeypatch.setattr(start, "agent_named", lambda *_: bad)
     found = play(["d4 F", "d3 E"], "bad")
     assert (found.code, found.err) == (0, "")

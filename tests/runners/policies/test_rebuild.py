@@ -108,48 +108,56 @@ def set_in(*keys: str | int, value: Any) -> Forge:
     return change
 
 
-NOT_NAMED = r"policy '\w+': its card names the class {target}, which no yaml of {where} names, .* that has {yaml}, .*"
 ENTRY = {"agent": "random", "_target_": CLASS}
-GROUPS = "conf/trainer or conf/agent"
 HOSTILE = {
-    "kind": ("gift", set_in("derivation", "parameters", "_target_", value=CLASS), "conf/kind", "kind/gift.yaml"),
-    "part of a kind": (
-        "gift",
-        set_in("derivation", "parameters", "smoothing", value=[{"_target_": CLASS}]),
-        "conf/kind",
-        "kind/gift.yaml",
-    ),
-    "learner": ("online", set_in("parameters", "learner", "_target_", value=CLASS), "conf/trainer", "trainer/.*"),
-    "trainer": (
-        "bred",
-        set_in("parameters", "_target_", value=CLASS),
-        GROUPS,
-        "trainer/ga2.yaml",
-    ),
-    "opponent": (
-        "bred",
-        set_in("parameters", "opponents", value=[ENTRY]),
-        GROUPS,
-        "trainer/ga2.yaml",
-    ),
-    "opponent's part": (
-        "bred",
-        set_in("parameters", "opponents", value=[{"agent": "oracle", "below": ENTRY}]),
-        GROUPS,
-        "trainer/ga2.yaml",
-    ),
+    "kind": ("gift", set_in("derivation", "parameters", "_target_", value=CLASS)),
+    "part of a kind": ("gift", set_in("derivation", "parameters", "smoothing", value=[{"_target_": CLASS}])),
+    "learner": ("online", set_in("parameters", "learner", "_target_", value=CLASS)),
+    "trainer": ("bred", set_in("parameters", "_target_", value=CLASS)),
+    "opponent": ("bred", set_in("parameters", "opponents", value=[ENTRY])),
+    "opponent's part": ("bred", set_in("parameters", "opponents", value=[{"agent": "oracle", "below": ENTRY}])),
+    "key that nobody reads": ("online", set_in("parameters", "spare", value={"_target_": CLASS})),
 }
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_class_that_no_yaml_names_is_not_imported(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
-    name, change, where, yaml = HOSTILE[what]
+def test_a_class_of_others_is_not_imported(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
+    name, change = HOSTILE[what]
     forge(root, name, change)
     found = qarena("policy", "rebuild", name, "--archive", str(root))
     assert (found.code, found.out) == (2, "")
-    assert re.fullmatch(f"error: {NOT_NAMED.format(target=re.escape(CLASS), where=where, yaml=yaml)}\n", found.err)
+    assert re.fullmatch(
+        rf"error: policy '{name}' would run code that is not this project's \(class {CLASS}\), and you did not name "
+        "it: look at that code, then allow it with --trust-agents\n",
+        found.err,
+    )
     assert not mark.exists()
     assert "evil_module" not in sys.modules
+
+
+POLITO = "polito(folder={folder},player=evil_module.Evil)"
+FOLDERS = {
+    "label": [POLITO],
+    "label with spaces": [" " + POLITO],
+    "mapping": [{"agent": "polito", "folder": "{folder}", "player": "evil_module.Evil"}],
+    "label in a label": [f"oracle(horizon=4,below='{POLITO}')"],
+    "label in a label in a label": [f"""oracle(below="oracle(horizon=4,below='{POLITO}')")"""],
+    "label in a mapping": [{"agent": "oracle", "below": POLITO}],
+    "mapping in a mapping": [{"agent": "oracle", "below": {"agent": "polito", "folder": "{folder}"}}],
+}
+
+
+@pytest.mark.parametrize("what", FOLDERS)
+@pytest.mark.parametrize("key", ["opponents", "agent"])
+def test_the_code_of_a_folder_does_not_run(what: str, key: str, root: Path, mark: Path, qarena: Qarena) -> None:
+    """A label inside a label passed a check of texts, and the module in the archive was imported."""
+    entries = json.loads(json.dumps(FOLDERS[what]).replace("{folder}", str(mark.parent / "code")))
+    forge(root, "bred", set_in("parameters", key, value=entries if key == "opponents" else entries[0]))
+    found = qarena("policy", "rebuild", "bred", "--archive", str(root))
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: ")
+    assert found.err.count("\n") == 1
+    assert not mark.exists()
 
 
 SPELT = f"oracle(below={{label:a,target:{CLASS},params:{{}}}})"
@@ -173,18 +181,6 @@ def test_no_agent_of_a_card_is_made_but_those_of_yamls(what: str, root: Path, ma
         "below=.* is not an agent's label|agent '.*': below=.* cannot be read|agent '.*' has no parameter '_target_'"
     )
     assert re.fullmatch(f"error: ({refusal}).*\n", found.err)
-    assert not mark.exists()
-
-
-def test_a_difference_is_explained_without_importing_what_the_card_names(
-    root: Path, mark: Path, qarena: Qarena
-) -> None:
-    """Which code made the policy is part of the explanation."""
-    forge(root, "online", set_in("parameters", "spare", value={"_target_": CLASS}))
-    forge(root, "online", set_in("parameters", "learner", "discount", value=0.123))
-    found = qarena("policy", "rebuild", "online", "--archive", str(root))
-    assert found.code == 1
-    assert found.out.startswith("differs: policy online ")
     assert not mark.exists()
 
 

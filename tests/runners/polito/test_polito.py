@@ -22,7 +22,6 @@ from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from runners.arena.config import agent_from_settings, agent_settings
-from runners.arena.config_groups import check_named
 from runners.arena.engine import Engine, Order
 from runners.polito import player as player_module
 from runners.polito.agent import Polito
@@ -35,7 +34,7 @@ from tests.runners.polito import folders
 def polito(folder: Path, player: str, **settings: Any) -> Any:
     own = agent_settings("polito")
     return agent_from_settings(
-        "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path()
+        "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path(), True
     ).build()
 
 
@@ -254,10 +253,3 @@ def test_a_game_is_over_by_the_lines_of_the_runs_rules(lines: Any, expected: tup
 def test_it_plays_where_the_opponent_chooses_pieces() -> None:
     with pytest.raises(RequestError, match="does not play rules 'own_piece'"):
         Polito().lifted(Rules("own_piece", chooser="mover"), "it")
-
-
-@pytest.mark.parametrize("entry", ["polito(folder=there,player=evil.Player)", {"agent": " polito", "folder": "there"}])
-def test_a_card_cannot_have_the_code_of_a_folder_run(entry: Any) -> None:
-    check_named("policy 'it'", {"opponents": ["random", "dumb(a=1)"]}, ["trainer", "agent"], "trainer/it.yaml")
-    with pytest.raises(RequestError, match=r"policy 'it': its card names the agent .*polito.*, which runs the code"):
-        check_named("policy 'it'", {"opponents": ["random", entry]}, ["trainer", "agent"], "trainer/it.yaml")

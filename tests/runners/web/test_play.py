@@ -304,6 +304,6 @@ def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
     from tests.runners.web.visiting import visitor
 
     new_agent("corner", "choose", tmp_path / "mine")
-    with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
+    with visitor(tmp_path / "games", config_dir=tmp_path / "mine", trust_agents=True) as ada:
         assert ">corner</option>" in ada.get("/play").text
         assert "corner gives you" in ada.begin("corner").says

@@ -46,18 +46,19 @@ def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> N
         assert ">rule_based</option>" in offered
         for name in ("polito", "corner"):
             assert f">{name}</option>" not in offered
-            assert "runs code from folders of this machine" in ada.get("/play", agent=name).line
+            assert "it runs other people's code" in ada.get("/play", agent=name).line
         polito = f"polito(folder={folder},player=stranger.Player)"
         for label in ("polito", polito, "corner", f"oracle(horizon=4,below='{polito}')", "oracle(below=corner)"):
             found = ada.begin(label)
-            assert (found.status, "runs code from folders of this machine" in found.line) == (400, True), label
+            assert found.status == 400, label
+            assert re.search("it runs other people's code|code that is not this project's", found.line), label
     assert not (folder / "ran").exists()
 
 
 def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: Path) -> None:
     folder = stranger(tmp_path)
     from_elsewhere = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
-    with visitor(tmp_path / "games") as ada:
+    with visitor(tmp_path / "games", trust_agents=True) as ada:
         setup = {"agent": f"polito(folder={folder},player=stranger.Player)", "rules": "classic", "seat": "0"}
         query = {**setup, "seed": "1", "name": "me", "number": "0", "id": "A" * 22, "moves": "F"}
         for path in ("/play", "/play/game", "/play/game?hint=1", "/play/begun/AAAAAAAAAAAAAAAAAAAAAA"):
@@ -68,6 +69,16 @@ def test_a_link_of_another_site_starts_no_program_and_writes_nothing(tmp_path: P
         assert not (folder / "ran").exists()
         ada.send(ada.get("/play/game", **query).url, command="open")
         assert (folder / "ran").exists()
+
+
+def test_a_form_starts_no_program_either_unless_the_server_was_told_so(tmp_path: Path) -> None:
+    new_agent("corner", "choose", tmp_path / "mine")
+    folder = stranger(tmp_path)
+    with visitor(tmp_path / "games", config_dir=tmp_path / "mine") as ada:
+        for label in (f"polito(folder={folder},player=stranger.Player)", "corner", "oracle(below=corner)"):
+            found = ada.begin(label)
+            assert (found.status, "allow it with --trust-agents" in found.line) == (400, True), label
+    assert not (folder / "ran").exists()
 
 
 def stranger(tmp_path: Path) -> Path:
