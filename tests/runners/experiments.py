@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -92,6 +93,15 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[s
     )
 
 
+def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
+    """Until something is so; fails when the process ends first."""
+    deadline = time.monotonic() + 120  # seconds that nothing takes
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
 @cache
 def request(*overrides: str) -> Request:
     """The request of ``qarena run`` with these overrides."""
@@ -122,6 +132,27 @@ def rows(root: Path) -> dict[str, pl.DataFrame]:
 def assert_same_rows(found: Mapping[str, pl.DataFrame], expected: Mapping[str, pl.DataFrame]) -> None:
     for table in ("games", "plies"):
         assert_frame_equal(found[table], expected[table])
+
+
+class Watcher:
+    """Hears of progress, and asks to stop once so many games were played."""
+
+    def __init__(self, stop: threading.Event | None = None, enough: float = float("inf")) -> None:
+        self.stop = stop or threading.Event()
+        self.enough = enough
+        self.started: list[int] = []
+        self.games = 0
+
+    def start(self, games: int) -> None:
+        self.started.append(games)
+
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
+    def advance(self, games: int) -> None:
+        self.games += games
+        if self.games >= self.enough:
+            self.stop.set()
 
 
 class OneByOne:

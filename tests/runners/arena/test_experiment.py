@@ -26,7 +26,7 @@ from runners.arena.schedule import Pace
 from runners.hosting.interruption import interruptible
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, draw_the_same_words, play, request, rows, stored_at
+from tests.runners.experiments import Watcher, assert_same_rows, draw_the_same_words, play, request, rows, stored_at
 
 PLAYERS = "tests.runners.experiments"
 
@@ -286,27 +286,6 @@ def status(root: Path, run_id: str) -> str:
     return record.status
 
 
-class Counting:
-    """Somebody who watches, and asks to stop after some games."""
-
-    def __init__(self, stop: threading.Event, after: int) -> None:
-        self.stop = stop
-        self.after = after
-        self.total = 0
-        self.played = 0
-
-    def start(self, games: int) -> None:
-        self.total = games
-
-    def idle(self, turns: int) -> None:
-        """Do nothing."""
-
-    def advance(self, games: int) -> None:
-        self.played += games
-        if self.played >= self.after:
-            self.stop.set()
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     threads: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
@@ -314,12 +293,12 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     monkeypatch.setattr("runners.executors.base.POLL_SECONDS", 0.001)
     monkeypatch.setattr(Pace, "units", lambda *_: 1)
     stop = threading.Event()
-    watcher = Counting(stop, after=100)
+    watcher = Watcher(stop, enough=100)
     asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
     outcome = execute(asked, "qarena run", stop, watcher)
     assert outcome.interrupted
-    assert watcher.total == 720
-    assert 100 <= outcome.played == watcher.played == len(rows(tmp_path)["games"]) < 720
+    assert watcher.started == [720]
+    assert 100 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 720
     assert status(tmp_path, outcome.run_id) == "interrupted"
 
     less = play(tmp_path, *TOURNAMENT, "games=2")  # which is there: but what was asked for before is not
@@ -340,11 +319,11 @@ def test_a_run_stopped_before_it_plays_is_not_called_running(tmp_path: Path) -> 
         assert status(tmp_path, outcome.run_id) == "interrupted"
 
 
-class Meanwhile(Counting):
+class Meanwhile(Watcher):
     """Plays some of the games that are about to be played, as another process might."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(threading.Event(), after=10_000)
+        super().__init__()
         self.root = root
 
     def start(self, games: int) -> None:

@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +17,7 @@ from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, rows, start
+from tests.runners.experiments import SLEEPY, assert_same_rows, rows, start, wait_for
 
 ARGUMENTS = (
     *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
@@ -57,15 +57,6 @@ def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> R
 def start_slow(folder: Path, pause: float) -> subprocess.Popen[str]:
     """The command in a process of its own, slowed down."""
     return start(folder, *ARGUMENTS, PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
-
-
-def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
-    """Until something is so; fails when the process ends first."""
-    deadline = time.monotonic() + DEADLINE
-    while not what():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def files(folder: Path) -> int:

@@ -22,7 +22,7 @@ from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
-from tests.runners.experiments import QARENA, Dice, OneByOne, environment_with, request, rows, stored_at
+from tests.runners.experiments import QARENA, Dice, OneByOne, Watcher, environment_with, request, rows, stored_at
 
 STUBBORN = """
 import time
@@ -41,18 +41,15 @@ class Player:
 """
 
 
-class Watcher:
+class Listener(Watcher):
     """Does ``when_idle`` whenever it hears that no game ends, with the number of turns."""
 
     def __init__(self, when_idle: Callable[[int], None]) -> None:
-        self.idle = when_idle
-        self.games = 0
+        super().__init__()
+        self.when_idle = when_idle
 
-    def start(self, games: int) -> None:
-        """Do nothing."""
-
-    def advance(self, games: int) -> None:
-        self.games += games
+    def idle(self, turns: int) -> None:
+        self.when_idle(turns)
 
 
 class Waiting(OneByOne):
@@ -89,7 +86,7 @@ def test_while_a_turn_takes_long_turns_are_told_and_finished_games_are_stored(tm
         if list(tmp_path.glob("games/*/*.parquet")) and turns > 40:  # those of dumb count too
             Waiting.go_on.set()
 
-    watcher = Watcher(when_idle)
+    watcher = Listener(when_idle)
     outcome = asked_of(Waiting, tmp_path, "games=20", "threads=1", "archive.shard_seconds=0.02")(
         threading.Event(), watcher
     )
@@ -118,7 +115,7 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
 ) -> None:
     monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.1)
     stop = threading.Event()
-    watcher = Watcher(lambda turns: stop.set() if turns > 40 else None)
+    watcher = Listener(lambda turns: stop.set() if turns > 40 else None)
     outcome = asked_of(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
     Endless.over.set()
     found = rows(tmp_path)["games"]
@@ -145,7 +142,7 @@ class Sluggish(Dice):
 @pytest.mark.slow
 def test_parts_of_slow_agents_take_no_longer_than_a_shard_may(tmp_path: Path) -> None:
     outcome = asked_of(Sluggish, tmp_path, "games=300", "threads=2", "archive.shard_seconds=1")(
-        threading.Event(), Watcher(lambda _: None)
+        threading.Event(), Watcher()
     )
     ranges = Archive.open(tmp_path).ranges(outcome.run_id)  # type: ignore[attr-defined]
     assert ranges.missing(150) == []
@@ -176,14 +173,12 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     with pytest.raises(
         FailureError, match=r"units 0 to \d+ of run [0-9a-f]{12} were written to archive .*somebody"
     ) as e:
-        asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(
-            threading.Event(), Watcher(lambda _: None)
-        )
+        asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
     assert "\n" not in str(e.value)
     record = Archive.open(tmp_path).run(Archive.open(tmp_path).recorded()[0])
     assert record is not None
     assert record.status == "interrupted"
-    asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher(lambda _: None))
+    asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
     assert len(rows(tmp_path)["games"]) == 60
 
 

@@ -13,6 +13,7 @@ from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import label_of
 from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, with_policy
 from runners.reproduce.trainings import train
+from tests.runners.experiments import Watcher
 
 
 def settings(root: Path, games: int = 20) -> PlaySettings:
@@ -52,25 +53,8 @@ def test_a_policy_is_named_in_a_label() -> None:
     assert with_policy("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
 
 
-class RecordedProgress:
-    """A progress that records its calls."""
-
-    def __init__(self) -> None:
-        self.started: list[int] = []
-        self.games = 0
-
-    def start(self, games: int) -> None:
-        self.started.append(games)
-
-    def idle(self, turns: int) -> None:
-        """Do nothing."""
-
-    def advance(self, games: int) -> None:
-        self.games += games
-
-
 def test_each_pairing_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
-    pairings, progress = Pairings(settings(tmp_path / "games"), {}), RecordedProgress()
+    pairings, progress = Pairings(settings(tmp_path / "games"), {}), Watcher()
     chosen = of_study("E")
     pairings.prepare(chosen)
     assert len(pairings.experiments) == 8  # four players, by the text and by the code, for eleven figures

@@ -27,6 +27,7 @@ from runners.speed.turn_times import TurnTimes, random_positions, turn_times
 from tests import naive
 from tests.naive import NONE, PRESETS
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import Watcher
 
 SEED = 3
 
@@ -117,32 +118,12 @@ def test_players_in_python_are_timed_too() -> None:
     assert taken.min() > 2e6
 
 
-class Impatient:
-    """Asks to stop once it has seen so many turns."""
-
-    def __init__(self, stop: threading.Event, patience: int) -> None:
-        self.stop = stop
-        self.patience = patience
-        self.total = self.seen = 0
-
-    def start(self, games: int) -> None:
-        self.total = games
-
-    def idle(self, turns: int) -> None:
-        """Do nothing."""
-
-    def advance(self, games: int) -> None:
-        self.seen += games
-        if self.seen >= self.patience:
-            self.stop.set()
-
-
 def test_whoever_stops_early_has_what_was_measured() -> None:
     stop = threading.Event()
-    impatient = Impatient(stop, 20)
-    times = turn_times(agent_named("mcts"), CLASSIC, 40, SEED, stop, impatient)
-    assert impatient.total == 640
-    assert sum(map(len, times.samples.values())) == impatient.seen < 40
+    watcher = Watcher(stop, 20)
+    times = turn_times(agent_named("mcts"), CLASSIC, 40, SEED, stop, watcher)
+    assert watcher.started == [640]
+    assert sum(map(len, times.samples.values())) == watcher.games < 40
     assert set(times.rows()) == set(range(16))
 
 

@@ -41,24 +41,3 @@ def context(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> Trai
         stop=threading.Event(),
         progress=None,
     )
-
-
-class Watcher:
-    """Counts the games that are reported, and stops the training once there are enough."""
-
-    def __init__(self, stop: threading.Event, enough: float = float("inf")) -> None:
-        self.stop = stop
-        self.enough = enough
-        self.started: list[int] = []
-        self.games = 0
-
-    def start(self, games: int) -> None:
-        self.started.append(games)
-
-    def idle(self, turns: int) -> None:
-        """Do nothing."""
-
-    def advance(self, games: int) -> None:
-        self.games += games
-        if self.games >= self.enough:
-            self.stop.set()

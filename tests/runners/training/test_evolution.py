@@ -29,8 +29,8 @@ from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, ru
 from tests.naive_players import ga2 as naive_ga2
 from tests.naive_players import ga5 as naive_ga5
 from tests.paths import ROOT
-from tests.runners.experiments import play
-from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
+from tests.runners.experiments import Watcher, play
+from tests.runners.training.evolving import GENES, SMALL, context, trainer
 
 
 def assert_same(found: Trained, expected: Trained) -> None:

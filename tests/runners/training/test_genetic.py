@@ -20,8 +20,8 @@ from runners.arena.config_groups import load_rules
 from runners.training.trainer import Trained
 from tests.analytics.stored_policies import origin
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import draw_the_same_words
-from tests.runners.training.evolving import GENES, SMALL, Watcher, context, trainer
+from tests.runners.experiments import Watcher, draw_the_same_words
+from tests.runners.training.evolving import GENES, SMALL, context, trainer
 
 # Wrong requests
 

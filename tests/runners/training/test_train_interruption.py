@@ -1,13 +1,10 @@
-"""Ctrl-C, ``kill -9`` and a second process: the same command ends up with the same policy, bit for bit."""
+"""Ctrl-C and ``kill -9``: the same command ends up with the same policy, bit for bit."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import start
+from tests.runners.experiments import start, wait_for
 
 GAMES = 40_000
 ARGUMENTS = (
@@ -45,15 +42,6 @@ def knowledge(folder: Path) -> str:
     assert verify(archive).problems == []
     assert sum(archive.games_held(run_id) for run_id in archive.run_ids()) == GAMES
     return policy_store.find(archive, "mine").knowledge
-
-
-def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
-    """Until something is so; fails when the process ends first."""
-    deadline = time.monotonic() + DEADLINE
-    while not what():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def files_of_games(folder: Path) -> int:
@@ -97,17 +85,4 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0, done.err
-    assert knowledge(tmp_path) == expected
-
-
-@pytest.mark.slow  # within one process the same is in test_online.py
-def test_a_second_process_is_refused_and_harms_nothing(tmp_path: Path, qarena: Qarena, expected: str) -> None:
-    with start(tmp_path, *ARGUMENTS) as process:
-        wait_for(process, lambda: files_of_games(tmp_path) >= 1)
-        second = qarena(*ARGUMENTS)
-        assert process.poll() is None  # else the second one came too late to be refused
-        out, err = process.communicate(timeout=DEADLINE)
-    assert (second.code, second.out) == (2, "")
-    assert re.fullmatch(r"error: another process plays run [0-9a-f]{12}, .*: wait until it ends.*\n", second.err)
-    assert process.returncode == 0, (out, err)
     assert knowledge(tmp_path) == expected
