@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agents.base import Agent
 from analytics.store.archive import Archive, readable
-from analytics.store.marker import check_root
+from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
 from analytics.store.run_numbers import next_number
@@ -68,11 +68,26 @@ def prepare(request: Request) -> Experiment:
     with where_typed():  # parameters may name files
         agents = [agent.build() for agent in request.spec.agents]
         code = code_of(request.spec, agents)
-    if request.storage.other_code == "new":
-        request = replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+    request = _of_this_code(request, code)
     engine = engine_of(request.spec, agents)  # before the archive is touched
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(_checked_for_other_code(request, archive, code), engine, archive, code)
+
+
+def _of_this_code(request: Request, code: Mapping[str, Any]) -> Request:
+    """The request for a run of this code alone, if that is asked for, or if there is one beside that of other code."""
+    storage, own = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+    if storage.other_code == "new":
+        return own
+    if storage.other_code == "refuse" and content_of(storage.root) is not None:
+        archive = Archive.open(storage.root)
+        first, mine = archive.run(request.spec.run_id), archive.run(own.spec.run_id)
+        if mine is not None and first is not None and differences(first, code):
+            note = (
+                f"run {first.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
+            )
+            return replace(own, notes=(*own.notes, note))
+    return request
 
 
 def _checked_for_other_code(request: Request, archive: Archive, code: Mapping[str, Any]) -> Request:

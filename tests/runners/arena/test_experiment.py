@@ -262,6 +262,8 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
     assert anew.played == 22
     assert counts(tmp_path) == {begun: 20, anew.run_id: 22}
     assert play(tmp_path, "games=22", "archive.other_code=new").played == 0
+    again = play(tmp_path, "games=24")  # the plain command finds the run of this code from then on
+    assert (again.run_id, again.played) == (anew.run_id, 2)
 
 
 # What a run says of itself.
