@@ -2,7 +2,8 @@
 
 A page asks for a job by a key, waits a moment, and shows the result or what is known so far; then it has itself loaded
 again. A job ends when it is done, when its time is up, when somebody stops it, and when no page has asked for it for a
-while: nobody computes for a window that was closed.
+while: nobody computes for a window that was closed. The turn of an agent cannot be ended: its thread is left alone
+then, at the lowest priority, and another takes its place.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -23,14 +25,24 @@ from runners.browse.library import BusyError
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready
 IDLE = "no page asked for it any more"
+MOST_LEFT = 2  # threads that were left alone and still compute for one owner: then its next job waits
+LOWEST = 19  # priority of a thread on Linux
 FORGOTTEN_SECONDS = 30.0  # after which nobody waits for a job for which no page has asked
 
 
 class BackgroundJob:
     """A piece of work. ``work(job)`` gets the job: it may set ``latest`` and must end soon after ``stopped``."""
 
-    def __init__(self, work: Callable[[BackgroundJob], Any], seconds: float, version: Hashable = None) -> None:
+    def __init__(
+        self,
+        work: Callable[[BackgroundJob], Any],
+        seconds: float,
+        version: Hashable = None,
+        owner: Hashable = None,
+    ) -> None:
         self.seconds = seconds  # that it may work
+        self.owner = owner  # of whom one job works at a time; None: nobody's
+        self.thread = 0  # the system's number of the thread that carries it out
         self.version = version  # of what it is about
         self.seen = False  # a page knows that it has ended
         self.latest: Any = None  # what pages may see so far
@@ -105,7 +117,7 @@ class BackgroundJob:
         with self._lock:
             if self.ended:
                 return
-            self.started = time.monotonic()
+            self.started, self.thread = time.monotonic(), threading.get_native_id()
         try:
             self._result = self._work(self)
         except BaseException as error:  # noqa: BLE001  (raised again where the result is asked for)
@@ -118,7 +130,8 @@ class Background:
     """Jobs by key, carried out by at most ``threads`` at a time; ``waiting`` more may wait, ``kept`` are remembered.
 
     ``idle_seconds``: a job for which no page has asked for so long is stopped; None: it never is. ``politely``: its
-    threads leave the processor to others (Linux).
+    threads leave the processor to others (Linux). ``endless``: jobs do not end when they are stopped, so that their
+    threads are left alone.
     """
 
     def __init__(
@@ -129,13 +142,15 @@ class Background:
         kept: int = 1000,
         idle_seconds: float | None = None,
         politely: bool = False,
+        endless: bool = False,
     ) -> None:
         self._most_threads, self._most_waiting, self._kept = threads, waiting, kept
         self._idle_seconds = idle_seconds
-        self._politely = politely
+        self._politely, self._endless = politely, endless
         self._jobs: OrderedDict[Hashable, BackgroundJob] = OrderedDict()
         self._queue: deque[BackgroundJob] = deque()
         self._working: set[BackgroundJob] = set()
+        self._left: set[BackgroundJob] = set()  # whose threads are left alone
         self._changed = threading.Condition()
         self._threads = 0
         self._closed = False
@@ -149,16 +164,18 @@ class Background:
         *,
         version: Hashable = None,
         again: bool = False,
+        owner: Hashable = None,
     ) -> BackgroundJob:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
         ``again``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
         archive. If that has changed there is a new job, but not before a page has seen the end of one that it waits
-        for: else what changes often would never be answered. Raises ``BusyError`` while too many jobs wait.
+        for: else what changes often would never be answered. Of an ``owner`` one job works at a time. Raises
+        ``BusyError`` while too many jobs wait.
         """
         with self._changed:
             found = self._jobs.get(key)
-            if found is not None and not (_goes_on_longer(found, seconds, again) or _is_outdated(found, version)):
+            if found is not None and (found in self._left or not _is_to_be_done_again(found, seconds, again, version)):
                 found.asked = time.monotonic()
                 self._jobs.move_to_end(key)
                 return found
@@ -166,7 +183,7 @@ class Background:
                 raise BusyError(
                     f"this server is busy: {len(self._queue)} questions wait already; ask again in a moment"
                 )
-            made = self._jobs[key] = BackgroundJob(work, seconds, version)
+            made = self._jobs[key] = BackgroundJob(work, seconds, version, owner)
             self._jobs.move_to_end(key)
             self._queue.append(made)
             self._forget()
@@ -175,8 +192,12 @@ class Background:
             return made
 
     def find(self, key: Hashable) -> BackgroundJob | None:
-        """The job of this key, if there is one."""
-        return self._jobs.get(key)
+        """The job of this key, for which a page asks; None if there is none, or it was stopped before it began."""
+        found = self._jobs.get(key)
+        if found is None or (found.ended and found.started is None):
+            return None
+        found.asked = time.monotonic()
+        return found
 
     def close(self) -> None:
         """Stop all jobs and end the threads."""
@@ -208,16 +229,42 @@ class Background:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)  # Linux: of this thread alone
         while True:
             with self._changed:
-                while not self._queue:
+                while (job := self._next()) is None:
                     if self._closed:
                         self._threads -= 1
                         return
                     self._changed.wait()
-                job = self._queue.popleft()
+                self._queue.remove(job)
                 self._working.add(job)
             job.carry_out()
             with self._changed:
+                self._changed.notify()  # the next job of its owner may begin
                 self._working.discard(job)
+                if job in self._left:
+                    self._left.discard(job)
+                    return
+
+    def _next(self) -> BackgroundJob | None:
+        """The first job that waits and may begin."""
+        working, left = {job.owner for job in self._working}, [job.owner for job in self._left]
+        for job in self._queue:
+            if job.owner is None or (job.owner not in working and left.count(job.owner) < MOST_LEFT):
+                return job
+        return None
+
+    def _leave(self, job: BackgroundJob) -> None:
+        """Leave the thread of a job alone."""
+        with self._changed:
+            if job not in self._working or not job.thread:
+                return
+            self._working.discard(job)
+            self._left.add(job)
+            self._threads -= 1
+            self._enlist()
+            self._changed.notify()
+        if sys.platform == "linux":
+            with suppress(OSError):  # it has ended
+                os.setpriority(os.PRIO_PROCESS, job.thread, LOWEST)
 
     def _watch(self) -> None:
         """Stop the jobs whose time is up or for which nobody asks any more."""
@@ -234,9 +281,15 @@ class Background:
                     job.stop(f"{job.seconds:g} seconds were not enough")
                 elif self._idle_seconds is not None and now - job.asked > self._idle_seconds:
                     job.stop(IDLE)
+                    if self._endless:
+                        self._leave(job)
             with self._changed:
                 for job in [each for each in self._queue if each.ended]:
                     self._queue.remove(job)
+
+
+def _is_to_be_done_again(job: BackgroundJob, seconds: float, again: bool, version: Hashable) -> bool:
+    return _goes_on_longer(job, seconds, again) or _is_outdated(job, version)
 
 
 def _goes_on_longer(job: BackgroundJob, seconds: float, again: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +19,7 @@ from runners.web.settings import site_of
 SUBJECTS = {"Play": "/play", "Analyse": "/analyse", "Browse": "/browse", "Ask": "/ask"}  # in the navigation
 STATIC = Path(__file__).parent / "static"
 RETRY_SECONDS = 3  # after which a busy server may be asked again
+SESSION = "session"  # the cookie by which a browser is known, as long as it is open
 SEE_OTHER = 303  # after a form was carried out: reloading the page that follows does not send the form again
 
 
@@ -35,7 +37,15 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "refresh": None,
     }
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-    return HTMLResponse(environment().get_template(template).render(known | values), status, headers)
+    answer = HTMLResponse(environment().get_template(template).render(known | values), status, headers)
+    if SESSION not in request.cookies:
+        answer.set_cookie(SESSION, secrets.token_urlsafe(16), httponly=True, samesite="strict")
+    return answer
+
+
+def session_of(request: Request) -> str:
+    """The browser that sent a request; without a cookie, the machine."""
+    return request.cookies.get(SESSION) or (request.client.host if request.client else "")
 
 
 def go_to(path: str, **query: object) -> Response:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,9 +17,9 @@ from runners.browse import charts
 from runners.browse.asking import Asking, SqlAnswer, answer_table
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
-from runners.web.background import Background, BackgroundJob
+from runners.web.background import IDLE, Background, BackgroundJob
 from runners.web.failures import status_of
-from runners.web.pages import page
+from runners.web.pages import go_to, page
 from runners.web.settings import Site, site_of
 
 router = APIRouter()
@@ -49,6 +51,11 @@ class QuestionService:
             version=stamp_of(self._archive),
         )
 
+    def known(self, question: str) -> BackgroundJob | None:
+        """That job, if it was begun, its answer is kept, and a page has waited for it."""
+        found = self._background.find(question)
+        return None if found is None or found.reason == IDLE else found
+
     def close(self) -> None:
         """End the processes."""
         self._background.close()
@@ -64,25 +71,55 @@ def question_service(request: Request) -> QuestionService:
 def ask(
     request: Request, q: str = "", question: str = "", chart: str = "", x: str = "", y: str = "", colour: str = ""
 ) -> Response:
-    """A question with its answer, and the questions of the cookbook."""
+    """A question, its answer if somebody has asked it, and the questions of the cookbook. A link asks nothing."""
+    return _shown(request, q, question, chart, x, y, colour)
+
+
+@router.post("/ask")
+def carry_out(
+    request: Request,
+    q: Annotated[str, Form()] = "",
+    question: Annotated[str, Form()] = "",
+    chart: Annotated[str, Form()] = "",
+    x: Annotated[str, Form()] = "",
+    y: Annotated[str, Form()] = "",
+    colour: Annotated[str, Form()] = "",
+) -> Response:
+    """Have a question answered. Its page, which has an address of its own, shows the answer."""
+    text = q.strip()
+    if text and not _is_empty(request):
+        try:
+            question_service(request).job(text).wait(MOMENT)
+        except ArenaError as error:  # too many others wait
+            return _shown(request, text, question, chart, x, y, colour, error)
+    return go_to("/ask", q=text, question=question, chart=chart, x=x, y=y, colour=colour)
+
+
+def _is_empty(request: Request) -> bool:
+    return content_of(site_of(request).settings.archive) is None
+
+
+def _shown(
+    request: Request, q: str, question: str, chart: str, x: str, y: str, colour: str, error: ArenaError | None = None
+) -> Response:
     chosen = _chosen(question)
     text = q.strip() or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
-    status = 200
-    empty = content_of(site_of(request).settings.archive) is None
-    if text and not empty:
-        try:
-            values |= _answered(question_service(request), text, chart, (x, y, colour))
-        except ArenaError as error:
-            status = status_of(error)
-            values |= {"error": str(error)}
+    service = question_service(request)
+    job = service.known(text) if error is None else None
+    try:
+        if job is not None:
+            values |= _answered(job, chart, (x, y, colour))
+    except ArenaError as raised:
+        error = raised
     return page(
         request,
         "ask.html",
-        status,
+        200 if error is None else status_of(error),
         title=_title(text, chosen),
         text=text,
-        empty=empty,
+        empty=_is_empty(request),
+        asked=job is not None or error is not None,
         chosen=chosen,
         questions=questions(),
         views=VIEWS,
@@ -91,8 +128,8 @@ def ask(
         x=x,
         y=y,
         colour=colour,
-        limits=question_service(request).asking.limits,
-        **values,
+        limits=service.asking.limits,
+        **(values | ({} if error is None else {"error": str(error)})),
     )
 
 
@@ -111,9 +148,8 @@ def _chosen(number: str) -> CookbookQuestion | None:
     return found
 
 
-def _answered(service: QuestionService, text: str, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
+def _answered(job: BackgroundJob, chart: str, columns: tuple[str, str, str]) -> dict[str, object]:
     """The part of the page that shows an answer, or that it is not there yet."""
-    job = service.job(text)
     if not job.wait(MOMENT):
         return {"waiting": True, "refresh": 1}
     found = _result(job)
@@ -146,11 +182,9 @@ def _figure(found: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figur
 
 @router.get("/ask.csv")
 def ask_for_csv(request: Request, q: str = "") -> Response:
-    """The answer to a question as a file, with the column names in its first line."""
-    service = question_service(request)
-    job = service.job(q.strip())
-    job.wait(service.asking.limits.waiting_seconds + service.asking.limits.seconds)
-    if not job.ended:
-        raise FailureError("the question was not answered in time: ask again in a moment")
+    """An answer that is kept as a file, with the column names in its first line; else the page of the question."""
+    job = question_service(request).known(q.strip())
+    if job is None or not job.wait(MOMENT):
+        return go_to("/ask", q=q)
     headers = {"content-disposition": 'attachment; filename="answer.csv"'}
     return Response(as_csv(_result(job).frame), media_type="text/csv; charset=utf-8", headers=headers)

@@ -25,7 +25,8 @@ from runners.web.settings import Site
 
 MOST_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
 MOST_THINKING = 16  # agents at a time
-FOREVER = float("inf")  # an agent's turn cannot be stopped: its limits are its own (turn_seconds)
+FOREVER = float("inf")  # an agent's limits are its own (turn_seconds)
+IDLE_SECONDS = 30.0  # without a page that asks, after which an agent gives up its place
 
 _numbers = count()
 
@@ -190,24 +191,27 @@ def _after(word: str, game: Game) -> Game:
 
 
 class HeldGames:
-    """The games of a site. Agents think in threads of their own, so that nobody waits for another one's."""
+    """The games of a site. Agents think in threads of their own, one for each browser at a time.
+
+    So nobody waits for another one's. ``session`` names the browser.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._background = Background(MOST_THINKING, kept=2 * MOST_GAMES)
+        self._background = Background(MOST_THINKING, kept=2 * MOST_GAMES, idle_seconds=IDLE_SECONDS, endless=True)
         self._held: OrderedDict[GameAddress, HeldGame] = OrderedDict()
         self._lock = threading.Lock()
 
     def close(self) -> None:
         self._background.close()
 
-    def begin(self, setup: GameSetup) -> tuple[str, BackgroundJob]:
+    def begin(self, setup: GameSetup, session: str) -> tuple[str, BackgroundJob]:
         """Begin a game: its id, and the job that sets the agent up, whose result is the game.
 
         Raises ``RequestError`` for rules or an agent that do not exist.
         """
         identity = new_id()
-        return identity, self._set_up(identity, setup, identity)
+        return identity, self._set_up(identity, setup, session, identity)
 
     def beginning(self, identity: str) -> BackgroundJob:
         """The job that sets up the game of an id. Raises ``NotFoundError`` if there is none."""
@@ -224,35 +228,41 @@ class HeldGames:
                 self._held.move_to_end(address.beginning)
             return found
 
-    def open(self, address: GameAddress) -> BackgroundJob:
+    def open(self, address: GameAddress, session: str) -> BackgroundJob:
         """Take up a game where its address says; the job's result is the game.
 
         What was taken back in it is not known, so it counts as one in which the person took turns back. Raises as
         ``begin`` does.
         """
         key = ("open", address)
-        return self._set_up(key, address.setup, address.id, address.number, address.moves, ("undo",))
+        return self._set_up(key, address.setup, session, address.id, address.number, address.moves, ("undo",))
 
     def opening(self, address: GameAddress) -> BackgroundJob | None:
         """The job that takes up the game of an address, if somebody asked for that."""
         return self._background.find(("open", address))
 
-    def answered(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
+    def answered(self, held: HeldGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
         """The job in which the agent answers, and the game is logged if it is over."""
-        return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER)
+        return self._background.job((held.serial, moves), lambda _job: held.answer(moves), FOREVER, owner=session)
 
     def answering(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob | None:
         """That job, if it was begun."""
         return self._background.find((held.serial, moves))
 
-    def hinted(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob:
+    def hinted(self, held: HeldGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
         """The job that finds a hint, whose result is its lines: it needs kernels, for which no page waits."""
-        return self._background.job(("hint", held.serial, moves), lambda _job: hint(held.seen(moves).game), FOREVER)
+        key = ("hint", held.serial, moves)
+        return self._background.job(key, lambda _job: hint(held.seen(moves).game), FOREVER, owner=session)
+
+    def hinting(self, held: HeldGame, moves: tuple[str, ...]) -> BackgroundJob | None:
+        """That job, if it was begun."""
+        return self._background.find(("hint", held.serial, moves))
 
     def _set_up(
         self,
         key: Hashable,
         setup: GameSetup,
+        session: str,
         identity: str,
         number: int | None = None,
         moves: tuple[str, ...] = (),
@@ -270,7 +280,7 @@ class HeldGames:
             held.answer(moves)
             return held
 
-        return self._background.job(key, work, FOREVER)
+        return self._background.job(key, work, FOREVER, owner=session)
 
     def _hold(self, held: HeldGame) -> HeldGame:
         with self._lock:

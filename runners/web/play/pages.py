@@ -21,7 +21,7 @@ from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
 from runners.web.background import BackgroundJob, compiling
-from runners.web.pages import go_to, page
+from runners.web.pages import go_to, page, session_of
 from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
 from runners.web.play.games import HeldGame, HeldGames, Seen
 from runners.web.play.view import GameView, view_of
@@ -88,7 +88,7 @@ def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_field
         if given:  # an empty field means the usual value
             usual = {each.name: each.usual for each in site.service(AgentsAndRules).parameters(setup.agent)}
             setup = setup._replace(agent=label_of(setup.agent, given, usual))
-        identity, job = site.service(HeldGames).begin(setup)
+        identity, job = site.service(HeldGames).begin(setup, session_of(request))
         if not job.wait():
             return go_to(f"/play/begun/{identity}")
         held: HeldGame = job.result()
@@ -109,7 +109,7 @@ def begun(request: Request, identity: str) -> Response:
 
 @router.get(PATH)
 def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
-    """The game of an address. No agent is set up or asked for a link: the page then has a form that does it."""
+    """The game of an address. No agent is asked for a link, nor a hint sought: the page has forms that do it."""
     address = parse_address(request.query_params)
     games = site_of(request).service(HeldGames)
     held = games.held(address)
@@ -128,7 +128,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
         if pending is None:
             return _offered(request, address)
     elif hint and "hint" in held.aids and not seen.session.over:
-        pending = games.hinted(held, address.moves)
+        pending = games.hinting(held, address.moves)
     if pending and pending.wait():
         hints, pending = pending.result() or [], None  # raises what went wrong
         seen = held.seen(address.moves)
@@ -139,19 +139,20 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
 @router.post(PATH)
 def decide(request: Request, decision: Annotated[str, Form()] = "", command: Annotated[str, Form()] = "") -> Response:
     """Carry out a decision of the person, or a command: open, undo, hint, resign, log."""
-    address = parse_address(request.query_params)
+    address, session = parse_address(request.query_params), session_of(request)
     games = site_of(request).service(HeldGames)
     held = games.held(address)
     if held is None:
-        job = games.open(address)
+        job = games.open(address, session)
         if not job.wait():
             return go_to(PATH, **address.query())
         held = job.result()
     if command == "open":
-        games.answered(held, address.moves).wait()
+        games.answered(held, address.moves, session).wait()
         return go_to(PATH, **address.query())
     if command == "hint":
         held.hint()
+        games.hinted(held, address.moves, session)
         return go_to(PATH, **address.query(), piece=request.query_params.get("piece"), hint=1)
     if command == "undo":
         return go_to(PATH, **address._replace(moves=held.undo(address.moves)).query())
@@ -162,7 +163,7 @@ def decide(request: Request, decision: Annotated[str, Form()] = "", command: Ann
         raise RequestError(f"command {command[:40]!r} is not known: undo, hint, {RESIGN} or log")
     after = address.after(command or decision)
     held.decide(address.moves, after.moves[-1])
-    games.answered(held, after.moves).wait()
+    games.answered(held, after.moves, session).wait()
     return go_to(PATH, **after.query())
 
 

@@ -197,3 +197,40 @@ def test_old_results_are_forgotten() -> None:
         assert jobs.job(number, lambda _job: None).wait(PATIENCE)
     assert [number for number in range(6) if jobs.find(number)] == [3, 4, 5]
     jobs.close()
+
+
+def test_of_an_owner_one_job_works_at_a_time() -> None:
+    jobs = Background(3)
+    begun = [threading.Event() for _ in range(3)]
+    first = jobs.job("first", until_stopped(begun[0]), owner="ada")
+    assert begun[0].wait(PATIENCE)
+    second = jobs.job("second", until_stopped(begun[1]), owner="ada")
+    third = jobs.job("third", until_stopped(begun[2]), owner="bob")
+    assert begun[2].wait(PATIENCE)
+    assert second.queued
+    first.stop("enough")
+    assert begun[1].wait(PATIENCE)
+    jobs.close()
+    assert all(job.wait(PATIENCE) for job in (first, second, third))
+
+
+def test_work_that_cannot_be_ended_is_left_alone_and_its_result_still_taken() -> None:
+    jobs, go_on = Background(1, endless=True), threading.Event()
+    left: list[BackgroundJob] = []
+    while len(left) < background.MOST_LEFT:
+        left.append(jobs.job(len(left), lambda _job: go_on.wait(PATIENCE), owner="ada"))
+        while left[-1].started is None:
+            time.sleep(0.001)
+        jobs._idle_seconds = 0.0  # nobody asks for it
+        while len(jobs._left) < len(left):
+            time.sleep(0.001)
+        jobs._idle_seconds = None
+    waiting = jobs.job("waiting", lambda _job: "ada", owner="ada")  # two are enough for one owner
+    other = jobs.job("other", lambda _job: "bob", owner="bob")
+    assert other.wait(PATIENCE)
+    assert waiting.queued
+    assert jobs.job(0, lambda _job: "again") is left[0]
+    go_on.set()
+    assert waiting.wait(PATIENCE)
+    assert [job.wait(PATIENCE) and job.result() for job in left] == [True, True]
+    jobs.close()

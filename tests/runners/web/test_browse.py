@@ -218,7 +218,7 @@ def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:
     usual, service.asking = service.asking, Asking(reader.site.settings.archive, AskLimits(seconds=1.0, processes=2))
     reader.get("/browse")
     texts = [f"SELECT levenshtein(repeat('a', 100000), repeat('b', 100000)) + {number} AS m" for number in range(10)]
-    threads = [threading.Thread(target=reader.get, args=("/ask",), kwargs={"q": text}) for text in texts]
+    threads = [threading.Thread(target=reader.send, args=("/ask",), kwargs={"q": text}) for text in texts]
     for thread in threads:
         thread.start()
     started = time.monotonic()
@@ -242,7 +242,7 @@ def test_a_busy_server_says_when_to_ask_again(reader: Visitor, monkeypatch: pyte
     assert links(page) == {"/browse/games?result=drawn&agent=dumb&rules=classic"} | {"/browse", "/ask"}
     service = reader.site.service(QuestionService)
     monkeypatch.setattr(service._background, "_most_waiting", 0)
-    page = reader.get("/ask", q="SELECT 'a question that nobody asked'")
+    page = reader.send("/ask", q="SELECT 'a question that nobody asked'")
     assert (page.status, page.headers["retry-after"]) == (503, "3")
     assert "ask again in a moment" in page.line
 
@@ -258,7 +258,7 @@ def test_an_archive_in_a_bucket_is_shown_and_opened_again_as_time_goes(
         game = guest.ready(f"/browse/games/{RUN_ID}/0")
         assert game.status == 200
         assert "Every decision is judged" in game.text
-        (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.ready("/ask", q="SELECT count(*) FROM plies").text)
+        (count,) = re.findall(r"<th[^>]*>(\d+)</th>", guest.send("/ask", q="SELECT count(*) FROM plies").text)
         assert int(count) > 8
         store(archive, RUN_ID, [random_block(1, 1, 0, 2)])
         monkeypatch.setattr(library, "REMOTE_SECONDS", 0.5)
