@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import seldom
 from tests.pages import PAGES, name_of
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
@@ -51,10 +52,11 @@ def matches(shown: str, printed: str) -> bool:
     return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", in_form(printed) + "\n", re.DOTALL) is not None
 
 
+SLOW = {"docs/decisions.md", "docs/policies.md", "docs/sweeps.md"}  # each takes longer than the short ones together
 SHOWN = {name_of(page): steps for page in PAGES if (steps := transcripts(page))}
 
 
-@pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.parametrize("page", [*sorted({*SHOWN} - SLOW), *seldom(*sorted(SLOW))])
 def test_a_page_shows_what_its_commands_print(page: str, qarena: Qarena, tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "data/sample")
     for command, shown in SHOWN[page]:

@@ -21,6 +21,7 @@ from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
 from tests import naive
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, solve_position, turns_of
 from tests.positions import asked
@@ -67,15 +68,15 @@ def test_ten_thousand_games_against_itself_end_as_their_openings_values_say(name
 OPPONENTS = [name for name in names("agent") if name != "oracle"]
 
 
+@pytest.mark.parametrize(("plies", "pairs"), [(11, 6), *seldom((6, 50))])
 @pytest.mark.parametrize("opponent", OPPONENTS)
-def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str) -> None:
-    check_no_loss(opponent, 11, 6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("opponent", OPPONENTS)
-def test_no_agent_takes_anything_from_it_in_many_long_games(opponent: str) -> None:
-    check_no_loss(opponent, 6, 50)
+def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str, plies: int, pairs: int) -> None:
+    agent = load_agent(opponent).build()
+    rules = CLASSIC if "opponent" in getattr(agent, "choosers", ("opponent",)) else PRESETS["own_piece"]
+    games, values = play(rules, (Oracle(), agent), plies, pairs)
+    for game, (of_seat_0, value) in enumerate(zip(results(games, [0] * 2 * pairs), values, strict=True)):
+        seat = game % 2  # the oracle has seat 0 in game 0 of each pair
+        assert of_seat_0 >= value if seat == 0 else of_seat_0 <= value, game
 
 
 @pytest.mark.slow
@@ -87,15 +88,6 @@ def test_no_agent_beats_it_from_the_empty_board(opponent: str) -> None:
             Order(0, 0, 10)
         )
         assert min(results(games.block.games, [0, 1] * 10)) >= 0  # the game is a draw
-
-
-def check_no_loss(opponent: str, plies: int, pairs: int) -> None:
-    agent = load_agent(opponent).build()
-    rules = CLASSIC if "opponent" in getattr(agent, "choosers", ("opponent",)) else PRESETS["own_piece"]
-    games, values = play(rules, (Oracle(), agent), plies, pairs)
-    for game, (of_seat_0, value) in enumerate(zip(results(games, [0] * 2 * pairs), values, strict=True)):
-        seat = game % 2  # the oracle has seat 0 in game 0 of each pair
-        assert of_seat_0 >= value if seat == 0 else of_seat_0 <= value, game
 
 
 def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:

@@ -54,14 +54,6 @@ def permutations_of(rules: Rules) -> list[list[int]]:
     return found
 
 
-def arrays(position: Position) -> tuple[NDArray[np.uint64], NDArray[np.uint16], NDArray[np.int8]]:
-    return (
-        np.array([position.lanes], np.uint64),
-        np.array([position.occupied], np.uint16),
-        np.array([position.hand], np.int8),
-    )
-
-
 def position_of(pieces: Board, hand: int) -> Position:
     return from_plies(((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), hand)
 

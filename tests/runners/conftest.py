@@ -27,6 +27,14 @@ class Result(NamedTuple):
     out: str
     err: str
 
+    @property
+    def refusal(self) -> str:
+        """The one line that a wrong request costs."""
+        assert (self.code, self.out) == (2, "")
+        assert self.err.startswith("error: ")
+        assert self.err.count("\n") == 1
+        return self.err
+
 
 Qarena = Callable[..., Result]
 
@@ -93,3 +101,18 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         return Result(int(left.value.code or 0), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of a few late positions."""
+    from analytics.perfect.position_set import encoded, origin_of
+    from analytics.store.archive import Archive
+    from quarto.rules import CLASSIC
+    from runners.judge.positions import SetOptions, make_frame
+    from tests.paths import SAMPLE
+
+    frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))
+    path = tmp_path_factory.mktemp("sets") / "small.parquet"
+    path.write_bytes(encoded(frame, origin_of(CLASSIC, 2026, 8)))
+    return path

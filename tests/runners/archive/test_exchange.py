@@ -174,15 +174,3 @@ def test_bad_lines_are_listed_and_skipped_if_asked(qarena: Qarena, tmp_path: Pat
     assert found.code == 1
     assert found.err.splitlines()[-1] == "error: all.txt: no line is a game, so nothing was imported"
     assert not (tmp_path / "other").exists()
-
-
-def test_what_cannot_be_written_is_a_failure_that_leaves_nothing(
-    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("analytics.exchange.export.text_of", full)
-    found = qarena("archive", "export", "--format", "text", "--output", "x", "--archive", SAMPLE)
-    assert (found.code, found.err) == (1, "error: cannot write x: No space left on device\n")
-    assert list(tmp_path.iterdir()) == []

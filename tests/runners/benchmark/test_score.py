@@ -10,27 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.perfect.position_set import encoded, origin_of
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import Tally
-from analytics.store.archive import Archive
-from quarto.rules import CLASSIC
 from runners.benchmark import references
 from runners.benchmark.references import References, mean_return
 from runners.benchmark.score import ScoreRequest, carry_out
 from runners.judge.judging import JudgeOptions
-from runners.judge.positions import SetOptions, make_frame
-from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set of a few late positions."""
-    frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))
-    path = tmp_path_factory.mktemp("sets") / "small.parquet"
-    path.write_bytes(encoded(frame, origin_of(CLASSIC, 2026, 8)))
-    return path
 
 
 @pytest.fixture(autouse=True)

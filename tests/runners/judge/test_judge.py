@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from analytics.perfect.position_set import PositionSet, encoded, origin_of, read, taken
+from analytics.perfect.position_set import PositionSet, read, taken
 from analytics.statistics.tally import Tally, tally
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import cards
@@ -27,9 +27,8 @@ from runners.arena.spec import AgentSpec, RunSpec
 from runners.hydra_app.config_dir import user_config_dir
 from runners.judge import judging
 from runners.judge.judging import AgentVerdict, JudgeOptions, draw_rate, judge
-from runners.judge.positions import SetOptions, make_frame
 from runners.judge.shown import by_regret
-from tests.paths import ROOT, SAMPLE
+from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
 QUICK = JudgeOptions(draws=2, games=0, seed=5, threads=2)
@@ -66,15 +65,6 @@ def late() -> PositionSet:
     """A part of the set that ships, from ten pieces on."""
     whole = read(ROOT / "analytics/perfect/position_sets/classic.parquet")
     return taken(whole, (whole.pieces >= 10) & (np.arange(len(whole.pieces)) % 20 == 0))
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A set of a few late positions."""
-    frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))
-    path = tmp_path_factory.mktemp("sets") / "small.parquet"
-    path.write_bytes(encoded(frame, origin_of(CLASSIC, 2026, 8)))
-    return path
 
 
 def verdict_on(agent: AgentSpec, positions: PositionSet, options: JudgeOptions = QUICK) -> AgentVerdict:
