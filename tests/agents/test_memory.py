@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
 from agents.lift import KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
-from quarto.batch import ENDINGS, Batch
+from quarto.batch import Batch
 from quarto.bits import nth_bit, popcount
 from quarto.jit import int64, uint64
 from quarto.position import ALL_CELLS, EMPTY, Position
@@ -24,6 +24,7 @@ from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
+from tests.naive_players.agreement import outcomes
 from tests.positions import view_of
 
 SEED, RUN = 41, 42
@@ -87,22 +88,6 @@ class InPython:
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         turns = self.player.play(batch.packed, rng)
         return turns.cells, turns.gifts
-
-
-def outcomes(arena: Engine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
-    """The games of some orders by pairing, pair and game."""
-    found = {}
-    for played in arena.play(orders, threads):
-        block = played.block
-        for i, plies in enumerate(block.games.plies.tolist()):
-            pair, game = divmod(i, block.games_a_pair)
-            found[block.pairing, block.first_pair + pair, game] = Outcome(
-                block.games.pieces[:plies, i].tolist(),
-                block.games.cells[:plies, i].tolist(),
-                int(block.games.winner[i]),
-                ENDINGS[block.games.ending[i]],
-            )
-    return found
 
 
 def expected(arena: Engine, fragile: bool, keys: Iterator[tuple[int, int, int]]) -> dict[tuple[int, int, int], Outcome]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 
 import numpy as np
@@ -18,7 +18,7 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.engine import Engine, Order
 from tests import naive
-from tests.naive import NONE, PRESETS
+from tests.naive import NONE, PRESETS, Outcome
 from tests.positions import asked, view_of
 
 SEED, RUN = 23, 24
@@ -68,6 +68,19 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
     return len(asked_about)
 
 
+def outcomes(engine: Engine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
+    """The games of some orders, each once, by pairing, pair and game."""
+    found: dict[tuple[int, int, int], Outcome] = {}
+    for played in engine.play(orders, threads):
+        block = played.block
+        for i, plies in enumerate(block.games.plies.tolist()):
+            key = block.pairing, block.first_pair + i // block.games_a_pair, i % block.games_a_pair
+            assert key not in found
+            pieces, cells = block.games.pieces[:plies, i].tolist(), block.games.cells[:plies, i].tolist()
+            found[key] = Outcome(pieces, cells, int(block.games.winner[i]), ENDINGS[block.games.ending[i]])
+    return found
+
+
 Players = tuple[KernelAgent, naive.Player]  # the same one, jitted and slow
 
 
@@ -79,12 +92,7 @@ def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pair
 def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
     """The same of any two players. Each game has copies of the slow ones to itself, which may remember it."""
     engine = Engine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
-    games = engine.play_block(Order(0, 0, pairs)).block.games
-    for slot in range(2 * pairs):
+    for (_, pair, game), outcome in outcomes(engine, [Order(0, 0, pairs)]).items():
         twins = deepcopy(one[1]), deepcopy(other[1])
-        expected = naive.play_game(rules, twins, RUN, slot // 2, slot % 2, seed=SEED, opening_plies=opening_plies)
-        plies = int(games.plies[slot])
-        assert games.pieces[:plies, slot].tolist() == expected.pieces
-        assert games.cells[:plies, slot].tolist() == expected.cells
-        assert games.winner[slot] == expected.winner
-        assert ENDINGS[games.ending[slot]] == expected.ending
+        expected = naive.play_game(rules, twins, RUN, pair, game, seed=SEED, opening_plies=opening_plies)
+        assert outcome == expected, (pair, game)

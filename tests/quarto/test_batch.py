@@ -11,9 +11,6 @@ from quarto.batch import (
     FULL_BOARD,
     LINE,
     Batch,
-    Block,
-    Games,
-    Turns,
 )
 from quarto.position import Position
 from tests.naive_quarto import positions
@@ -28,17 +25,6 @@ def test_a_batch_holds_the_positions_it_was_made_of(wanted: list[Position]) -> N
     assert [str(field.dtype) for field in batch] == TYPES
     head = batch.part(0, 2)
     assert [head.position(i) for i in range(len(head.hand))] == wanted[:2]
-
-
-def test_empty_batches_and_games_have_the_documented_types_and_shapes() -> None:
-    assert [(str(field.dtype), field.shape) for field in Batch.empty(3)] == [(name, (3,)) for name in TYPES]
-    assert [(str(field.dtype), field.shape) for field in Turns.empty(3)] == [("int8", (3,))] * 2
-    games = Games.zeros(6)
-    assert [field.shape for field in games] == [(16, 6), (16, 6), (6,), (6,), (6,)]
-    assert {str(field.dtype) for field in games} == {"int8"}
-    assert set(games.winner.tolist()) == {-1}
-    assert Block(0, 0, 0, games).pairs == 3
-    assert Block(0, 0, 0, games, swapped=False).pairs == 6
 
 
 def test_endings_are_numbered_as_they_are_listed() -> None:

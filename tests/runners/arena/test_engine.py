@@ -19,13 +19,13 @@ from agents.lift import lift
 from agents.random import Random
 from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom
-from quarto.batch import ENDINGS
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView, PositionView
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, Outcome, View
+from tests.naive_players.agreement import outcomes
 from tests.naive_players.study_a import FaithfulRuleBased
 from tests.paths import ORACLES
 from tests.positions import view_of
@@ -42,8 +42,6 @@ BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
     ("rule_based(faithful=true)", RuleBased(faithful=True), FaithfulRuleBased()),
 ]
 
-Key = tuple[int, int, int]  # pairing, pair, game
-
 
 def engine(rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: int = SEED, run: int = RUN) -> Engine:
     """An engine in which every agent meets every agent, itself included."""
@@ -52,30 +50,15 @@ def engine(rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: 
     return Engine(rules, agents, labels, seats, seed, run, opening_plies)
 
 
-def play(engine: Engine, orders: Sequence[Order], threads: int = 1) -> dict[Key, Outcome]:
-    """The games of some orders, each once."""
-    outcomes: dict[Key, Outcome] = {}
-    for played in engine.play(orders, threads):
-        block = played.block
-        for i in range(len(block.games.plies)):
-            pair, game = divmod(i, 2) if block.swapped else (i, 0)
-            key = block.pairing, block.first_pair + pair, game
-            plies = int(block.games.plies[i])
-            pieces, cells = block.games.pieces[:plies, i].tolist(), block.games.cells[:plies, i].tolist()
-            assert key not in outcomes
-            outcomes[key] = Outcome(pieces, cells, int(block.games.winner[i]), ENDINGS[block.games.ending[i]])
-    return outcomes
-
-
 def every_pairing(engine: Engine, pairs: int, first_pair: int = 0) -> list[Order]:
     return [Order(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
 
 
 def check_against_twins(engine: Engine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
     """Play some pairs of every pairing and compare each game with the naive one."""
-    outcomes = play(engine, every_pairing(engine, pairs, first_pair=1000))
-    assert len(outcomes) == 2 * pairs * len(engine.pairings)
-    for (pairing, pair, game), outcome in outcomes.items():
+    games = outcomes(engine, every_pairing(engine, pairs, first_pair=1000))
+    assert len(games) == 2 * pairs * len(engine.pairings)
+    for (pairing, pair, game), outcome in games.items():
         first, second = engine.pairings[pairing]
         expected = naive.play_game(
             engine.rules,
@@ -88,7 +71,7 @@ def check_against_twins(engine: Engine, twins: Sequence[naive.Player], pairs: in
             opening_plies=engine.opening_plies,
         )
         assert outcome == expected, (engine.rules.name, pairing, pair, game)
-    return list(outcomes.values())
+    return list(games.values())
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS.keys())
@@ -153,20 +136,20 @@ def test_an_agent_that_works_in_place_does_not_change_the_games() -> None:
 @pytest.mark.parametrize("agents", [[Random(), SemiRandom()], [Random(), Batched(Random())]], ids=["jitted", "mixed"])
 def test_games_depend_on_neither_threads_nor_blocks_nor_order(agents: list[Agent]) -> None:
     arena = engine(CLASSIC, agents, opening_plies=2)
-    whole = play(arena, every_pairing(arena, 60))
+    whole = outcomes(arena, every_pairing(arena, 60))
     parts = ((40, 20), (0, 1), (1, 39))
     pieces = [Order(order.pairing, *part) for order in every_pairing(arena, 60) for part in parts]
     singles = [Order(order.pairing, pair, 1) for order in every_pairing(arena, 60) for pair in range(60)]
-    assert play(arena, pieces, threads=2) == whole
-    assert play(arena, pieces[::-1], threads=1) == whole
-    assert play(engine(CLASSIC, agents, opening_plies=2), singles, threads=2) == whole
-    assert play(engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), pieces) != whole
+    assert outcomes(arena, pieces, threads=2) == whole
+    assert outcomes(arena, pieces[::-1], threads=1) == whole
+    assert outcomes(engine(CLASSIC, agents, opening_plies=2), singles, threads=2) == whole
+    assert outcomes(engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), pieces) != whole
 
 
 def test_pairs_share_openings_and_so_do_pairings() -> None:
     arena = engine(CLASSIC, [Random(), SemiRandom()], opening_plies=5)
     openings: dict[int, set[str]] = {}
-    for (_, pair, _), outcome in play(arena, every_pairing(arena, 30)).items():
+    for (_, pair, _), outcome in outcomes(arena, every_pairing(arena, 30)).items():
         openings.setdefault(pair, set()).add(str((outcome.pieces[:5], outcome.cells[:5])))
     assert all(len(seen) == 1 for seen in openings.values())
     assert len(set.union(*openings.values())) == 30
@@ -255,7 +238,7 @@ class Walkout:
 )
 def test_an_agent_forfeits_by_any_exception(leaves: type[BaseException]) -> None:
     arena = engine(CLASSIC, [Walkout(leaves), Dumb()])
-    assert {outcome.ending for outcome in play(arena, [Order(1, 0, 2)]).values()} == {"forfeit_error"}
+    assert {outcome.ending for outcome in outcomes(arena, [Order(1, 0, 2)]).values()} == {"forfeit_error"}
     assert arena.misbehaviour()[0].startswith(f"agent 'agent 0' raised {leaves.__name__} at ")
 
 
@@ -268,7 +251,7 @@ def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCapture
     saboteur = Saboteur(5, Answer(cell=256 + 7, gift=-9))
     arena = engine(CLASSIC, [Dumb(), saboteur], 2)
     games = [
-        each for each in play(arena, [Order(1, 0, 8), Order(2, 0, 8)]).values() if each.ending == "forfeit_illegal"
+        each for each in outcomes(arena, [Order(1, 0, 8), Order(2, 0, 8)]).values() if each.ending == "forfeit_illegal"
     ]
     (record,) = caplog.records
     assert record.getMessage().splitlines()[0].startswith("agent 'agent 1' answered with an illegal turn")
@@ -280,7 +263,7 @@ def test_an_illegal_turn_is_described_once_and_counted(caplog: pytest.LogCapture
 
 def test_an_illegal_turn_of_a_jitted_agent_is_described_too(caplog: pytest.LogCaptureFixture) -> None:
     arena = engine(CLASSIC, [Greedy(), Dumb()], 2)
-    play(arena, [Order(1, 0, 4)])
+    outcomes(arena, [Order(1, 0, 4)])
     assert "answered: (cell, gift) = (0, 0): " in caplog.text
     assert len(caplog.records) == 1
 
@@ -291,9 +274,9 @@ def test_a_wrongly_shaped_answer_is_an_error_of_its_agent() -> None:
             return np.zeros(len(batch) + 1, np.int8), np.zeros(len(batch), np.int8)
 
     arena = engine(CLASSIC, [Shapeless(), Dumb()])
-    outcomes = play(arena, [Order(1, 0, 3)])  # pairing 1: the shapeless one against dumb
-    assert {outcome.ending for outcome in outcomes.values()} == {"forfeit_error"}
-    assert {(key[2], outcome.winner) for key, outcome in outcomes.items()} == {(0, 1), (1, 0)}
+    games = outcomes(arena, [Order(1, 0, 3)])  # pairing 1: the shapeless one against dumb
+    assert {outcome.ending for outcome in games.values()} == {"forfeit_error"}
+    assert {(key[2], outcome.winner) for key, outcome in games.items()} == {(0, 1), (1, 0)}
 
 
 def histogram(rules: Rules, games: int) -> tuple[NDArray[np.int64], int]:

@@ -97,24 +97,6 @@ def test_ctrl_c_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
 
 
 @pytest.mark.slow
-def test_a_second_ctrl_c_does_not_wait_for_what_is_in_flight_to_be_written(
-    folder: Path, qarena: Qarena, expected: Rows
-) -> None:
-    with start_slow(folder, pause=0.002) as process:
-        wait_for(process, lambda: files(folder) >= 1)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)  # two at the same moment would be one
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130
-    assert "Traceback" not in out + err
-    assert shlex.split(err.splitlines()[-1]) == ["qarena", *ARGUMENTS]
-    assert verify(Archive.open(folder / "games here")).problems == []
-    qarena(*ARGUMENTS)
-    check_rows(folder, expected)
-
-
-@pytest.mark.slow
 def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
     with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: files(folder) >= 1)

@@ -18,7 +18,6 @@ from quarto.errors import FailureError, RequestError
 from runners.arena.experiment import begin, prepare
 from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
 from runners.arena.spec import RunSpec
-from runners.executors import base
 from runners.executors.processes import Processes
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -83,28 +82,6 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
     play(tmp_path / "threads", *mortal, "threads=1")
     assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
-    assert verify(Archive.open(tmp_path / "archive")).problems == []
-
-
-@pytest.mark.slow
-def test_a_turn_that_never_ends_keeps_the_finished_games(
-    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "_folder", tmp_path)
-    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 6.0)
-    (tmp_path / CUP).touch()
-    stop = threading.Event()
-
-    def interrupt() -> None:
-        while (tmp_path / CUP).exists():
-            time.sleep(0.01)
-        stop.set()
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    hanging = f"agents=[{TROUBLED.replace('Troubled', 'Hanging')},random]"
-    outcome = played(tmp_path / "archive", processes, hanging, "games=400", "threads=1", stop=stop)
-    assert (outcome.stopped, outcome.interrupted) == (True, True)
-    assert 0 < len(rows(tmp_path / "archive")["games"]) < 400
     assert verify(Archive.open(tmp_path / "archive")).problems == []
 
 

@@ -1,10 +1,9 @@
-"""A player that kills its process once, or hangs."""
+"""A player that kills its process once."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ class Troubled(Dice):
     Then it kills its process.
     """
 
-    hangs = False
-
     def __init__(self) -> None:
         self._turns = 0
 
@@ -31,13 +28,5 @@ class Troubled(Dice):
         self._turns += 1
         if self._turns == LAST_TURN and Path(CUP).exists():
             Path(CUP).unlink()
-            while self.hangs:
-                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         return super().choose(position, rng)
-
-
-class Hanging(Troubled):
-    """Then it never answers."""
-
-    hangs = True
