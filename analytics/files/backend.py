@@ -46,7 +46,7 @@ class Backend(ABC):
         """The status of a file; None if there is none, or a folder."""
 
     def is_kept(self, path: PurePath) -> bool:
-        """Whether a file is there that nobody removes but with all else; where a request takes long, asked once."""
+        """Whether a file is there that is only removed with all else. Where a request takes long, it is asked once."""
         return self.status(path) is not None
 
     @abstractmethod
@@ -83,8 +83,8 @@ class Backend(ABC):
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         """Replace a file's content by what ``change`` makes of it (None: there is no file); None leaves it as it is.
 
-        Nobody else who does the same with the same ``guard``, a file that is there, changes it meanwhile: ``change``
-        may be called again with what another writer made of it.
+        Writers with the same ``guard``, a file that is there, do not change the file meanwhile. ``change`` may be
+        called again with the content that another writer made.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The choice of a backend: a location says by its type what reads and writes it."""
+"""The choice of a backend: the type of a location says which one reads and writes it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from quarto.errors import RequestError
 
 
 class LocalBackend(Backend):
-    """Files of this machine. Where each step is taken, ``atomic`` and ``locks`` say how it survives a crash."""
+    """Files of this machine. ``atomic`` and ``locks`` say how each step survives a crash."""
 
     def read(self, path: PurePath) -> bytes:
         return Path(path).read_bytes()

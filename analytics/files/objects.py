@@ -1,10 +1,10 @@
 """The backend of object storage (S3, Google Cloud Storage, Azure), through the library obstore of the extra ``s3``.
 
 A store has neither folders, links nor locks. An object appears whole, and writing it again is harmless where its name
-says what it holds. The few that change, the records of runs, are created only if their name is free
-(``If-None-Match``) and replaced only if they are still the version that was read (``If-Match``). A request whose answer
-was lost may have been carried out. So each attempt puts a mark of its own on what it creates under a condition: an
-object that is there already is somebody else's only if its mark is another.
+says what it holds. Only the records of runs change. A record is created only if its name is free (``If-None-Match``).
+It is replaced only if it is still the version that was read (``If-Match``). A request whose answer was lost may have
+been carried out. So each attempt puts a mark of its own on what it creates under a condition. An object that is there
+already is somebody else's only if its mark is another.
 """
 
 from __future__ import annotations
