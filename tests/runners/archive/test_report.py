@@ -51,8 +51,6 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     ("arguments", "complaint"),
     [
         (("--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
-        (("--where", "winner = "), "is not a condition on games"),
-        (("--where", "1 = 1); DROP VIEW games; SELECT (true"), "is not a condition on games"),
         (("--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at or near"),
         (("--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
         (("--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),

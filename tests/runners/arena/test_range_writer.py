@@ -48,18 +48,6 @@ def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Ex
     assert len({game for each in games for game in each}) == 2 * 55
 
 
-def test_the_games_do_not_depend_on_how_they_were_cut(experiment: Experiment, tmp_path: Path) -> None:
-    sums = []
-    for root, ends in (("one", [60]), ("other", [7, 8, 31, 60])):
-        archive, first = Archive.open(tmp_path / root, create=True), 0
-        with RangeWriter(replace(experiment, archive=archive), 0, 60) as writer:
-            for end in ends:
-                writer.add(end, blocks(experiment, first, end))
-                first = end
-        sums.append(archive.ranges(experiment.run_id).fingerprint)
-    assert sums[0] == sums[1]
-
-
 def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
     experiment: Experiment,
 ) -> None:

@@ -99,16 +99,6 @@ def test_pairings_take_turns() -> None:
     assert found == [0, 1, 2, 0, 1, 2, 0, 2, 0, 2]
 
 
-def test_an_order_is_sized_when_it_is_taken() -> None:
-    pace = Pace()
-    source = orders({0: [(0, 10_000)]}, pace)
-    assert next(source).pairs == Pace.FIRST
-    pace.update(0, Pace.FIRST, 1e-6)
-    assert next(source).pairs == Pace.FIRST * Pace.GROWTH
-    pace.update(0, Pace.FIRST * Pace.GROWTH, 1000.0)
-    assert next(source).pairs == 1
-
-
 @pytest.mark.parametrize(
     ("seconds_a_pair", "settled"), [(1e-9, MAX_PAIRS), (Pace.SECONDS / 100, 100), (Pace.SECONDS * 3, 1)]
 )
