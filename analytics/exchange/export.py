@@ -19,11 +19,13 @@ from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
+from analytics.results.plain_text import csv_of
 from analytics.sql.database import OpenArchive
 from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest
 
-TABLES, EPISODES = ("text", "csv"), ("minari", "d3rlpy", "rlds")
+CSV = ("csv", "spreadsheet")
+TABLES, EPISODES = ("text", *CSV), ("minari", "d3rlpy", "rlds")
 FORMS = (*TABLES, *EPISODES)
 ROWS = ("plies", "games")
 
@@ -64,10 +66,10 @@ class ExportRequest:
                 "(the turns of that seat; the opponent is part of the environment), first (those of the first agent of "
                 "the pairing, in either seat) or mover (all turns, each for its mover)"
             )
-        form = f"csv by {self.rows}" if self.form == "csv" else self.form
+        form = f"csv by {self.rows}" if self.form in CSV else self.form
         unused = {
             "--perspective": self.perspective is not None and form in ("text", "csv by games"),
-            "--rows games": self.rows == "games" and self.form != "csv",
+            "--rows games": self.rows == "games" and self.form not in CSV,
             "--imposed": self.imposed and self.form in TABLES,
             "--masks": self.masks and self.form in TABLES,
         }
@@ -161,7 +163,7 @@ def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: Binar
         else:
             by_game = request.rows == "games"
             rows = game_rows(chunk) if by_game else ply_rows(chunk, request.perspective or "mover")
-            out.write(rows.write_csv(include_header=games == 0).encode())
+            out.write(csv_of(rows, games == 0, request.form == "spreadsheet"))
         games += len(chunk.chosen.game_id)
     return games
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -18,8 +17,7 @@ from rich.text import Text
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.results.columns import ResultColumn
-
-_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+from analytics.results.plain_text import escaped
 
 
 class _StandardOutput(Console):
@@ -32,14 +30,6 @@ class _StandardOutput(Console):
 def out() -> Console:
     """The console for results: standard output."""
     return _StandardOutput(highlight=False)
-
-
-def escaped(text: str) -> str:
-    """A text in which what a terminal would obey, or hide, is visible: control and bidirectional characters.
-
-    Line ends stay. A label may hold ESC sequences, and labels come from anybody's archive.
-    """
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def print_line(text: str) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from quarto.errors import FailureError, RequestError
 
 STREAM = "-"  # a name that means the standard input or output
-TABLE_FORMATS = ("table", "csv", "json", "parquet")  # the first is for people
+# The first is for people; spreadsheet is csv in which no text is a formula.
+TABLE_FORMATS = ("table", "csv", "spreadsheet", "json", "parquet")
 
 
 def read_file(name: str) -> bytes:

@@ -9,12 +9,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
 from analytics.results.columns import ResultColumn
+from analytics.results.plain_text import csv_of, escaped_json
 from analytics.sql.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
@@ -38,7 +40,12 @@ class TableOutput(NamedTuple):
 PRINTED = TableOutput()
 PART_ROWS = 1 << 16
 SHOWN = 50  # rows of an answer that is printed as a table
-STREAMED = ("csv", "json", "parquet")  # forms that can be written in parts; a table needs the widths of all rows
+STREAMED = (
+    "csv",
+    "spreadsheet",
+    "json",
+    "parquet",
+)  # forms that can be written in parts; a table needs the widths of all rows
 
 
 def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
@@ -81,7 +88,14 @@ def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutpu
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
     file cannot be written.
     """
-    write_rows = {"table": _text, "csv": _csv_parts, "json": _json_parts, "parquet": _parquet}[output.form]
+    for_spreadsheet = partial(_csv_parts, for_spreadsheet=True)
+    write_rows = {
+        "table": _text,
+        "csv": _csv_parts,
+        "spreadsheet": for_spreadsheet,
+        "json": _json_parts,
+        "parquet": _parquet,
+    }[output.form]
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
             write_rows(rows, stop, sys.stdout.buffer)
@@ -122,9 +136,12 @@ def _text(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
     out.write(as_text(rows.collect()))
 
 
-def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
-    out.write(as_csv(rows.collect_schema().to_frame()))
-    _for_parts(rows, stop, lambda part: out.write(as_csv(checked_times(part), header=False)), PART_ROWS)
+def _csv_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO, for_spreadsheet: bool = False) -> None:
+    def write_part(part: pl.DataFrame) -> None:
+        out.write(as_csv(checked_times(part), False, for_spreadsheet))
+
+    out.write(as_csv(rows.collect_schema().to_frame(), True, for_spreadsheet))
+    _for_parts(rows, stop, write_part, PART_ROWS)
 
 
 def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> None:
@@ -184,15 +201,16 @@ def as_text(frame: pl.DataFrame) -> bytes:
     return "".join(f"{line}\n" for line in console.drawn(table_of(frame))).encode()
 
 
-def as_csv(frame: pl.DataFrame, header: bool = True) -> bytes:
-    """Comma-separated values, with lists, structs and bytes as JSON because CSV has no form for them."""
+def as_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+    """Comma-separated values as ``csv_of`` has them, lists, structs and bytes as JSON: CSV has no form for them."""
     nested = [name for name, dtype in frame.schema.items() if dtype.is_nested() or dtype == pl.Binary]
     texts = [pl.Series(name, [_json_text(value) for value in frame[name].to_list()], pl.String) for name in nested]
-    return frame.with_columns(texts).write_csv(include_header=header).encode()
+    return csv_of(frame.with_columns(texts), header, for_spreadsheet)
 
 
 def _json_row(row: Mapping[str, Any]) -> bytes:
-    return json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False).encode()
+    text = json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False)
+    return escaped_json(text).encode()
 
 
 def _json_text(value: Any) -> str | None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from analytics.report.pieces import piece_svg, piece_symbols
+from analytics.results.plain_text import escaped
 from runners.browse.links import address
 from runners.web.settings import site_of
 
@@ -62,6 +63,7 @@ def environment() -> Environment:
         ),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -72,6 +74,13 @@ def environment() -> Environment:
         "address": lambda path, **query: address(path, query),
     }
     return made
+
+
+def _visible(value: object) -> object:
+    """A value of a template without control and bidirectional characters. Line ends and tabs stay, for text areas."""
+    if type(value) is not str:
+        return value
+    return "".join(each if each in "\r\t" else escaped(each) for each in value) if escaped(value) != value else value
 
 
 @cache

@@ -181,10 +181,12 @@ def _figure(found: SqlAnswer, kind: str, columns: tuple[str, str, str]) -> Figur
 
 
 @router.get("/ask.csv")
-def ask_for_csv(request: Request, q: str = "") -> Response:
+def ask_for_csv(request: Request, q: str = "", spreadsheet: bool = False) -> Response:
     """An answer that is kept as a file, with the column names in its first line; else the page of the question."""
     job = question_service(request).known(q.strip())
     if job is None or not job.wait(MOMENT):
         return go_to("/ask", q=q)
     headers = {"content-disposition": 'attachment; filename="answer.csv"'}
-    return Response(as_csv(_result(job).frame), media_type="text/csv; charset=utf-8", headers=headers)
+    return Response(
+        as_csv(_result(job).frame, for_spreadsheet=spreadsheet), media_type="text/csv; charset=utf-8", headers=headers
+    )

@@ -68,6 +68,13 @@ def test_an_answer_is_a_table_with_links_a_file_and_a_chart(reader: Visitor) -> 
     assert file.text.splitlines()[:2] == ["run_id,game_id,plies", "2a6d3741319d,0,6"]
     numbers = asked(reader, q="SELECT 321000 AS games, 0.031333333 AS share, 12345 AS game_id, 1234567.891 AS n")
     assert all(f">{each}<" in numbers.text for each in ("321,000", "0.03133", "12345", "1,234,567.9"))
+    asked(reader, q="SELECT '=1+1' AS x, chr(27) AS y")
+    assert reader.get("/ask.csv", q="SELECT '=1+1' AS x, chr(27) AS y").text == "x,y\n=1+1,\\x1b\n"
+    made = reader.get("/ask.csv", q="SELECT '=1+1' AS x, chr(27) AS y", spreadsheet="1")
+    assert made.text == "x,y\n'=1+1,\\x1b\n"
+    shown = asked(reader, q="SELECT chr(27) || chr(8238) AS x, '\t' AS y").text
+    assert "\\x1b\\u202e" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
     drawn = asked(reader, q="SELECT plies, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL", chart="line")
     assert "<figcaption>games by plies" in drawn.text
     assert re.search(r"<figure.*?<svg", drawn.text, re.DOTALL)
