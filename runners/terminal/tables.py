@@ -88,14 +88,7 @@ def write_parts(rows: pl.LazyFrame, stop: Callable[[], None], output: TableOutpu
     ``stop`` ends the rows early. Raises ``RequestError`` for dates that Polars does not have, ``FailureError`` if the
     file cannot be written.
     """
-    for_spreadsheet = partial(_csv_parts, for_spreadsheet=True)
-    write_rows = {
-        "table": _text,
-        "csv": _csv_parts,
-        "spreadsheet": for_spreadsheet,
-        "json": _json_parts,
-        "parquet": _parquet,
-    }[output.form]
+    write_rows = _WRITERS[output.form]
     if output.path is None:
         with suppress(BrokenPipeError):  # the reader has closed the pipe early (| head)
             write_rows(rows, stop, sys.stdout.buffer)
@@ -167,6 +160,15 @@ def _parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> No
         if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+
+
+_WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]] = {
+    "table": _text,
+    "csv": _csv_parts,
+    "spreadsheet": partial(_csv_parts, for_spreadsheet=True),
+    "json": _json_parts,
+    "parquet": _parquet,
+}
 
 
 def _for_parts(

@@ -26,7 +26,12 @@ VALUES = {
     "policy": "none",
 }
 LINK = {"agent": "minimax(depth=16)", "rules": "classic", "seat": "1", "seed": "1", "name": "me", "number": "0"}
-QUERIES = ({}, LINK | {"id": "A" * 22, "hint": "1"}, {"q": "SELECT 1 AS x"}, {"question": "1", "chart": "bars"})
+QUERIES: tuple[dict[str, str], ...] = (
+    {},
+    LINK | {"id": "A" * 22, "hint": "1"},
+    {"q": "SELECT 1 AS x"},
+    {"question": "1", "chart": "bars"},
+)
 
 
 def files_of(folder: Path) -> dict[Path, int]:
