@@ -306,7 +306,7 @@ def assert_as_if_nobody_had_killed_it(folder: Path, command: Command, expected: 
 # Several at once.
 
 
-@pytest.mark.parametrize(("players", "beside"), [(3, ()), *seldom((6, (COMPACT, (*COLLECT[:4], "1s", *HERE))))])
+@pytest.mark.parametrize(("players", "beside"), [(2, ()), *seldom((6, (COMPACT, (*COLLECT[:4], "1s", *HERE))))])
 def test_processes_play_one_run_at_once(
     archives: Archives, tmp_path: Path, players: int, beside: Sequence[tuple[str, ...]]
 ) -> None:

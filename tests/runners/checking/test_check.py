@@ -102,7 +102,7 @@ class Slow(OneByOne):
 
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         if len(position.free) == 14:
-            time.sleep(0.3)
+            time.sleep(0.2)
         return super().choose(position, rng)
 
 
