@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import socket
 import sys
 
 import pytest
 
+from runners.cli.play import serve
 from tests.runners.conftest import Qarena
 
 
@@ -50,3 +52,7 @@ def test_what_cannot_be_had_is_one_line(qarena: Qarena, arguments: tuple[str, ..
     assert found.code == 2
     assert found.err.startswith(f"error: {line}")
     assert found.err.count("\n") == 1
+
+
+def test_only_this_machine_can_connect_unless_another_address_is_named() -> None:
+    assert inspect.signature(serve).parameters["host"].default == "127.0.0.1"
