@@ -105,17 +105,22 @@ def annotate(
     if stop.is_set():
         console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
         raise typer.Exit(INTERRUPTED)
-    console.print_line(_summary(judged, time.perf_counter() - started, root))
+    console.print_line(_summary(judged, time.perf_counter() - started, root, wanted))
 
 
-def _summary(done: AnnotationSummary, seconds: float, root: PurePath) -> str:
+def _summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: Sequence[str]) -> str:
     if not done.games:
         return f"Nothing to judge: all decisions in {root} are judged."
     speed = done.decisions / seconds
     return (
         f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, {speed:,.0f} a second; "
-        "see them in the view decisions, or with 'qarena mistakes'"
+        f"see them in the view decisions, or with 'qarena mistakes{_same_games(root, wanted)}'"
     )
+
+
+def _same_games(root: PurePath, wanted: Sequence[str]) -> str:
+    """The options that choose the same runs and archive in another command."""
+    return "".join(f" --run {run_id}" for run_id in wanted) + console.archive_option(root)
 
 
 def show_mistakes(
@@ -131,11 +136,15 @@ def show_mistakes(
     Another ``output`` gets the regrets alone, those of all plies with ``ply`` null.
     """
     runs = chosen_runs(Archive.open(root), wanted)
+    counted = f"qarena annotate{_same_games(root, wanted)} --choices"
     with open_archive(root) as archive:
         names = judged_agents(archive, among(runs))
         totals, by_ply = (decision_summaries(archive, among(runs), each, names) for each in (False, True))
         if totals.is_empty():
-            raise RequestError(f"no decisions of these runs are judged in archive {root}: run 'qarena annotate' first")
+            raise RequestError(
+                f"no decisions of these runs are judged in archive {root}: run '{counted}' first (without --choices it "
+                "is faster, and the hardest positions are missing: docs/decisions.md)"
+            )
         notes = [*names.notes, *repeated_games(archive, runs)]
         hard = hardest_positions(archive, runs, positions) if positions and output.is_printed else []
         if html or svg:
@@ -150,7 +159,7 @@ def show_mistakes(
     if hard:
         console.show([console.tabulated(_hard_columns(hard), "Hardest positions, up to symmetry")])
     elif positions:
-        console.print_note("the hardest positions need counted choices: run 'qarena annotate --choices'")
+        console.print_note(f"the hardest positions need counted choices: run '{counted}'")
 
 
 def _write(chosen: ReportedGames, page: Path | None, picture: Path | None) -> None:

@@ -268,16 +268,20 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
 def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path) -> None:
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
-    assert "run 'qarena annotate' first" in nothing.refusal
-    found = qarena("annotate", *where, "--memory", "1MiB")
+    assert f"run 'qarena annotate --archive {root} --choices' first (without --choices" in nothing.refusal
+    (run_id,) = Archive.open(root).run_ids()
+    of_run = qarena("mistakes", "--run", run_id, *where)
+    assert f"run 'qarena annotate --run {run_id} --archive {root} --choices' first" in of_run.refusal
+    found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
     assert found.code == 0
+    assert f"'qarena mistakes --run {run_id} --archive {root}'" in found.out
     decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", found.out)[0]
     assert games == "24"
     assert f", {decisions} decisions: no problem" in qarena("archive", "verify", *where).out
     assert qarena("annotate", *where).out.startswith("Nothing to judge")
     without = qarena("mistakes", *where)
     assert "Hardest" not in without.out
-    assert "qarena annotate --choices" in without.err
+    assert f"run 'qarena annotate --archive {root} --choices'" in without.err
     qarena("annotate", *where, "--choices", "--memory", "1MiB")
     shown = qarena("mistakes", *where)
     assert shown.code == 0
