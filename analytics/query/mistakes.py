@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
-from analytics.query.stored_rows import plies_of
+from analytics.query.stored_rows import ply_rows
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -16,10 +17,11 @@ from analytics.statistics.intervals import mean_over_clusters, share_over_cluste
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
-from quarto.canonical import canonical_position
+from quarto.canonical import canonical_forms, canonical_position
 from quarto.notation import format_position
 from quarto.position import Position, from_plies
-from quarto.rules import NONE, Rules
+from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
+from quarto.symmetry import symmetries
 
 CANDIDATES = 20_000  # blunders, those with the fewest saving choices first, among which the hardest are sought
 
@@ -40,6 +42,9 @@ class HardPosition(NamedTuple):
     saving: int
     choices: int
     missed: int  # blunders there, among the candidates
+    run_id: str  # of the first game with such a blunder, up to symmetry
+    game_id: int
+    ply: int  # of the blunder
 
     @property
     def text(self) -> str:
@@ -127,25 +132,62 @@ def repeated_games(archive: OpenArchive, runs: Sequence[str]) -> list[str]:
     ]
 
 
-def hardest_positions(archive: OpenArchive, runs: Sequence[str], count: int) -> list[HardPosition]:
-    """The positions with the fewest saving choices, those missed most often first. Needs counted choices."""
+def hardest_positions(archive: OpenArchive, condition: str, count: int) -> list[HardPosition]:
+    """The positions with the fewest saving choices, those missed most often first. Needs counted choices.
+
+    Only decisions that meet the condition in SQL are counted.
+    """
     missed = archive.sql(
-        f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608
-        f"WHERE regret > 0 AND saving IS NOT NULL AND {among(runs)} "
+        f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
+        f"WHERE regret > 0 AND saving IS NOT NULL AND (\n{condition}\n) "
         f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
+    plies = ply_rows(archive, missed.select("run_id", "game_id"))
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
-    plies = plies_of(archive, missed.select("run_id", "game_id").iter_rows())
-    found: dict[tuple[Position, str, str], HardPosition] = {}
-    for run_id, game_id, ply, kind, value, saving, choices in missed.iter_rows():
-        game = plies[run_id, game_id]
-        holds = kind == "placement" and not rules[run_id].mover_chooses
-        hand = game[ply][0] if holds else NONE
-        position = canonical_position(from_plies(game[:ply], hand), rules[run_id])
-        known = found.get((position, rules[run_id].name, kind))
-        times = known.missed if known else 0
-        found[position, rules[run_id].name, kind] = HardPosition(
-            position, rules[run_id], kind, value, saving, choices, times + 1
-        )
-    order = sorted(found.values(), key=lambda each: (each.saving, -each.missed, -each.choices, each.text))
-    return order[:count]
+    parts = [
+        _with_positions(decisions, plies, rules[run_id])
+        for (run_id,), decisions in missed.partition_by("run_id", maintain_order=True, as_dict=True).items()
+    ]
+    if not parts:
+        return []
+    same = ["rules", "kind", "occupied", "lanes"]
+    hardest = (
+        pl.concat(parts)
+        .group_by(same, maintain_order=True)
+        .agg(pl.all().first(), missed=pl.len())
+        .sort("saving", "missed", "choices", *same, descending=[False, True, True, *[False] * len(same)])
+        .head(count)
+    )
+    return [_hard_position(row, plies, rules[row["run_id"]]) for row in hardest.iter_rows(named=True)]
+
+
+def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Decisions of one run, with the rules' name and the canonical position as ``lanes`` and ``occupied``."""
+    numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
+    met = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
+    before, now = met.filter(pl.col("ply") < pl.col("at")), met.filter(pl.col("ply") == pl.col("at"))
+    decision, piece, cell = (before[name].cast(pl.UInt64).to_numpy() for name in ("decision", "piece", "cell"))
+    one, lanes, occupied = np.uint64(1), np.zeros(len(decisions), np.uint64), np.zeros(len(decisions), np.uint64)
+    for attribute in range(ATTRIBUTES):
+        bits = (piece >> np.uint64(attribute) & one) << (cell + np.uint64(CELLS * attribute))
+        np.bitwise_or.at(lanes, decision, bits)
+    np.bitwise_or.at(occupied, decision, one << cell)
+    hands = np.full(len(decisions), NONE, np.int8)
+    held = now.filter(_holds(rules))
+    hands[held["decision"].to_numpy()] = held["piece"].to_numpy()
+    lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, symmetries(rules))
+    return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
+
+
+def _holds(rules: Rules) -> pl.Expr:
+    """Whether a piece is in hand at a decision."""
+    return pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement"
+
+
+def _hard_position(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> HardPosition:
+    of_game = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
+    game, ply = of_game.select("piece", "cell").rows(), row["ply"]
+    hand = game[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
+    position = canonical_position(from_plies(game[:ply], hand), rules)
+    numbers = (row[name] for name in ("value_before", "saving", "choices", "missed", "run_id", "game_id", "ply"))
+    return HardPosition(position, rules, row["kind"], *numbers)

@@ -13,6 +13,8 @@ from analytics.store.checked_files import CheckedFile
 
 Ply = tuple[int, int]  # piece, cell
 
+_PLY = ("game_id", "ply", "piece", "cell")
+
 
 def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence[str], where: str) -> pl.DataFrame:
     """The rows of files of one table that meet a condition: some of its columns, with ``run_id`` in front.
@@ -29,24 +31,34 @@ def plies_of(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tupl
 
     Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
     """
-    wanted = sorted(set(games))
-    return opened.again(lambda: _plies_of(opened, wanted))
-
-
-def _plies_of(opened: OpenArchive, wanted: Sequence[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
-    files = dict.fromkeys(file for run_id, game_id in wanted for file in files_with(opened, "plies", run_id, game_id))
     plies: dict[tuple[str, int], list[Ply]] = {}
-    if files:
-        ids = ", ".join(str(game_id) for game_id in sorted({game_id for _, game_id in wanted}))
-        columns = ("game_id", "ply", "piece", "cell")
-        found = rows_in(opened, list(files), columns, f"game_id IN ({ids})").sort("ply")
-        for run_id, game_id, _, piece, cell in found.iter_rows():
-            plies.setdefault((run_id, game_id), []).append((piece, cell))
+    wanted = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
+    for run_id, game_id, _, piece, cell in ply_rows(opened, wanted).iter_rows():
+        plies.setdefault((run_id, game_id), []).append((piece, cell))
     return plies
 
 
-def files_with(opened: OpenArchive, table: str, run_id: str, game_id: int) -> list[CheckedFile]:
-    """The file of ``games`` or ``plies`` that holds a game; none if the game is not there."""
-    (unit,) = opened.archive.known_run(run_id).line.units_of(np.array([game_id])).tolist()
-    stored = opened.archive.ranges(run_id).at(unit)
-    return [] if stored is None else opened.files.of_games(table, run_id, [stored])
+def ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
+    """The same as rows, sorted: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``. ``games`` has the first two."""
+    wanted = games.unique()
+    return opened.again(lambda: _ply_rows(opened, wanted))
+
+
+def _ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
+    by_run = wanted.partition_by("run_id", as_dict=True)
+    files = [
+        file for (run_id,), games in by_run.items() for file in files_with(opened, "plies", run_id, games["game_id"])
+    ]
+    if not files:
+        return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY, pl.Int64()))
+    ids = ", ".join(map(str, wanted["game_id"].unique().sort()))
+    found = rows_in(opened, files, _PLY, f"game_id IN ({ids})")
+    return found.join(wanted, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
+
+
+def files_with(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[CheckedFile]:
+    """The files of ``games`` or ``plies`` that hold games of a run. Games that are not there are in none."""
+    units = np.unique(opened.archive.known_run(run_id).line.units_of(np.array([*game_ids], np.int64)))
+    ranges = opened.archive.ranges(run_id)
+    held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.at(unit)) is not None)
+    return opened.files.of_games(table, run_id, held)

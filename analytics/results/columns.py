@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import polars as pl
 
+RUN_DIGITS = 6  # of a run's id in the name of a game
 ITSELF = "·"  # where the agent of the row is that of the column
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
 
@@ -55,6 +56,11 @@ def elo(rating: float) -> str:
 def count(number: int) -> str:
     """A number of games or of other things."""
     return f"{number:,}"
+
+
+def game_name(run_id: str, game_id: int) -> str:
+    """A logged game, as `qarena show` takes it: the first digits of its run, and its id."""
+    return f"{run_id[:RUN_DIGITS]} {game_id}"
 
 
 def interval(low: float, high: float, form: Callable[[float], str] = percent) -> str:

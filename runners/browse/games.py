@@ -150,7 +150,7 @@ def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
 
 def _row_of(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
     columns = ("agent_0", "agent_1", "winner", "ending", "opening")
-    files = files_with(opened, "games", run_id, game_id)
+    files = files_with(opened, "games", run_id, [game_id])
     return rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
 from analytics.report.content import Cell
+from analytics.results.columns import game_name
 from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 
@@ -30,7 +31,7 @@ def game_page(run_id: str, game_id: int, ply: int | None = None) -> str:
 
 def game_cell(run_id: str, game_id: int, ply: int | None = None) -> Cell:
     """The cell of a table that names a game and leads to its page."""
-    return Cell(f"{run_id[:6]} {game_id}", code=True, link=game_page(run_id, game_id, ply))
+    return Cell(game_name(run_id, game_id), code=True, link=game_page(run_id, game_id, ply))
 
 
 def games_page(**filters: object) -> str:

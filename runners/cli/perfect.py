@@ -96,9 +96,10 @@ def annotate(
     judge(archive, runs or [], settings, threads, executor_named(executor, ray_address))
 
 
-def mistakes(
+def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     runs: RunsOption = None,
     archive: ArchiveOption = ARCHIVE,
+    agent: Annotated[str | None, typer.Option("--agent", help="Only decisions of the agent with this label.")] = None,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
@@ -110,13 +111,15 @@ def mistakes(
 
     Needs the values of `qarena annotate`.
     """
-    from runners.perfect.annotate import show_mistakes
+    from analytics.query.game_filter import GameFilter
+    from runners.perfect.mistakes import show_mistakes
     from runners.terminal.files import check_output
     from runners.terminal.tables import output_of
 
     for path in filter(None, (html, svg)):
         check_output(path, force)
-    show_mistakes(archive, runs or [], positions, html, svg, output_of(form, output, force))
+    games = GameFilter(runs=tuple(runs or ()), agent=agent)
+    show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
 
 
 def perft(

@@ -1,0 +1,96 @@
+"""`qarena mistakes`: of one agent too, with a game to each of the hardest positions."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.query.mistakes import hardest_positions
+from analytics.query.stored_rows import plies_of
+from analytics.store.archive import Archive
+from quarto.canonical import canonical_position
+from quarto.notation import format_position
+from quarto.position import from_plies
+from quarto.rules import NONE
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Games by two rules, with their decisions judged and the choices counted."""
+    folder = tmp_path_factory.mktemp("archive")
+    for rules, opening in (("classic", 9), ("own_piece", 10)):
+        agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
+        play(folder, agents, "games=100", openings, f"rules={rules}", "threads=1")
+    archive = Archive.open(folder)
+    annotate_runs(archive, archive.run_ids(), COUNTED)
+    return folder
+
+
+@pytest.mark.parametrize("condition", ["true", "agent = 'semi_random'"])
+def test_the_hardest_positions_are_those_that_counting_one_by_one_finds(root: Path, condition: str) -> None:
+    with open_archive(root) as archive:
+        found = hardest_positions(archive, condition, 1000)
+        rows = archive.sql(
+            "SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "
+            f"WHERE regret > 0 AND ({condition})"
+        ).rows()
+        plies = plies_of(archive, [(run_id, game_id) for run_id, game_id, *_ in rows])
+        rules = {record.run_id: record.rules for record in archive.archive.runs()}
+
+    def text(run_id: str, game_id: int, ply: int, kind: str) -> str:
+        game, of_run = plies[run_id, game_id], rules[run_id]
+        held = kind == "placement" and not of_run.mover_chooses
+        position = canonical_position(from_plies(game[:ply], game[ply][0] if held else NONE), of_run)
+        return format_position(position, of_run.name)
+
+    expected = Counter((text(*row[:4]), *row[3:]) for row in rows)
+    assert Counter({(each.text, *each[2:6]): each.missed for each in found}) == expected
+    assert all(each.text == text(each.run_id, each.game_id, each.ply, each.kind) for each in found)
+    keys = [(each.saving, -each.missed, -each.choices) for each in found]
+    assert keys == sorted(keys)
+    assert {each.rules.name for each in found} == {"classic", "own_piece"}
+
+
+def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -> None:
+    where = ("--archive", str(root))
+    shown = qarena("mistakes", "--agent", "semi_random", *where).out
+    assert re.findall(r"^│ (random|semi_random) ", shown, re.MULTILINE).count("semi_random") >= 2
+    assert "│ random " not in shown
+    data = qarena("mistakes", "--agent", "random", "--format", "csv", *where).out
+    decided = [line.split(",")[0] for line in data.split()]
+    assert set(decided) == {"agent", "random"}
+    games = re.findall(r"│ +(\d+) │ ([0-9a-f]{6}) (\d+) +│ +(\d+) │$", shown, re.MULTILINE)
+    assert len(games) == 10
+    with open_archive(root) as archive:
+        for _, run, game_id, ply in games:
+            judged = archive.sql(
+                "SELECT max(regret) FROM decisions WHERE agent = 'semi_random' AND starts_with(run_id, ?) "
+                "AND game_id = ? AND ply = ?",
+                [run, int(game_id), int(ply)],
+            )
+            assert judged.item() > 0
+    refused = qarena("mistakes", "--agent", "semirandom", *where)
+    assert refused.code == 2
+    assert "did you mean 'semi_random'?" in refused.err
+
+
+def test_a_line_below_each_table_says_what_its_columns_mean(qarena: Qarena, root: Path) -> None:
+    lines = qarena("mistakes", "--archive", str(root)).out.splitlines()
+    below = [lines[number + 1].split(":")[0] for number, line in enumerate(lines) if line.startswith("└")]
+    assert below == ["regret", "ply", "value"]
+
+
+def test_the_chart_of_one_agent_leaves_the_others_out(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+    for options, agents in (((), 2), (("--agent", "semi_random"), 1)):
+        page = tmp_path / f"{agents}.html"
+        qarena("mistakes", *options, "--html", str(page), "--archive", str(root))
+        assert page.read_text().count("<figure") == agents
