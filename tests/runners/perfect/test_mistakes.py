@@ -79,8 +79,7 @@ def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -
             )
             assert judged.item() > 0
     refused = qarena("mistakes", "--agent", "semirandom", *where)
-    assert refused.code == 2
-    assert "did you mean 'semi_random'?" in refused.err
+    assert "did you mean 'semi_random'?" in refused.refusal
 
 
 def test_a_line_below_each_table_says_what_its_columns_mean(qarena: Qarena, root: Path) -> None:
