@@ -177,6 +177,12 @@ def test_an_archive_without_games_has_none_to_choose(tmp_path: Path) -> None:
         select(opened)
 
 
+def test_games_without_a_record_are_named(two_runs: Archive) -> None:
+    Path(two_runs.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(two_runs.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+        select(opened)
+
+
 def test_a_damaged_file_is_named(two_runs: Archive) -> None:
     damaged = two_runs.path("plies", RUN_ID, two_runs.ranges(RUN_ID)[0])
     Path(damaged).write_bytes(Path(damaged).read_bytes()[::-1])
