@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
 from runners.arena.schemas import SCHEMAS  # noqa: E402  (found by the line above)
-from runners.hydra_app.help import Key, archive_keys, introduction, keys_in  # noqa: E402  (found by the line above)
+from runners.hydra_app.help import archive_keys, explained_keys  # noqa: E402  (found by the line above)
+from runners.hydra_app.yaml_keys import Key, introduction  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
     "data/README.md": "archive_format.md",
@@ -165,12 +166,12 @@ def configuration_page() -> str:
     for name, schema in SCHEMAS.items():
         text = (ROOT / "conf" / f"{name}.yaml").read_text(encoding="utf-8")
         said, examples = introduction(text)
-        keys = list(keys_in(text, schema))
+        keys = list(explained_keys(text, schema))
         lines += [f"## `qarena {name.replace('_', ' ')}`", "", said, "", "```", *examples, "```", "", *_keys(keys), ""]
     lines += [
         "## Keys of `archive`",
         "",
-        *_keys([key._replace(name=f"archive.{key.name}") for key in archive_keys()]),
+        *_keys(archive_keys()),
         "",
     ]
     for group in sorted({path.parent for path in (ROOT / "conf").glob("*/*.yaml")}):

@@ -13,10 +13,11 @@ from threading import Event, Thread
 
 import duckdb
 
+from analytics.files.sizes import bytes_of
 from quarto.errors import RequestError
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|%)")
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|%)")  # what DuckDB takes
 _LOOK_SECONDS = 0.05
 
 
@@ -62,7 +63,7 @@ class Limits:
         self, connection: duckdb.DuckDBPyConnection, spilled: Path, done: Event, broken: list[RequestError]
     ) -> None:
         end = math.inf if self.seconds is None else time.monotonic() + self.seconds
-        most = math.inf if self.spill is None else _bytes_of(self.spill)
+        most = math.inf if self.spill is None else bytes_of(self.spill)
         while not done.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
             if not broken and time.monotonic() >= end:
                 broken.append(
@@ -98,14 +99,6 @@ def _check_amount(name: str, text: str, examples: str) -> None:
     found = _AMOUNT.fullmatch(text)
     if not found or not float(found[1]):
         raise RequestError(f"{name} {text!r} is not an amount of memory: write {examples}")
-
-
-def _bytes_of(amount: str) -> float:
-    found = _AMOUNT.fullmatch(amount)
-    assert found  # noqa: S101  (checked before)
-    unit = found[2]
-    base = 1024 if "i" in unit else 1000
-    return float(found[1]) * float(base ** (1 + "KMGT".index(unit[0])))
 
 
 def _size_of(folder: Path) -> int:

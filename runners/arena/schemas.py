@@ -169,8 +169,8 @@ def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
     """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
 
     Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
-    ``RequestError`` for a key that is not a field, for a field without a key, for a value in place of a group's option,
-    and for a value out of range.
+    ``RequestError`` for a key that is no field, and for a field without a key. The same for a value in place of a
+    group's option, and for one out of range.
     """
     hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
     for key in keys:

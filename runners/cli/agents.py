@@ -7,29 +7,22 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, MARKUP, ArchiveOption, agent_options, rules_options
+from runners.cli import options
 
 app = typer.Typer(
     name="agents",
     invoke_without_command=True,
     help="List, show, check and create agents.",
-    rich_markup_mode=MARKUP,
+    rich_markup_mode=options.MARKUP,
 )
-OwnOption = Annotated[
-    Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
-]
-
-
-def interfaces(incomplete: str) -> list[str]:
-    """Completions of an interface."""
-    return [name for name in ("choose", "play", "kernel") if name.startswith(incomplete)]
+INTERFACES = ("choose", "play", "kernel")
 
 
 @app.callback()
 def agents(
     context: typer.Context,
     wide: Annotated[bool, typer.Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
-    config_dir: OwnOption = None,
+    config_dir: options.ConfigDir = None,
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
@@ -43,8 +36,8 @@ def agents(
 
 @app.command("show")
 def show_agent(
-    agent: Annotated[str, typer.Argument(help="The name of an agent.", autocompletion=agent_options)],
-    config_dir: OwnOption = None,
+    agent: Annotated[str, options.agent("The name of an agent.")],
+    config_dir: options.ConfigDir = None,
 ) -> None:
     """Show the yaml of an agent: parameters, defaults, meaning."""
     from runners.arena.config_groups import text_of
@@ -62,7 +55,7 @@ def new(
         str,
         typer.Option(
             help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).",
-            autocompletion=interfaces,
+            autocompletion=lambda incomplete: options.starting(incomplete, INTERFACES),
         ),
     ] = "choose",
     config_dir: Annotated[
@@ -96,14 +89,11 @@ def new(
 
 @app.command()
 def check(
-    agent: Annotated[
-        str,
-        typer.Argument(help="An agent, with or without parameters: 'mine(depth=2)'.", autocompletion=agent_options),
-    ],
-    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Seed of the games.")] = 1,
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: OwnOption = None,
+    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mine(depth=2)'.")],
+    rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed("Seed of the games.")] = 1,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
 ) -> None:
     """Check that an agent is legal, repeatable and in time.
 

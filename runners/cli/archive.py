@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
 
 from analytics.files.location import location_of
-from runners.cli.options import (
-    ARCHIVE,
-    EXECUTOR,
-    MARKUP,
-    ArchiveOption,
-    ExecutorOption,
-    ForceOption,
-    FormatOption,
-    OutputOption,
-    RayAddressOption,
-    RunsOption,
-    SizeOption,
-    ThreadsOption,
-    WhereOption,
-    WideOption,
-    rules_options,
-)
+from runners.cli import options
 
 RUNS = """
 SELECT run_id, games,
@@ -37,12 +19,7 @@ SELECT run_id, games,
 FROM runs ORDER BY created
 """
 
-app = typer.Typer(
-    name="archive",
-    help="Check, index, compact, merge, export and import archives.",
-    no_args_is_help=True,
-    rich_markup_mode=MARKUP,
-)
+app = options.group("archive", "Check, index, compact, merge, export and import archives.")
 
 
 @app.command("export")
@@ -54,18 +31,18 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
             "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text and csv."
         ),
     ],
-    where: WhereOption = None,
+    where: options.Where = None,
     perspective: Annotated[
         str | None,
         typer.Option("--perspective", help="The player of rewards and outcomes: mover, seat_0, seat_1 or first."),
     ] = None,
     sample: Annotated[int | None, typer.Option("--sample", help="Only this many games, drawn at random.")] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 63) - 1, help="Seed of the sample.")] = 1,
+    seed: Annotated[int, options.seed("Seed of the sample.")] = 1,
     rows: Annotated[str, typer.Option("--rows", help="Rows of csv: plies or games.")] = "plies",
     imposed: Annotated[bool, typer.Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
     masks: Annotated[bool, typer.Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the existing --output.")] = False,
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Write games for other tools.
 
@@ -82,26 +59,25 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def import_(
     file: Annotated[str, typer.Argument(help="A text with a game a line, 'F@b1 3@b2 …'; - reads standard input.")],
     rules: Annotated[
-        str, typer.Option(help="Rules of games without the tag rules.", autocompletion=rules_options)
+        str, typer.Option(help="Rules of games without the tag rules.", autocompletion=options.rules_options)
     ] = "classic",
     name: Annotated[str | None, typer.Option(help="Event of games without the tag event.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Import the other lines if some are wrong.")] = False,
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
     from runners.archive.exchange import import_file
 
-    command = shlex.join(["qarena", *sys.argv[1:]])
-    raise typer.Exit(import_file(archive, file, rules, name, skip_bad, command))
+    raise typer.Exit(import_file(archive, file, rules, name, skip_bad, f"qarena {options.typed()}"))
 
 
 @app.command("ls")
 def ls(
-    archive: ArchiveOption = ARCHIVE,
-    form: FormatOption = None,
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    archive: options.Archive = options.ARCHIVE,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
 ) -> None:
     """List the runs."""
     from analytics import open_archive
@@ -113,7 +89,7 @@ def ls(
 
 
 @app.command("verify")
-def verify(archive: ArchiveOption = ARCHIVE) -> None:
+def verify(archive: options.Archive = options.ARCHIVE) -> None:
     """Check every file, record and game.
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
@@ -136,7 +112,7 @@ def verify(archive: ArchiveOption = ARCHIVE) -> None:
 
 @app.command("gc")
 def gc(
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the files listed as not needed.")] = False,
     age: Annotated[
         str,
@@ -164,15 +140,15 @@ def gc(
 
 @app.command("index")
 def index(
-    runs: RunsOption = None,
-    archive: ArchiveOption = ARCHIVE,
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
     plies: Annotated[
         int | None,
         typer.Option("--plies", min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before."),
     ] = None,
-    threads: ThreadsOption = None,
-    executor: ExecutorOption = EXECUTOR,
-    ray_address: RayAddressOption = None,
+    threads: options.Threads = options.ALL_CORES,
+    executor: options.Executor = options.EXECUTOR,
+    ray_address: options.RayAddress = None,
 ) -> None:
     """Index the positions of games, for quick questions.
 
@@ -186,9 +162,9 @@ def index(
 
 @app.command("compact")
 def compact(
-    runs: RunsOption = None,
-    archive: ArchiveOption = ARCHIVE,
-    size: SizeOption = 128 << 20,
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
+    size: options.Size = options.MIB_128,
 ) -> None:
     """Join small files into large ones.
 
@@ -223,7 +199,7 @@ def merge(
 @app.command("to-delta")
 def to_delta(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
     games_only: Annotated[bool, typer.Option("--games-only", help="No table of plies.")] = False,
 ) -> None:
     """Write Delta tables of games and plies.

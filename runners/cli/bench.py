@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from quarto.errors import RequestError
-from runners.cli.options import ForceOption, JsonOption
+from runners.cli import options
 
 
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    json: JsonOption = None,
-    force: ForceOption = False,
+    json: options.Json = None,
+    force: options.Force = False,
     quick: Annotated[bool, typer.Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
     solver: Annotated[bool, typer.Option("--solver", help="Measure the solver instead.")] = False,
     questions: Annotated[bool, typer.Option("--questions", help="Measure questions to an archive instead.")] = False,
@@ -26,8 +26,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         ),
     ] = None,
     rules: Annotated[
-        str | None,
-        typer.Option("--rules", help="With --turn: the rules. Default: classic, or rules that the agent plays."),
+        str | None, options.rules("With --turn: the rules. Default: classic, or rules that the agent plays.")
     ] = None,
     positions: Annotated[
         int | None, typer.Option("--positions", help="With --turn: positions of each number of pieces. Default: 500.")

@@ -7,23 +7,9 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import (
-    ARCHIVE,
-    MARKUP,
-    ArchiveOption,
-    ForceOption,
-    FormatOption,
-    OutputOption,
-    ThreadsOption,
-    WideOption,
-)
+from runners.cli import options
 
-app = typer.Typer(
-    name="benchmark",
-    help="Make datasets for offline learning, and score policies.",
-    no_args_is_help=True,
-    rich_markup_mode=MARKUP,
-)
+app = options.group("benchmark", "Make datasets for offline learning, and score policies.")
 
 
 @app.command("make")
@@ -35,11 +21,11 @@ def make(
     games: Annotated[
         int, typer.Option("--games", min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
     ] = 100_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 30) - 1, help="Of all games.")] = 2026,
+    seed: Annotated[int, options.seed("Of all games.", 30)] = 2026,
     permalink: Annotated[
         str | None, typer.Option("--permalink", help="Where this code is, for the metadata. Default: its version.")
     ] = None,
-    threads: ThreadsOption = None,
+    threads: options.Threads = options.ALL_CORES,
 ) -> None:
     """Make the datasets.
 
@@ -47,20 +33,15 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    import shlex
-    import sys
-
     from runners.benchmark.datasets import chosen, parts_of
     from runners.benchmark.make import MakeRequest
     from runners.benchmark.make import make as carry_out
-    from runners.executors.machine import available_cores
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
 
-    command = f"qarena {shlex.join(sys.argv[1:])}"
     with user_config_dir(None), interruptible() as stop:
         parts = parts_of(chosen(datasets or []), games, seed)
-        if not carry_out(MakeRequest(folder, parts, threads or available_cores(), command, permalink), stop):
+        if not carry_out(MakeRequest(folder, parts, threads, f"qarena {options.typed()}", permalink), stop):
             typer.echo("interrupted: the same command goes on from here", err=True)
             raise typer.Exit(INTERRUPTED)
 
@@ -75,21 +56,16 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str, typer.Option("--opponent", help="The agent to play against: a label, or a policy's name.")
     ] = "semi_random",
     games: Annotated[int, typer.Option("--games", min=2, help="Against the opponent, in pairs.")] = 2_000,
-    draws: Annotated[
-        int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
-    ] = 4,
-    positions: Annotated[
-        Path | None,
-        typer.Option("--positions", help="A set that 'policy positions' made. Default: that of classic rules."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the games and the turns.")] = 1,
-    threads: ThreadsOption = None,
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: Annotated[Path | None, typer.Option("--config-dir", help="A folder with agents of your own.")] = None,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    draws: options.Draws = 4,
+    positions: options.Positions = None,
+    seed: Annotated[int, options.seed("Of the games and the turns.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
 ) -> None:
     """Score policies and agents.
 
@@ -98,16 +74,16 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
     from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
-    from runners.executors.machine import available_cores
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
     from runners.judge.judging import JudgeOptions
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output, force, wide)  # before anything is played
-    options = JudgeOptions(draws, games, seed, threads or available_cores())
+    destination = output_of(form, output, force, wide)  # before anything is played
     with user_config_dir(config_dir), interruptible() as stop:
-        found = carry_out(ScoreRequest(names, opponent, archive, positions), options, stop)
+        found = carry_out(
+            ScoreRequest(names, opponent, archive, positions), JudgeOptions(draws, games, seed, threads), stop
+        )
     if found is None:
         raise typer.Exit(INTERRUPTED)
     if destination.is_printed:

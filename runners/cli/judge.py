@@ -7,23 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import (
-    ARCHIVE,
-    ROOT,
-    ArchiveOption,
-    ForceOption,
-    FormatOption,
-    MemoryOption,
-    OutputOption,
-    ThreadsOption,
-    WideOption,
-    rules_options,
-)
+from runners.cli import options
 
 if TYPE_CHECKING:
     from runners.judge.judging import JudgeOptions, Verdicts
 
-SAMPLE = ROOT / "data" / "sample"
+SAMPLE = options.ROOT / "data" / "sample"
 PAGE = ".md"  # the ending of a file that becomes the page of all agents
 
 
@@ -35,26 +24,21 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
     rules: Annotated[
         str | None,
-        typer.Option("--rules", help="The rules of the positions. Default: classic.", autocompletion=rules_options),
+        typer.Option(
+            "--rules", help="The rules of the positions. Default: classic.", autocompletion=options.rules_options
+        ),
     ] = None,
-    positions: Annotated[
-        Path | None,
-        typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships."),
-    ] = None,
-    draws: Annotated[
-        int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
-    ] = 4,
+    positions: options.Positions = None,
+    draws: options.Draws = 4,
     games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the turns and the games.")] = 1,
-    threads: ThreadsOption = None,
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with agents or rules of your own.")
-    ] = None,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    seed: Annotated[int, options.seed("Of the turns and the games.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
 ) -> None:
     """Judge how close to perfect policies and agents play.
 
@@ -63,24 +47,23 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.executors.machine import available_cores
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.hydra_app.config_dir import user_config_dir
     from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
     from runners.terminal.files import check_output
     from runners.terminal.tables import PRINTED, output_of
 
-    is_page = output is not None and output.suffix == PAGE and format is None
+    is_page = output is not None and output.suffix == PAGE and form is None
     if output is not None and is_page:
         check_output(output, force)
-    destination = PRINTED if is_page else output_of(format, output, force, wide)  # before anything is judged
-    options = JudgeOptions(draws, games, seed, threads or available_cores())
+    destination = PRINTED if is_page else output_of(form, output, force, wide)  # before anything is judged
+    asked = JudgeOptions(draws, games, seed, threads)
     with user_config_dir(config_dir), interruptible() as stop:
-        found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), options, stop)
+        found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), asked, stop)
         if found is None:
             raise typer.Exit(INTERRUPTED)
         if output is not None and is_page:
-            _write_page(found, options, archive, output)
+            _write_page(found, asked, archive, output)
             return
     from runners.judge.shown import frame_of, show
     from runners.terminal.tables import write
@@ -91,7 +74,7 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         write(frame_of(found.verdicts), destination)
 
 
-def _write_page(found: Verdicts, options: JudgeOptions, archive: PurePath, path: Path) -> None:
+def _write_page(found: Verdicts, asked: JudgeOptions, archive: PurePath, path: Path) -> None:
     import sys
 
     from runners.judge.agents import bytes_of, commands_of
@@ -102,28 +85,28 @@ def _write_page(found: Verdicts, options: JudgeOptions, archive: PurePath, path:
     sizes = {agent.label: bytes_of(agent, archive, found.positions.rules) for agent in agents}
     command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
     making = Making(command, sizes, commands_of(agents, archive))
-    write_file(path, page(found, options, making).encode())
+    write_file(path, page(found, asked, making).encode())
 
 
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
     rules: Annotated[
-        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=rules_options)
+        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=options.rules_options)
     ] = "classic",
     each: Annotated[
         int, typer.Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
     ] = 500,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=(1 << 31) - 1, help="Of the draw.")] = 2026,
+    seed: Annotated[int, options.seed("Of the draw.", 31)] = 2026,
     from_pieces: Annotated[
         int, typer.Option("--from-pieces", min=1, max=15, help="Leave out boards with fewer pieces.")
     ] = 1,
     archive: Annotated[
         Path, typer.Option("--archive", help="The archive of the logged games. Default: the sample that ships.")
     ] = SAMPLE,
-    config_dir: Annotated[Path | None, typer.Option("--config-dir", help="A folder with rules of your own.")] = None,
-    threads: ThreadsOption = None,
-    megabytes: MemoryOption = 128.0,
-    force: ForceOption = False,
+    config_dir: options.ConfigDir = None,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.Memory = options.MIB_128,
+    force: options.Force = False,
 ) -> None:
     """Make a set of solved positions for `policy judge`.
 
@@ -132,14 +115,11 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
     from runners.arena.config_groups import load_rules
-    from runners.executors.machine import available_cores
     from runners.hydra_app.config_dir import user_config_dir
     from runners.judge.positions import SetOptions, make_set
     from runners.terminal.files import check_output
 
     check_output(output, force)
     with user_config_dir(config_dir):
-        options = SetOptions(
-            load_rules(rules), each, seed, range(from_pieces, 16), threads or available_cores(), megabytes
-        )
-        make_set(archive, options, output)
+        asked = SetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
+        make_set(archive, asked, output)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -10,39 +12,53 @@ import typer
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
-from quarto.errors import RequestError
+from analytics.files.sizes import bytes_of
+from runners.executors.machine import MEBIBYTE, available_cores
+from runners.hydra_app.yaml_keys import keys_in
 from runners.terminal.files import TABLE_FORMATS
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B")
-
 # For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
 HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-def format_options(incomplete: str) -> list[str]:
-    """Completions of the format of a table."""
-    return [name for name in TABLE_FORMATS if name.startswith(incomplete)]
+def group(name: str, help: str) -> typer.Typer:  # noqa: A002
+    """A group of commands."""
+    return typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=MARKUP)
 
 
-FormatOption = Annotated[
+def typed() -> str:
+    """The command as it was typed, without the name of the program."""
+    return shlex.join(sys.argv[1:])
+
+
+def starting(incomplete: str, names: Sequence[str]) -> list[str]:
+    """The names that begin with what is typed."""
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Format = Annotated[
     str | None,
     typer.Option(
         "--format",
         metavar=f"[{'|'.join(TABLE_FORMATS)}]",
         help="Default: by the name of --output, else a table.",
-        autocompletion=format_options,
+        autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
     ),
 ]
-WideOption = Annotated[
-    bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")
+Positions = Annotated[
+    Path | None, typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-ArchiveOption = Annotated[
+Draws = Annotated[
+    int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
+Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Archive = Annotated[
     PurePath,
     typer.Option(
         "--archive",
@@ -52,22 +68,29 @@ ArchiveOption = Annotated[
         show_default=True,
     ),
 ]
-WhereOption = Annotated[
+Where = Annotated[
     str | None,
     typer.Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
 ]
-RunsOption = Annotated[
+Runs = Annotated[
     list[str] | None, typer.Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")
 ]
-JsonOption = Annotated[
+Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
 ]
-TrustOption = Annotated[
+Trust = Annotated[
     bool,
     typer.Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names."),
 ]
-ThreadsOption = Annotated[int | None, typer.Option("--threads", min=1, help="Default: all cores.")]
-ExecutorOption = Annotated[
+ConfigDir = Annotated[
+    Path | None, typer.Option("--config-dir", help="A folder of your own, with agents, rules, kinds or trainers.")
+]
+ALL_CORES: Any = None
+Threads = Annotated[
+    int,
+    typer.Option("--threads", min=1, help="Default: all cores.", callback=lambda threads: threads or available_cores()),
+]
+Executor = Annotated[
     str,
     typer.Option(
         "--executor",
@@ -75,48 +98,29 @@ ExecutorOption = Annotated[
         autocompletion=lambda incomplete: options_of("executor", incomplete),
     ),
 ]
-RayAddressOption = Annotated[
+RayAddress = Annotated[
     str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
 ]
 EXECUTOR = "threads"
 
 
-def bytes_of(size: str | int) -> int:
-    """The bytes of a size such as ``128MiB``, ``1GiB`` or ``500MB``. Raises ``RequestError`` for other texts."""
-    if isinstance(size, int):  # a default
-        return size
-    found = _SIZE.fullmatch(size)
-    if not found or not float(found[1]):
-        raise RequestError(f"{size!r} is not a size: write a number and a unit, such as 128MiB or 1GiB")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
-
-
-def mebibytes_of(size: str | float) -> float:
-    """The same in MiB; a default is in MiB already."""
-    return bytes_of(size) / (1 << 20) if isinstance(size, str) else size
-
-
-SizeOption = Annotated[
-    int,
-    typer.Option("--size", metavar="SIZE", parser=bytes_of, show_default="128MiB", help="Of the files, at most."),
-]
-MemoryOption = Annotated[
+Size = Annotated[int, typer.Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
+Memory = Annotated[
     float,
     typer.Option(
         "--memory",
         metavar="SIZE",
-        parser=mebibytes_of,
-        show_default="128MiB",
+        parser=lambda size: bytes_of(size) / MEBIBYTE,
         help="Memory for the table of proven positions.",
     ),
 ]
+MIB_128: Any = "128MiB"  # defaults are parsed as what is typed
+MIB_256: Any = "256MiB"
 
 
 def options_of(group: str, incomplete: str = "") -> list[str]:
     """The names of the project's own options of a configuration group that begin with ``incomplete``."""
-    names = sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml"))
-    return [name for name in names if name.startswith(incomplete)]
+    return starting(incomplete, sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")))
 
 
 def agent_options(incomplete: str) -> list[str]:
@@ -129,18 +133,25 @@ def rules_options(incomplete: str) -> list[str]:
     return options_of("rules", incomplete)
 
 
+def agent(help: str) -> Any:  # noqa: A002
+    """An argument that names an agent."""
+    return typer.Argument(help=help, autocompletion=agent_options)
+
+
+def rules(help: str) -> Any:  # noqa: A002
+    """An option that names rules."""
+    return typer.Option("--rules", help=help, autocompletion=rules_options)
+
+
+def seed(help: str, bits: int = 63) -> Any:  # noqa: A002
+    """An option with the seed of something random."""
+    return typer.Option("--seed", min=0, max=(1 << bits) - 1, help=help)
+
+
 def keys_of(config: str) -> list[str]:
-    """The keys and groups of a yaml in ``conf``, in their order. Its text is read: completing must be quick."""
-    found, parent = [], ""
-    for line in (ROOT / "conf" / f"{config}.yaml").read_text(encoding="utf-8").splitlines():
-        key = re.match(r"( *)(- )?([a-z][\w@]*):(.*)", line)
-        if key and key[2]:
-            found.append(key[3])
-        elif key:
-            parent = parent if key[1] else key[3]
-            found.append(f"{parent}.{key[3]}" if key[1] else key[3])
-    parents = {key.partition(".")[0] for key in found if "." in key}
-    return [key for key in found if key not in ("defaults", "archive", *parents)]
+    """The keys and groups of a yaml in ``conf``, in their order."""
+    text = (ROOT / "conf" / f"{config}.yaml").read_text(encoding="utf-8")
+    return [key.name for key in keys_in(text) if key.default and key.name != "archive"]
 
 
 def hydra_arguments(config: str) -> Any:
@@ -152,7 +163,7 @@ def hydra_arguments(config: str) -> Any:
             return [f"{key}={option}" for option in options_of(key.lstrip("+").split("@")[0], value)]
         keys = keys_of(config)
         agents = agent_options(incomplete) if "agents" in keys else []
-        return [*agents, *(f"{each}=" for each in keys if f"{each}=".startswith(incomplete))]
+        return [*agents, *starting(incomplete, [f"{key}=" for key in keys])]
 
     agents = "[AGENT]… " if config in ("run", "sprt") else ""
     return typer.Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)

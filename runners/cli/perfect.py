@@ -7,20 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import (
-    ARCHIVE,
-    EXECUTOR,
-    ArchiveOption,
-    ExecutorOption,
-    ForceOption,
-    FormatOption,
-    JsonOption,
-    MemoryOption,
-    OutputOption,
-    RayAddressOption,
-    RunsOption,
-    ThreadsOption,
-)
+from runners.cli import options
 
 
 def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -34,9 +21,9 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         ),
     ] = None,
     game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
-    rules: Annotated[str | None, typer.Option("--rules", help="With --game: the rules. Default: classic.")] = None,
-    json: JsonOption = None,
-    force: ForceOption = False,
+    rules: Annotated[str | None, options.rules("With --game: the rules. Default: classic.")] = None,
+    json: options.Json = None,
+    force: options.Force = False,
     distance: Annotated[
         bool,
         typer.Option(
@@ -44,7 +31,7 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         ),
     ] = True,
     turns: Annotated[bool, typer.Option("--turns/--no-turns", help="Also the value of every turn.")] = True,
-    megabytes: MemoryOption = 128.0,
+    megabytes: options.Memory = options.MIB_128,
 ) -> None:
     """Solve positions exactly.
 
@@ -56,19 +43,19 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     if json is not None:
         check_output(json, force)
-    options = SolveOptions(turns=turns, distance=distance)
+    wanted = SolveOptions(turns=turns, distance=distance)
     proven = solve.check_request(position, file, game, rules)
     if proven is not None:
         solve.solve_game(proven, megabytes, json)
     elif file is not None:
-        solve.solve_file(file, options, megabytes)
+        solve.solve_file(file, wanted, megabytes)
     else:
-        solve.solve_position(str(position), options, megabytes, json)
+        solve.solve_position(str(position), wanted, megabytes, json)
 
 
 def annotate(
-    runs: RunsOption = None,
-    archive: ArchiveOption = ARCHIVE,
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
     choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
         int | None,
@@ -79,10 +66,10 @@ def annotate(
             help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5).",
         ),
     ] = None,
-    threads: ThreadsOption = None,
-    megabytes: MemoryOption = 128.0,
-    executor: ExecutorOption = EXECUTOR,
-    ray_address: RayAddressOption = None,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.Memory = options.MIB_128,
+    executor: options.Executor = options.EXECUTOR,
+    ray_address: options.RayAddress = None,
 ) -> None:
     """Find the exact value of every decision in the games.
 
@@ -97,15 +84,15 @@ def annotate(
 
 
 def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    runs: RunsOption = None,
-    archive: ArchiveOption = ARCHIVE,
+    runs: options.Runs = None,
+    archive: options.Archive = options.ARCHIVE,
     agent: Annotated[str | None, typer.Option("--agent", help="Only decisions of the agent with this label.")] = None,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
-    form: FormatOption = None,
-    output: OutputOption = None,
-    force: ForceOption = False,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
 ) -> None:
     """Show the regret of each agent, and the hardest positions.
 
@@ -124,7 +111,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 def perft(
     plies: Annotated[int, typer.Argument(help="Number of plies to count.")],
-    rules: Annotated[str, typer.Option("--rules", help="The rules to count under.")] = "classic",
+    rules: Annotated[str, options.rules("The rules to count under.")] = "classic",
 ) -> None:
     """Count positions after 0 to PLIES plies, exactly.
 

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runners.cli.options import ARCHIVE, ArchiveOption, TrustOption, agent_options, rules_options
+from runners.cli import options
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    agent: Annotated[
-        str,
-        typer.Argument(
-            help="An agent, with or without parameters: 'mcts(iterations=1000)'.", autocompletion=agent_options
-        ),
-    ],
+    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
     seat: Annotated[int, typer.Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
-    rules: Annotated[str, typer.Option(help="The rules to play by.", autocompletion=rules_options)] = "classic",
-    seed: Annotated[int, typer.Option(min=0, max=(1 << 63) - 1, help="Seed of the agent's random choices.")] = 1,
+    rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed("Seed of the agent's random choices.")] = 1,
     name: Annotated[
         str | None, typer.Option(help="The game is logged as human:NAME. Default: your login name.")
     ] = None,
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
     no_log: Annotated[bool, typer.Option("--no-log", help="Do not log the game.")] = False,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
-    ] = None,
+    config_dir: options.ConfigDir = None,
     plain: Annotated[bool, typer.Option("--plain", help="Plain text without pictures and colours.")] = False,
     review: Annotated[
         float,
@@ -42,8 +32,7 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from runners.play.start import PlayOptions, start
 
-    command = shlex.join(["qarena", *sys.argv[1:]])
-    logged = None if no_log else archive
+    logged, command = None if no_log else archive, f"qarena {options.typed()}"
     start(PlayOptions(agent, rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
 
 
@@ -55,11 +44,9 @@ def serve(
     name: Annotated[
         str | None, typer.Option(help="Your games are logged as human:NAME. Default: your login name.")
     ] = None,
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: Annotated[
-        Path | None, typer.Option("--config-dir", help="A folder with your own agents and rules, as for run.")
-    ] = None,
-    trust_agents: TrustOption = False,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+    trust_agents: options.Trust = False,
 ) -> None:
     """Play, analyse, browse and ask in a browser."""
     from runners.web.start import serve as carry_out

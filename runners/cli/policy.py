@@ -7,33 +7,14 @@ from typing import Annotated
 
 import typer
 
-from runners.cli import judge
-from runners.cli.options import (
-    ARCHIVE,
-    HYDRA_ARGUMENTS,
-    MARKUP,
-    ArchiveOption,
-    PolicyBuildOverrides,
-    ThreadsOption,
-    TrustOption,
-    WideOption,
-    options_of,
-)
+from runners.cli import judge, options
 
-app = typer.Typer(
-    name="policy",
-    help="Learn policies from logged games; list, compare, judge them.",
-    no_args_is_help=True,
-    rich_markup_mode=MARKUP,
-)
-
-OwnOption = Annotated[
-    Path | None, typer.Option("--config-dir", help="A folder with agents, kinds or trainers of your own.")
-]
+app = options.group("policy", "Learn policies from logged games; list, compare, judge them.")
+POLICY = typer.Argument(help="Its name or id.")
 
 
 @app.command("ls")
-def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
+def ls(archive: options.Archive = options.ARCHIVE, wide: options.Wide = False) -> None:
     """List the policies."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
@@ -44,9 +25,9 @@ def ls(archive: ArchiveOption = ARCHIVE, wide: WideOption = False) -> None:
 
 @app.command("show")
 def show(
-    policy: Annotated[str, typer.Argument(help="Its name or id.")],
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: OwnOption = None,
+    policy: Annotated[str, POLICY],
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
 ) -> None:
     """Show a policy: its kind, method and games."""
     from analytics.policies import policy_store
@@ -66,12 +47,12 @@ def show(
 
 @app.command(
     "build",
-    context_settings=HYDRA_ARGUMENTS,
-    help=f"Derive a policy from logged games. Kinds: {', '.join(options_of('kind'))}.",
+    context_settings=options.HYDRA_ARGUMENTS,
+    help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.",
 )
 def build(
     context: typer.Context,
-    arguments: PolicyBuildOverrides = None,
+    arguments: options.PolicyBuildOverrides = None,
     where: Annotated[
         str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
@@ -84,9 +65,8 @@ def build(
     from runners.hydra_app.launch import launch
     from runners.policies.build import BUILD
 
-    given = [*(arguments or []), *context.args]
-    asked, typed = ([], []) if where is None else ([f"where={quoted(where)}"], ["--where", where])
-    raise typer.Exit(launch(BUILD, "policy build", [*given, *asked], typed=[*given, *typed]))
+    asked = [] if where is None else [f"where={quoted(where)}"]
+    raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *context.args, *asked]))
 
 
 @app.command("import")
@@ -95,31 +75,28 @@ def import_(
     settings: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
     ] = None,
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Make a policy from a table that was learned elsewhere.
 
     The table has a value for each turn, from -1 (lost) to 1 (won).
 
-    kind is mc_afterstate, fitted_q or q_table; name is the policy's (the file's); rules those of the positions
-    (classic); scale multiplies the values (1); conflicts says what is done if one turn has different values, up to
-    symmetry: refuse, mean or first (refuse).
+    kind is mc_afterstate, fitted_q or q_table. name is the policy's (the file's). rules are those of the positions
+    (classic). scale multiplies the values (1). conflicts is for turns with different values, up to symmetry: refuse,
+    mean or first (refuse).
     """
-    import shlex
-    import sys
-
     from runners.policies.importing import import_policy, settings_of
 
-    import_policy(archive, file, settings_of(settings or []), f"qarena {shlex.join(sys.argv[1:])}")
+    import_policy(archive, file, settings_of(settings or []), f"qarena {options.typed()}")
 
 
 @app.command("rebuild")
 def rebuild(
-    policy: Annotated[str, typer.Argument(help="Its name or id.")],
-    archive: ArchiveOption = ARCHIVE,
-    threads: ThreadsOption = None,
-    config_dir: OwnOption = None,
-    trust_agents: TrustOption = False,
+    policy: Annotated[str, POLICY],
+    archive: options.Archive = options.ARCHIVE,
+    threads: options.Threads = options.ALL_CORES,
+    config_dir: options.ConfigDir = None,
+    trust_agents: options.Trust = False,
 ) -> None:
     """Learn a policy again from the same games, and compare.
 
@@ -139,7 +116,7 @@ def rebuild(
 
 
 @app.command("lineage")
-def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], archive: ArchiveOption = ARCHIVE) -> None:
+def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show where a policy comes from.
 
     Runs, condition, code, and the policies that played its games.
@@ -155,8 +132,8 @@ def lineage(policy: Annotated[str, typer.Argument(help="Its name or id.")], arch
 def compare(
     one: Annotated[str, typer.Argument(help="A policy's name or id.")],
     other: Annotated[str, typer.Argument(help="The name or id of another one.")],
-    archive: ArchiveOption = ARCHIVE,
-    config_dir: OwnOption = None,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
 ) -> None:
     """Compare the tables of two policies.
 

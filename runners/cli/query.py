@@ -8,17 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runners.cli.options import (
-    ARCHIVE,
-    ArchiveOption,
-    ForceOption,
-    FormatOption,
-    OutputOption,
-    RunsOption,
-    WhereOption,
-    WideOption,
-    rules_options,
-)
+from runners.cli import options
 
 
 def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -26,11 +16,11 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str,
         typer.Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input."),
     ],
-    archive: ArchiveOption = ARCHIVE,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    archive: options.Archive = options.ARCHIVE,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
@@ -53,7 +43,7 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of
 
     limits = Limits(memory, spill, timeout)
-    destination = output_of(format, output, force, wide)  # before the question is asked
+    destination = output_of(form, output, force, wide)  # before the question is asked
     answer(archive, sys.stdin.read() if question == "-" else question, limits, destination, check)
 
 
@@ -62,27 +52,24 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str,
         typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic."),
     ] = "..../..../..../.... -",
-    archive: ArchiveOption = ARCHIVE,
+    archive: options.Archive = options.ARCHIVE,
     by: Annotated[
         str | None, typer.Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns.")
     ] = None,
     agent: Annotated[str | None, typer.Option(help="Only decisions of the agent with this label.")] = None,
     opponent: Annotated[str | None, typer.Option(help="Only decisions against the agent with this label.")] = None,
-    run: RunsOption = None,
+    run: options.Runs = None,
     since: Annotated[str | None, typer.Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
     until: Annotated[str | None, typer.Option(help="Only runs created on this day or earlier.")] = None,
     least: Annotated[int, typer.Option(min=1, help="Only decisions that were made at least this many times.")] = 1,
     rules: Annotated[
-        str | None,
-        typer.Option(
-            help="Rules of the position, if it does not name them. Default: classic.", autocompletion=rules_options
-        ),
+        str | None, options.rules("Rules of the position, if it does not name them. Default: classic.")
     ] = None,
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    wide: WideOption = False,
-    force: ForceOption = False,
+    form: options.Format = None,
+    output: options.Output = None,
+    wide: options.Wide = False,
+    force: options.Force = False,
 ) -> None:
     """Show what was played in a position, and the results.
 
@@ -95,15 +82,15 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed)
-    show_openings(archive, asked, output_of(format, output, force, wide))
+    show_openings(archive, asked, output_of(form, output, force, wide))
 
 
 def report(
-    archive: ArchiveOption = ARCHIVE,
-    where: WhereOption = None,
-    runs: RunsOption = None,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    runs: options.Runs = None,
     output: Annotated[Path, typer.Option("--output", help="The file to write.")] = Path("report.html"),
-    force: ForceOption = False,
+    force: options.Force = False,
     title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
 ) -> None:
     """Write an HTML report about the games.

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from runners.cli.options import ROOT, Overrides, TrainingOverrides
+from runners.cli import options
 
 if TYPE_CHECKING:
     from runners.hydra_app.application import Application
 
 
-def run(context: typer.Context, arguments: Overrides = None) -> None:
+def run(context: typer.Context, arguments: options.Overrides = None) -> None:
     """Play a match or a tournament."""
     _hydra("run", [*(arguments or []), *context.args])
 
 
-def sweep(context: typer.Context, arguments: Overrides = None) -> None:
+def sweep(context: typer.Context, arguments: options.Overrides = None) -> None:
     """Play every combination of the given values."""
     _hydra("sweep", [*(arguments or []), *context.args])
 
 
-def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
+def train(context: typer.Context, arguments: options.TrainingOverrides = None) -> None:
     """Train a player and store its policy."""
     _hydra("train", [*(arguments or []), *context.args])
 
@@ -32,7 +32,7 @@ def train(context: typer.Context, arguments: TrainingOverrides = None) -> None:
 def is_training(arguments: Sequence[str]) -> bool:
     """Whether the chosen experiment is a training: then each of the three commands carries it out as one."""
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
-    recipe = ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
+    recipe = options.ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
 
 
@@ -43,7 +43,7 @@ def _hydra(command: str, arguments: Sequence[str]) -> None:
     raise typer.Exit(launch(application, command, arguments, command == "sweep"))
 
 
-def _application(training: bool) -> Application[Any]:
+def _application(training: bool) -> Application:
     if training:
         from runners.training.application import TRAIN
 

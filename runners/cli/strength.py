@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import (
-    ARCHIVE,
-    ArchiveOption,
-    ForceOption,
-    FormatOption,
-    OutputOption,
-    RunsOption,
-    SprtOverrides,
-    WhereOption,
-    WideOption,
-)
+from runners.cli import options
 
 if TYPE_CHECKING:
     from analytics.query.game_filter import GameFilter
@@ -26,15 +16,13 @@ if TYPE_CHECKING:
 TrainingsOption = Annotated[
     bool, typer.Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
 ]
-RulesName = Annotated[
-    str | None, typer.Option("--rules", help="Only games under these rules; needed if there are several.")
-]
+RulesName = Annotated[str | None, options.rules("Only games under these rules; needed if there are several.")]
 
 
 def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    archive: ArchiveOption = ARCHIVE,
-    where: WhereOption = None,
-    run: RunsOption = None,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
     rules: RulesName = None,
     trainings: TrainingsOption = False,
     anchor: Annotated[
@@ -44,10 +32,10 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         float, typer.Option("--anchor-elo", help="The rating of the anchor; without an anchor, the mean of all.")
     ] = 0.0,
     samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals.
 
@@ -59,7 +47,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.results import show_ratings, unrated
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output, force, wide)  # before anything is counted
+    destination = output_of(form, output, force, wide)  # before anything is counted
     met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
     found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if destination.is_printed:
@@ -71,18 +59,18 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 
 def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    archive: ArchiveOption = ARCHIVE,
-    where: WhereOption = None,
-    run: RunsOption = None,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
     rules: RulesName = None,
     trainings: TrainingsOption = False,
     by_seat: Annotated[
         bool, typer.Option("--by-seat", help="Separate results for each seat of the first agent.")
     ] = False,
-    format: FormatOption = None,  # noqa: A002
-    output: OutputOption = None,
-    force: ForceOption = False,
-    wide: WideOption = False,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
 ) -> None:
     """Show the score of every agent against every other.
 
@@ -92,7 +80,7 @@ def crosstable(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.results import show_head_to_head
     from runners.terminal.tables import output_of, write
 
-    destination = output_of(format, output, force, wide)  # before anything is counted
+    destination = output_of(form, output, force, wide)  # before anything is counted
     met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
     if destination.is_printed:
         show_head_to_head(met, by_seat, wide)
@@ -114,7 +102,7 @@ def _met(archive: PurePath, choice: GameFilter) -> HeadToHead:
 
 def sprt(
     context: typer.Context,
-    arguments: SprtOverrides = None,
+    arguments: options.SprtOverrides = None,
     counts: Annotated[
         str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,

@@ -7,34 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runners.cli.options import EXECUTOR, MARKUP, ExecutorOption, MemoryOption, RayAddressOption
+from runners.cli import options
 
 if TYPE_CHECKING:
     from analytics.perfect.tablebase import Tablebase
-    from analytics.perfect.tablebase_build import BuildJob
 
-SAMPLE = 20
-MEGABYTES = 256.0
-
-app = typer.Typer(
-    name="tablebase",
-    help="Build, check and list tables of exact values.",
-    no_args_is_help=True,
-    rich_markup_mode=MARKUP,
-)
+app = options.group("tablebase", "Build, check and list tables of exact values.")
 
 
 @app.command()
 def build(
     pieces: Annotated[int, typer.Option("--pieces", help="Number of pieces of the largest boards: 1 to 7.")],
-    rules: Annotated[str, typer.Option("--rules", help="The rules to solve under.")] = "classic",
+    rules: Annotated[str, options.rules("The rules to solve under.")] = "classic",
     directory: Annotated[
         Path | None, typer.Option("--directory", help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
     ] = None,
-    megabytes: MemoryOption = MEGABYTES,
-    threads: Annotated[int | None, typer.Option("--threads", help="Default: all cores.")] = None,
-    executor: ExecutorOption = EXECUTOR,
-    ray_address: RayAddressOption = None,
+    megabytes: options.Memory = options.MIB_256,
+    threads: options.Threads = options.ALL_CORES,
+    executor: options.Executor = options.EXECUTOR,
+    ray_address: options.RayAddress = None,
 ) -> None:
     """Build a tablebase, or continue an interrupted build."""
     from analytics.perfect import tablebase_build
@@ -43,45 +34,30 @@ def build(
     from runners.arena.code import version
     from runners.arena.config_groups import load_rules
     from runners.arena.schemas import executor_named
-    from runners.executors.machine import available_cores, available_megabytes
+    from runners.executors.machine import available_megabytes
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.perfect.chunk_solving import solve
-    from runners.terminal.console import print_note
+    from runners.terminal.console import print_note, program
     from runners.terminal.progress import progress_bar
 
-    cores = available_cores() if threads is None else threads
     chosen = executor_named(executor, ray_address)
-    job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), cores, megabytes)
-    tables = chosen.here(cores)
+    job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), threads, megabytes)
+    tables = chosen.here(threads)
     tablebase_build.check(job, available_megabytes(), tables)
     needed = tablebase_build.needed_megabytes(job, tables)
-    means = f"{cores} threads" if chosen.shares_memory else f"executor {executor}"
+    means = f"{threads} threads" if chosen.shares_memory else f"executor {executor}"
     print_note(f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {means}")
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with interruptible() as stop, progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         found = tablebase_build.build(
-            job, code, stop, progress, lambda chunks, stop: solve(chunks, chosen, cores, stop)
+            job, code, stop, progress, lambda chunks, stop: solve(chunks, chosen, threads, stop)
         )
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
-        others = [] if executor == EXECUTOR else ["--executor", executor]
-        others += [] if ray_address is None else ["--ray-address", ray_address]
-        print_note(f"  {_command(job, others)}")
+        print_note(f"  {program()} {options.typed()}")
         raise typer.Exit(INTERRUPTED)
     _print_built(found)
-
-
-def _command(job: BuildJob, others: list[str]) -> str:
-    import shlex
-
-    from runners.terminal.console import program
-
-    where = shlex.quote(str(job.folder))
-    return (
-        f"{program()} tablebase build --pieces {job.pieces} --rules {shlex.quote(job.rules.name)} --directory {where} "
-        f"--memory {job.megabytes:g}MiB --threads {job.threads}{''.join(f' {shlex.quote(other)}' for other in others)}"
-    )
 
 
 def _print_built(found: Tablebase) -> None:
@@ -96,8 +72,8 @@ def _print_built(found: Tablebase) -> None:
 @app.command()
 def verify(
     file: Annotated[Path | None, typer.Argument(help="A tablebase. Default: all.")] = None,
-    sample: Annotated[int, typer.Option("--sample", help="Number of the largest boards to solve again.")] = SAMPLE,
-    megabytes: MemoryOption = MEGABYTES,
+    sample: Annotated[int, typer.Option(min=0, help="Number of the largest boards to solve again.")] = 20,
+    megabytes: options.Memory = options.MIB_256,
 ) -> None:
     """Check a tablebase.
 
@@ -107,8 +83,6 @@ def verify(
     from analytics.perfect.tablebase_verify import verify as check
     from quarto.errors import RequestError
 
-    if sample < 0 or not megabytes > 0:
-        raise RequestError(f"sample={sample}, megabytes={megabytes:g}: write a sample of 0 or more, and more than 0 MB")
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
     problems = 0
@@ -123,7 +97,7 @@ def verify(
 
 @app.command("show")
 def show_tablebases(
-    rules: Annotated[str | None, typer.Option("--rules", help="Only tablebases of these rules.")] = None,
+    rules: Annotated[str | None, options.rules("Only tablebases of these rules.")] = None,
     theory: Annotated[
         bool,
         typer.Option(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any
 
-from analytics.results.columns import ResultColumn
+from analytics.results.columns import words
 from quarto.sources import find
 from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of, text_of
 from runners.terminal import console
@@ -18,22 +19,16 @@ BETWEEN = 7  # characters of the frame
 def agents_table(wide: bool = False) -> TerminalTable:
     """Every agent of the configuration with a line of description; ``wide``: whole, with its parameters and class."""
     agents = {name: settings_of("agent", name) for name in names("agent")}
-    texts = [description_of(name, own) for name, own in agents.items()]
-    if not wide:
-        room = max(20, WIDTH - BETWEEN - max(map(len, agents)))
-        return console.tabulated(
-            [
-                ResultColumn("agent", list(agents), right=False),
-                ResultColumn("plays", [_cut(text, room) for text in texts], right=False),
-            ]
-        )
-    columns = {
-        "agent": list(agents),
-        "plays": texts,
-        "parameters": [_parameters(own) for own in agents.values()],
-        "class": [str(own.get("_target_")) for own in agents.values()],
+    room = max(20, WIDTH - BETWEEN - max(map(len, agents)))
+    texts = (description_of(name, own) for name, own in agents.items())
+    columns: dict[str, Iterable[str]] = {
+        "agent": agents,
+        "plays": texts if wide else (_cut(text, room) for text in texts),
     }
-    return console.tabulated([ResultColumn(heading, values, right=False) for heading, values in columns.items()])
+    if wide:
+        columns["parameters"] = map(_parameters, agents.values())
+        columns["class"] = (str(own.get("_target_")) for own in agents.values())
+    return console.tabulated([words(heading, texts) for heading, texts in columns.items()])
 
 
 def _parameters(settings: dict[str, Any]) -> str:

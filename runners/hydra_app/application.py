@@ -10,25 +10,25 @@ import logging
 import os
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from analytics.files.location import location_of
+from analytics.results.columns import ResultColumn
 from runners.arena.config_groups import where_typed
 from runners.arena.schemas import check_values
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import find_own_modules
-from runners.hydra_app.finished import Finished, Target
+from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
 # An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
 COMMAND = "QARENA_COMMAND"
-
-Prepared = TypeVar("Prepared")
 
 
 class OneLine(logging.Formatter):
@@ -47,8 +47,36 @@ class JobLines(logging.Filter):
         return record.name.startswith("hydra.") or record.levelno >= logging.WARNING
 
 
-class Application(ABC, Generic[Prepared]):
-    """A command that Hydra carries out: what it checks and what it does.
+class Judgement(NamedTuple):
+    """The value of a job, as its record has it."""
+
+    objective: str  # its name
+    value: float
+
+
+class Finished(NamedTuple):
+    """The outcome of a request."""
+
+    run_id: str | None
+    show: Callable[[], None]
+    interrupted: bool = False  # it is not complete
+    stopped: bool = False  # because the user asked to
+    judgement: Judgement | None = None  # for sweepers that optimise
+    columns: Sequence[ResultColumn] = ()  # of its rows in the table of a sweep
+    notes: Sequence[str] = ()  # what to know about these rows
+    exit_code: int = 0  # of a single request that is not interrupted
+
+
+Work = Callable[[], Finished]  # carries out a request that is ready
+
+
+def one_row(texts: Mapping[str, str]) -> list[ResultColumn]:
+    """The columns of an outcome that is one row in the table of a sweep."""
+    return [ResultColumn(heading, [text], right=not text[:1].isalpha()) for heading, text in texts.items()]
+
+
+class Application(ABC):
+    """A command that Hydra carries out.
 
     It has no state: launchers that use other processes pickle it with its task.
     """
@@ -56,14 +84,11 @@ class Application(ABC, Generic[Prepared]):
     config: ClassVar[str]  # the yaml in conf/
     schema: ClassVar[type[Any]]  # the dataclass of its keys
     judged_by: ClassVar[Target | None] = None  # the value that its jobs return
+    view: ClassVar[str] = ""  # whose view the table of a sweep takes
 
     @abstractmethod
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
         """Get ready, given a configuration that the schema allows. Raises ``ArenaError`` if it cannot be done."""
-
-    @abstractmethod
-    def execute(self, prepared: Prepared) -> Finished:
-        """Carry out what is prepared."""
 
     def games(self, cfg: DictConfig) -> int:
         """The games that a job of a sweep asks for, of each pairing."""
@@ -76,7 +101,7 @@ class Application(ABC, Generic[Prepared]):
         """
         return self.judged_by
 
-    def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Prepared:
+    def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
         """Check the configuration by the schema and ``prepare`` it, with paths as they were meant."""
         find_own_modules()  # this may be a process that a launcher started
         fixed = with_fixed_paths(cfg, hydra_cfg)
@@ -89,22 +114,21 @@ class Application(ABC, Generic[Prepared]):
         from runners.hydra_app import sweep
 
         hydra_cfg = HydraConfig.get()
-        job = sweep.job_of(with_fixed_paths(cfg, hydra_cfg), hydra_cfg, self.games(cfg))
+        job = sweep.Job.begun(with_fixed_paths(cfg, hydra_cfg), hydra_cfg, self.games(cfg))
         try:
-            finished = self.execute(self.ready(cfg, hydra_cfg))
+            finished = self.ready(cfg, hydra_cfg)()
         except Exception as error:
-            sweep.failed(job, error)
+            job.failed(error)
             raise
         except KeyboardInterrupt:
-            sweep.interrupted(job, None)
+            job.keep(status="interrupted")
             raise
-        if finished.interrupted:
-            sweep.interrupted(job, finished.run_id)
-        else:
-            sweep.completed(job, finished)
+        status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
+        recorded = judged._asdict() if judged else {}
+        job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
         if finished.stopped:
             sys.exit(say_how_to_resume())
-        return finished.value and finished.value.number
+        return judged and judged.value
 
 
 def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:

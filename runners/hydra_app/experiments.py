@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
 from hydra.types import RunMode
@@ -12,94 +12,102 @@ from omegaconf import DictConfig
 from quarto.errors import ArenaError
 from runners.arena.config_groups import plain
 from runners.arena.schemas import RunConfig
-from runners.hydra_app.application import Application, log_file, typed_command
-from runners.hydra_app.finished import Finished, Target, Value
-from runners.hydra_app.objectives import Objective, objective_of
+from runners.hydra_app.application import Application, Finished, Judgement, Work, log_file, typed_command
+from runners.hydra_app.objectives import Objective, Target, objective_of
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
+    from analytics.results.columns import ResultColumn
+    from runners.arena.config import Request
     from runners.arena.experiment import Experiment
     from runners.arena.playing import Outcome
 
 DEFAULT = "score"  # the objective of conf/run.yaml
 
 
-class Judged(NamedTuple):
-    """An experiment that is ready to be carried out, and the objective that its games are judged by."""
-
-    experiment: Experiment
-    objective: Objective
-    name: str  # of the objective
-
-
-class RunApplication(Application["Judged"]):
+class RunApplication(Application):
     """Plays a match or a tournament."""
 
     config = "run"
     schema = RunConfig
+    view = "the first agent's view; win, draw and loss in %"
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Judged:
-        from runners.arena.config import request_of
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
         from runners.arena.experiment import prepare
 
-        request = request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
-        objective = _objective(cfg, hydra_cfg)
+        request, objective = _request(cfg, hydra_cfg), _objective(cfg, hydra_cfg)
         objective.check(request.spec)
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.probe(request.spec)
-        return Judged(prepare(request), objective, hydra_cfg.runtime.choices["objective"])
+        experiment = prepare(request)
+        return lambda: _played(experiment, objective)
 
     def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target:
-        from runners.arena.config import request_of
-
         objective = _objective(cfg, hydra_cfg)
         try:
-            spec = request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task).spec
+            spec = _request(cfg, hydra_cfg).spec
         except ArenaError:  # the job itself will say so; others may be right
-            spec = None
-        if spec is not None:
+            pass
+        else:
             objective.check(spec)
             objective.probe(spec)
-        return Target(objective.heading(hydra_cfg.runtime.choices["objective"]), objective.direction, objective.text)
+        return Target(objective.heading, objective.direction, objective.text)
 
-    def execute(self, prepared: Judged) -> Finished:
-        from runners.arena.playing import carry_out
-        from runners.hosting.interruption import interruptible
 
-        request = prepared.experiment.request
-        for note in request.notes:
-            console.print_note(note)
-        with interruptible() as stop, progress_bar("playing", "games", request.progress) as progress:
-            outcome = carry_out(prepared.experiment, typed_command(), stop, progress)
-        log, value = log_file(), None if outcome.interrupted else _value(prepared, outcome)
-        return Finished(
-            run_id=outcome.run_id,
-            show=lambda: _show(outcome, log, value),
-            interrupted=outcome.interrupted,
-            stopped=outcome.stopped,
-            value=value,
-        )
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
+    from runners.arena.config import request_of
+
+    return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
 
 
 def _objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
     return objective_of(plain(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
 
 
-def _value(prepared: Judged, outcome: Outcome) -> Value:
-    """The value of a run that is complete."""
-    objective, name = prepared.objective, prepared.name
-    number = objective.value(prepared.experiment, outcome.results)
-    return Value(name, number, objective.heading(name), objective.text(number))
+def _played(experiment: Experiment, objective: Objective) -> Finished:
+    """The outcome of an experiment that was ready."""
+    from runners.arena.playing import carry_out
+    from runners.hosting.interruption import interruptible
+
+    request = experiment.request
+    for note in request.notes:
+        console.print_note(note)
+    with interruptible() as stop, progress_bar("playing", "games", request.progress) as progress:
+        outcome = carry_out(experiment, typed_command(), stop, progress)
+    number = None if outcome.interrupted else objective.value(experiment, outcome.results)
+    judged = None if number is None else (objective.heading, objective.text(number))
+    log, more = log_file(), any(result.games > request.games for result in outcome.results)
+    return Finished(
+        run_id=outcome.run_id,
+        show=lambda: _show(outcome, log, judged),
+        interrupted=outcome.interrupted,
+        stopped=outcome.stopped,
+        judgement=None if number is None else Judgement(objective.name, number),
+        columns=_columns(outcome, judged),
+        notes=[f"asked for {request.games:,} games a pairing; its run holds more, and all are counted"] if more else [],
+    )
 
 
-def _show(outcome: Outcome, log: Path, value: Value | None) -> None:
+def _columns(outcome: Outcome, judged: tuple[str, str] | None) -> list[ResultColumn]:
+    """The pairings as a sweep shows them; the value, as a heading and a text, stands in the first row."""
+    from analytics.results.columns import ResultColumn, pairing_columns
+    from analytics.results.pairings import pairings_frame
+
+    if not outcome.results:
+        return []
+    shown = pairing_columns(pairings_frame(outcome.results), with_scores=False)
+    others = [""] * (len(outcome.results) - 1)
+    return shown if judged is None else [*shown, ResultColumn(judged[0], [judged[1], *others])]
+
+
+def _show(outcome: Outcome, log: Path, judged: tuple[str, str] | None) -> None:
     """Print the outcome of a single run; its value if it is not in the tables anyway."""
     from runners.terminal.results import show_outcome
 
     show_outcome(outcome, log)
-    if value is not None and value.heading != DEFAULT:
-        console.print_line(f"Objective: {value.heading}: {value.text}")
+    if judged is not None and judged[0] != DEFAULT:
+        console.print_line(f"Objective: {judged[0]}: {judged[1]}")
 
 
 RUN = RunApplication()

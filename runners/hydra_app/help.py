@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
 from msgspec import Meta
@@ -17,48 +16,19 @@ from runners.arena.schemas import ArchiveConfig
 from runners.hydra_app.application import Application
 from runners.hydra_app.arguments import FLAGS, Arguments
 from runners.hydra_app.error_messages import KINDS
+from runners.hydra_app.yaml_keys import Key, introduction, keys_in
 
-# A line of a yaml: its indentation, a dash, a key, its value, a comment.
-LINE = re.compile(r"""( *)(- )?(?:override )?/?([\w@]+): *("[^"]*"|\[.*?\]|\{.*?\}|[^#]*?) *(?:# ?(.*))?""")
-EXAMPLE = "qarena "
 ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 WIDEST = 110
 
 
-class Key(NamedTuple):
-    """A key of a configuration or of an option of a group, as its yaml explains it."""
-
-    name: str  # dotted
-    default: str  # "" for a mapping, whose keys follow
-    meaning: str
-    kind: str = ""  # its type and its range
-    is_group: bool = False
-    choices: Sequence[str] = ()
-
-
-def introduction(text: str) -> tuple[str, list[str]]:
-    """What a yaml is for, and the commands of its examples, from its first comment."""
-    lines = [line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())]
-    examples = [line for line in lines if line.startswith(EXAMPLE)]
-    return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples
-
-
-def keys_in(text: str, schema: Any = None) -> Iterator[Key]:
-    """The keys of a yaml in their order; those of its defaults list are groups. ``schema`` declares types, if any."""
-    path: list[tuple[int, str]] = []
-    for found in filter(None, map(LINE.fullmatch, text.splitlines())):
-        indent, dash, key, value, meaning = len(found[1]), found[2], found[3], found[4], found[5] or ""
-        path = [each for each in path if each[0] < indent]
-        name = ".".join([*(each for _, each in path), key])
-        if dash:
-            yield Key(
-                key, value, meaning, is_group=True, choices=[] if key == "agent@b" else names(key.partition("@")[0])
-            )
-        elif not value and name != "defaults":
-            path.append((indent, key))
-            yield Key(name, "", meaning)
-        elif value and key not in ("defaults", "_target_"):
-            yield _typed(Key(name, value, meaning), schema)
+def explained_keys(text: str, schema: Any = None) -> Iterator[Key]:
+    """The keys of a yaml with their types and choices. ``schema`` declares types, if any."""
+    for key in keys_in(text):
+        if key.is_group:
+            yield key._replace(choices=[] if key.name == "agent@b" else names(key.name.partition("@")[0]))
+        else:
+            yield _typed(key, schema) if key.default else key
 
 
 def _typed(key: Key, schema: Any) -> Key:
@@ -92,43 +62,46 @@ def _range(declared: Meta) -> str:
     return f", at least {declared.ge}" if declared.ge is not None else ""
 
 
-def help_text(application: Application[Any], command: str, asked: Arguments) -> str:
+def help_text(application: Application, command: str, asked: Arguments) -> str:
     """The help of a command; the keys of the options that its arguments choose are explained too."""
     text = (CONF / f"{application.config}.yaml").read_text(encoding="utf-8")
-    said, examples = introduction(text)
-    if command == "sweep":
-        said = "Hydra's multirun: one job for each combination of the given values, and a table of all jobs."
-        examples = [*SWEEPS]
-    keys = list(keys_in(text, application.schema))
-    has_agents = any(key.name == "agents" for key in keys)
+    keys = list(explained_keys(text, application.schema))
     groups = [key for key in keys if key.is_group]
-    return "\n".join(
-        [
-            f"Usage: qarena {command} {'[AGENT]… ' if has_agents else ''}[KEY=VALUE]… [GROUP=NAME]… [OPTIONS]",
-            "",
-            *textwrap.wrap(said, _width()),
-            *([AGENTS] if has_agents else []),
-            *("", "Examples:", *(f"  {each}" for each in examples)),
-            *_chosen(groups, asked),
-            *("", "Groups (GROUP=NAME):", *_rows(groups)),
-            *("", "Keys (KEY=VALUE):", *_rows([key for key in keys if not key.is_group and key.default])),
-            *_rows([key._replace(name=f"archive.{key.name}") for key in archive_keys()]),
-            *("", "Options:", *_flag_rows()),
-        ]
+    own = [key for key in keys if not key.is_group and key.default]
+    lines = (
+        *_about(command, text, any(key.name == "agents" for key in own)),
+        *_chosen(groups, asked),
+        *("", "Groups (GROUP=NAME):", *_rows(groups)),
+        *("", "Keys (KEY=VALUE):", *_rows([*own, *archive_keys()])),
+        *("", "Options:", *_flag_rows()),
     )
+    return "\n".join(lines)
+
+
+def _about(command: str, text: str, has_agents: bool) -> Iterator[str]:
+    """The usage of a command, what it is for, and examples."""
+    said, examples = introduction(text) if command != "sweep" else SWEEP
+    yield from (f"Usage: qarena {command} {'[AGENT]… ' if has_agents else ''}[KEY=VALUE]… [GROUP=NAME]… [OPTIONS]", "")
+    yield from textwrap.wrap(said, _width())
+    yield from [AGENTS] if has_agents else []
+    yield from ("", "Examples:", *(f"  {each}" for each in examples))
 
 
 AGENTS = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
-SWEEPS = (
-    "qarena sweep semi_random random opening_plies=0,2,4 rules=classic,square games=20000",
-    "qarena sweep agent@a=mcts a.iterations=100,200,400 agent@b=rule_based games=1000",
-    "qarena sweep hydra/launcher=joblib threads=1 semi_random random seed=1,2,3,4 games=20000",
+SWEEP = (
+    "Hydra's multirun: one job for each combination of the given values, and a table of all jobs.",
+    [
+        "qarena sweep semi_random random opening_plies=0,2,4 rules=classic,square games=20000",
+        "qarena sweep agent@a=mcts a.iterations=100,200,400 agent@b=rule_based games=1000",
+        "qarena sweep hydra/launcher=joblib threads=1 semi_random random seed=1,2,3,4 games=20000",
+    ],
 )
 
 
 def archive_keys() -> list[Key]:
     """The keys of the group ``archive``."""
-    return list(keys_in(text_of("archive", "default"), ArchiveConfig))
+    keys = explained_keys(text_of("archive", "default"), ArchiveConfig)
+    return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
 def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
@@ -142,7 +115,7 @@ def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
         yield from ("", "The keys of an option: name it before --help, as in " + EXAMPLES_OF_OPTIONS)
     for group, name, prefix in dict.fromkeys(chosen):
         text = text_of(group, name)
-        keys = [key for key in keys_in(text) if key.name not in NOT_PARAMETERS and key.default]
+        keys = [key for key in explained_keys(text) if key.name not in NOT_PARAMETERS and key.default]
         how = f"{prefix}KEY=VALUE" if prefix else f"'{name}(KEY=VALUE,…)'"
         yield from ("", *textwrap.wrap(f"{group} {name}: {introduction(text)[0]}", _width()))
         yield from (f"Its keys, {how}:", *_rows(keys)) if keys else ("It has no keys.",)

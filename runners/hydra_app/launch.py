@@ -23,67 +23,51 @@ from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app import sweep_start
-from runners.hydra_app.application import COMMAND, Application, say_how_to_resume
-from runners.hydra_app.arguments import check_numbers, parsed, quoted
+from runners.hydra_app.application import COMMAND, Application, Finished, Work, say_how_to_resume
+from runners.hydra_app.arguments import Arguments, check_numbers, parsed, quoted
 from runners.hydra_app.config_dir import own_modules
 from runners.hydra_app.error_messages import check_choices, explained
-from runners.hydra_app.finished import Finished
+from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
 FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: Hydra may change the current folder
+DROPPED = "what was not committed yet is dropped, all else is in the archive"
 
 
-def launch(
-    application: Application[Any],
-    command: str,
-    given: Sequence[str],
-    multirun: bool = False,
-    typed: Sequence[str] | None = None,
-) -> int:
+def launch(application: Application, command: str, given: Sequence[str], multirun: bool = False) -> int:
     """Let Hydra carry out a command with the arguments that the user gave, in any order. Returns the exit code.
 
-    ``typed``, which is recorded, are the arguments as they were typed, where ``given`` has some in Hydra's words.
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked = parsed(given)
     for word in asked.agents if "agents" not in application.schema.__dataclass_fields__ else ():
         raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
-    _set_environment(command, given if typed is None else typed)
+    _set_environment()
     with own_modules(asked.config_dirs), explained(application.config, asked.overrides):
         if asked.help:
             from runners.hydra_app.help import help_text
 
             with initialize_config_dir(str(CONF), version_base="1.3"):
                 console.print_line(help_text(application, command, asked))
-            return 0
-        if asked.shown:
+        elif asked.shown:
             _hydra(application.config, [*asked.shown, *asked.overrides], _nothing)
-            return 0
-        try:
-            with initialize_config_dir(str(CONF), version_base="1.3"):
-                first = first_job(application.config, asked.overrides, multirun or asked.multirun)
-                swept = first.hydra.mode == RunMode.MULTIRUN
-                prepared = None if swept else application.ready(first, first.hydra)
-            if swept:
-                folders = [f"--config-dir={folder}" for folder in asked.config_dirs]
-                return _sweep(application, first, asked.overrides, folders)
-            return _shown(_carried_out(application, prepared, asked.overrides))
-        except KeyboardInterrupt:
-            return say_how_to_resume("what was not committed yet is dropped, all else is in the archive")
+        else:
+            return _carried_out(application, asked, multirun or asked.multirun)
+    return 0
 
 
 def _nothing(_cfg: DictConfig) -> None:
     """No task: Hydra only shows something."""
 
 
-def _set_environment(command: str, typed: Sequence[str]) -> None:
+def _set_environment() -> None:
     """Set the environment variables that jobs read, in this process and in those that a launcher starts."""
     now = dt.datetime.now(dt.UTC).astimezone()
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     for name in FOLDERS:
         if name in os.environ:
             os.environ[name] = str(Path(os.environ[name]).absolute())
-    os.environ[COMMAND] = console.shell_line([*command.split(), *typed])
+    os.environ[COMMAND] = console.shell_line(sys.argv[1:])
     os.environ[sweep_start.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 
 
@@ -138,13 +122,31 @@ def first_value(override: Override) -> str:
     return f"{override.get_key_element()}={first}"
 
 
-def _carried_out(application: Application[Any], prepared: Any, overrides: Sequence[str]) -> Finished:
-    """The outcome of a single request. Raises what its execution raised."""
+def _carried_out(application: Application, asked: Arguments, multirun: bool) -> int:
+    """Check a request and carry it out; returns the exit code."""
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            first = first_job(application.config, asked.overrides, multirun)
+            if first.hydra.mode != RunMode.MULTIRUN:
+                work = application.ready(first, first.hydra)
+            else:
+                target = application.target(first, first.hydra)
+        if first.hydra.mode == RunMode.MULTIRUN:
+            return _sweep(application, first, asked, target)
+        finished = _single(application, work, asked.overrides)
+    except KeyboardInterrupt:
+        return say_how_to_resume(DROPPED)
+    finished.show()
+    return say_how_to_resume() if finished.interrupted else finished.exit_code
+
+
+def _single(application: Application, work: Work, overrides: Sequence[str]) -> Finished:
+    """The outcome of a request that is ready and no sweep. Raises what the work raised."""
     outcome: list[Finished | Exception] = []
 
     def task(_cfg: DictConfig) -> None:
         try:
-            outcome.append(application.execute(prepared))
+            outcome.append(work())
         except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
             outcome.append(error)
 
@@ -155,37 +157,30 @@ def _carried_out(application: Application[Any], prepared: Any, overrides: Sequen
     return found
 
 
-def _shown(finished: Finished) -> int:
-    """Show the outcome of a single request; returns the exit code."""
-    finished.show()
-    return say_how_to_resume() if finished.interrupted else finished.exit_code
-
-
-def _sweep(application: Application[Any], first: DictConfig, overrides: Sequence[str], folders: Sequence[str]) -> int:
-    """Check a sweep before its first job, let Hydra carry out its jobs, and report on them; returns the exit code."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        target = application.target(first, first.hydra)
+def _sweep(application: Application, first: DictConfig, asked: Arguments, target: Target | None) -> int:
+    """Let Hydra carry out the jobs of a sweep and report on them; returns the exit code."""
+    overrides, folders = asked.overrides, [f"--config-dir={folder}" for folder in asked.config_dirs]
     folder = sweep_start.SweepFolder(Path(first.hydra.sweep.dir))
     sweep_id = sweep_start.sweep_id([*overrides, *folders], application.config)
     more = sweep_start.launcher_overrides(first, overrides, folder.path)
     if not any(each.startswith("sweep.id=") for each in overrides):
         more.append(f"sweep.id={quoted(sweep_id)}")  # quoted, because an id of digits and an e is no number
     with ExitStack() as stack:
-        if first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
-            from runners.hydra_app.study import study_of
+        if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
+            from runners.hydra_app import study
 
-            more += stack.enter_context(study_of(first, overrides, target, sweep_id))
+            more += stack.enter_context(study.study_of(first, overrides, target, sweep_id))
             folder.path.mkdir(parents=True, exist_ok=True)  # for its results, also if no trial is left
         code = _multirun(application, folder, ["--multirun", *overrides, *more])
-    from runners.hydra_app.study import report_best
     from runners.hydra_app.sweep import report
 
-    code = max(code, report(folder.path))
-    report_best(folder.path, target)
+    code = max(code, report(folder.path, application.view))
+    if target and is_study:
+        study.report_best(folder.path, target)
     return code
 
 
-def _multirun(application: Application[Any], folder: sweep_start.SweepFolder, arguments: Sequence[str]) -> int:
+def _multirun(application: Application, folder: sweep_start.SweepFolder, arguments: Sequence[str]) -> int:
     """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
 
     Raises what Hydra raises, if that was before the first job.
@@ -193,7 +188,7 @@ def _multirun(application: Application[Any], folder: sweep_start.SweepFolder, ar
     try:
         _hydra(application.config, arguments, application.job)
     except KeyboardInterrupt:
-        return say_how_to_resume("what was not committed yet is dropped, all else is in the archive")
+        return say_how_to_resume(DROPPED)
     except SystemExit as left:  # of a job that was interrupted
         return left.code if isinstance(left.code, int) else INTERRUPTED
     except Exception:

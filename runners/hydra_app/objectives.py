@@ -1,23 +1,17 @@
-"""Objectives of runs: what a run is judged by, also for sweepers that optimise; one class a yaml in conf/objective."""
+"""Objectives: the values that judge runs, also for sweepers that optimise; one class a yaml in conf/objective."""
 
 from __future__ import annotations
 
 import math
-import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
 from runners.arena.schemas import check_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from analytics.perfect.annotate import AnnotationSettings
     from analytics.results.pairings import PairingResult
     from analytics.statistics.tally import Tally
     from quarto.batch import Games
@@ -27,12 +21,22 @@ if TYPE_CHECKING:
 
 Direction = Literal["maximize", "minimize"]
 MOST_SECONDS = 7 * 86400.0
+RANDOM_PAIRS = 500  # of games, of which one is judged
+
+
+class Target(NamedTuple):
+    """The value that a job of a sweep returns."""
+
+    name: str
+    direction: Direction
+    text: Callable[[float], str] = "{:.4f}".format  # of a value, for tables
 
 
 class Objective(ABC):
     """A number that says how good the games of a run were for one of its agents."""
 
     direction: ClassVar[Direction] = "maximize"
+    name: str  # its own in conf/objective
 
     def __init__(self, agent: str | None = None) -> None:
         """``agent`` is ``a`` or ``b`` in a match, or a label; None: the first agent."""
@@ -40,7 +44,11 @@ class Objective(ABC):
 
     def check(self, spec: RunSpec) -> None:
         """Raises ``RequestError`` if a run of this specification cannot have a value."""
-        agent_in(spec, self.agent, "objective.agent")
+        self.judged(spec)
+
+    def judged(self, spec: RunSpec) -> int:
+        """The index of the agent that is judged. Raises ``RequestError`` if it does not play in this run."""
+        return agent_in(spec, self.agent, "objective.agent")
 
     def probe(self, spec: RunSpec) -> None:  # noqa: B027  (most objectives cost nothing)
         """Raises ``RequestError`` if it shows, before any game is played, that the value would take too long."""
@@ -52,9 +60,10 @@ class Objective(ABC):
         Raises ``FailureError`` if the games do not determine it.
         """
 
-    def heading(self, name: str) -> str:
-        """The heading of its values in tables; ``name`` is its own in ``conf/objective``."""
-        return f"{name} of {self.agent}" if self.agent else name
+    @property
+    def heading(self) -> str:
+        """The heading of its values in tables."""
+        return f"{self.name} of {self.agent}" if self.agent else self.name
 
     def text(self, value: float) -> str:
         """A value as tables show it."""
@@ -67,14 +76,14 @@ class Score(Objective):
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
         from analytics.statistics.intervals import mean_score
 
-        return mean_score(_tally(experiment.request.spec, self.agent, results).trinomial).mean
+        return mean_score(_tally(self, experiment.request.spec, results).trinomial).mean
 
 
 class WinRate(Objective):
     """The share of its games that an agent wins."""
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
-        tally = _tally(experiment.request.spec, self.agent, results)
+        tally = _tally(self, experiment.request.spec, results)
         return tally.wins / tally.games
 
 
@@ -91,7 +100,7 @@ class Elo(Objective):
 
     def _labels(self, spec: RunSpec) -> tuple[str, str]:
         """The labels of the agent and of the anchor."""
-        agent = agent_in(spec, self.agent, "objective.agent")
+        agent = self.judged(spec)
         if self.anchor is None and len(spec.agents) > 2:
             labels = [each.label for each in spec.agents if each.label != spec.agents[agent].label]
             raise RequestError(f"objective=elo needs objective.anchor=LABEL in a tournament{nearest('', labels)}")
@@ -118,9 +127,9 @@ class Elo(Objective):
     def text(self, value: float) -> str:
         return f"{value:.1f}".replace("inf", "∞")
 
-    def heading(self, name: str) -> str:
-        over = f" over {self.anchor}" if self.anchor else ""
-        return super().heading(name) + over
+    @property
+    def heading(self) -> str:
+        return super().heading + (f" over {self.anchor}" if self.anchor else "")
 
 
 class Regret(Objective):
@@ -142,75 +151,59 @@ class Regret(Objective):
             check_range(f"objective.{name}", value if value is not None else 0, 0, most)
         self.from_pieces, self.seconds = from_pieces, seconds
 
-    def _first_ply(self, rules: Rules) -> int:
+    def _first(self, rules: Rules) -> int:
+        """The pieces on the first board that counts."""
         from analytics.derived_tables.decisions import FIRST_PIECES_MOVER
 
         if self.from_pieces is not None:
             return int(self.from_pieces)
         return FIRST_PIECES_MOVER if rules.mover_chooses else 0
 
-    def _settings(self, rules: Rules, threads: int) -> AnnotationSettings:
-        from analytics.perfect.annotate import AnnotationSettings
-
-        return AnnotationSettings(from_pieces=self._first_ply(rules), threads=threads)
-
     def probe(self, spec: RunSpec) -> None:
         """Judge one random game, whose earliest decisions take the longest."""
         import numpy as np
 
-        from analytics.perfect.annotate import Evaluator
+        from analytics.perfect.annotate import AnnotationSettings, Evaluator
 
-        settings = self._settings(spec.rules, 1)
-        first = max(self._first_ply(spec.rules), spec.opening_plies)
-        game = _random_game(spec.rules, first, random.Random(spec.seed))
+        first = max(self._first(spec.rules), spec.opening_plies)
+        game = random_game(spec.rules, first, spec.seed)
         if game is None:
             return
         what = f"one random game under rules {spec.rules.name} from {first} pieces on"
-        with self._in_time(what, RequestError) as on_wait:
-            evaluator = Evaluator(spec.rules, settings)
-            evaluator.values(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
+        evaluator, on_wait = Evaluator(spec.rules, AnnotationSettings(threads=1)), self._timer(what, RequestError)
+        evaluator.values(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
         from analytics import open_archive
-        from analytics.perfect.annotate import annotate_runs
+        from analytics.perfect.annotate import AnnotationSettings, annotate_runs
         from analytics.query.mistakes import decision_summaries, judged_agents
         from analytics.sql.views import among
 
-        request = experiment.request
-        label = request.spec.agents[agent_in(request.spec, self.agent, "objective.agent")].label
-        settings = self._settings(request.spec.rules, request.threads)
-        with self._in_time(f"the games of run {experiment.run_id}", FailureError) as on_wait:
-            annotate_runs(experiment.archive, [experiment.run_id], settings, on_wait=on_wait)
-        condition = f"{among([experiment.run_id])} AND ply >= {self._first_ply(request.spec.rules)}"
+        request, run_id = experiment.request, experiment.run_id
+        label, first = request.spec.agents[self.judged(request.spec)].label, self._first(request.spec.rules)
+        settings = AnnotationSettings(from_pieces=first, threads=request.threads)
+        on_wait = self._timer(f"the games of run {run_id}", FailureError)
+        annotate_runs(experiment.archive, [run_id], settings, on_wait=on_wait)
+        condition = f"{among([run_id])} AND ply >= {first}"
         with open_archive(request.storage.root) as opened:
             summaries = decision_summaries(opened, condition, False, judged_agents(opened, condition))
         own = summaries.filter(summaries["agent"] == label)
         if not len(own):
-            raise FailureError(
-                f"'{label}' has no decision in run {experiment.run_id} from {settings.from_pieces} pieces on"
-            )
+            raise FailureError(f"'{label}' has no decision in run {run_id} from {first} pieces on")
         return float((own["regret"] * own["decisions"]).sum()) / int(own["decisions"].sum())
 
-    @contextmanager
-    def _in_time(self, what: str, error: type[ArenaError]) -> Iterator[Callable[[], None]]:
-        """A function to be called while judging goes on, which ends it after ``seconds``; raises ``error`` then."""
+    def _timer(self, what: str, error: type[ArenaError]) -> Callable[[], None]:
+        """A function to be called while judging goes on, which raises ``error`` after ``seconds``."""
         end = time.monotonic() + self.seconds
 
         def on_wait() -> None:
             if time.monotonic() > end:
-                raise _OutOfTimeError
+                raise error(
+                    f"{what} cannot be judged exactly within {self.seconds:g} s (objective=regret): leave out early "
+                    "boards with objective.from_pieces=N, or allow more with objective.seconds=…"
+                )
 
-        try:
-            yield on_wait
-        except _OutOfTimeError:
-            raise error(
-                f"{what} cannot be judged exactly within {self.seconds:g} s (objective=regret): leave out early boards "
-                "with objective.from_pieces=N, or allow more with objective.seconds=…"
-            ) from None
-
-
-class _OutOfTimeError(Exception):
-    """Judging takes longer than was allowed."""
+        return on_wait
 
 
 def agent_in(spec: RunSpec, name: str | None, key: str) -> int:
@@ -225,37 +218,28 @@ def agent_in(spec: RunSpec, name: str | None, key: str) -> int:
     raise RequestError(f"{key}={name} does not play in this run{nearest(str(name), [*seats, *labels])}")
 
 
-def _random_game(rules: Rules, least: int, dice: random.Random) -> Games | None:
-    """A random game of more than ``least`` plies; None if there was none among a thousand."""
-    from quarto.batch import ENDINGS, Games
-    from quarto.rules import CELLS, NONE, PIECES, finished_lines
+def random_game(rules: Rules, least: int, seed: int) -> Games | None:
+    """A random game of more than ``least`` plies; None if there is none among a thousand."""
+    import numpy as np
 
-    for _ in range(1000):
-        order = [dice.sample(range(PIECES), PIECES) for _ in ("pieces", "cells")]
-        board, plies, won = [NONE] * CELLS, 0, False
-        while plies < PIECES and not won:
-            board[order[1][plies]] = order[0][plies]
-            won, plies = bool(finished_lines(board, rules)), plies + 1
-        if plies > least:
-            game = Games.zeros(1)
-            game.pieces[:, 0], game.cells[:, 0], game.plies[0] = order[0], order[1], plies
-            game.winner[0] = plies & 1 if won else NONE
-            game.ending[0] = ENDINGS.index("line" if won else "full_board")
-            return game
-    return None
+    from agents.random import Random
+    from quarto.batch import Games
+    from runners.arena.engine import Engine, Order
+
+    engine = Engine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
+    games = engine.play_block(Order(0, 0, RANDOM_PAIRS)).block.games
+    found = np.flatnonzero(games.plies > least)
+    return Games(*(each[..., found[:1]] for each in games)) if found.size else None
 
 
-def _tally(spec: RunSpec, name: str | None, results: Sequence[PairingResult]) -> Tally:
-    """The tally of all games of an agent, from its perspective."""
+def _tally(objective: Objective, spec: RunSpec, results: Sequence[PairingResult]) -> Tally:
+    """The tally of all games of the agent that is judged, from its perspective."""
     from analytics.statistics.tally import Tally
 
-    agent = agent_in(spec, name, "objective.agent")
-    views = []
-    for result in results:
-        pairing = spec.pairings[result.pairing]
-        if agent in pairing:
-            views.append(result.tally if pairing[0] == agent else result.tally.swapped)
-    return reduce(Tally.__add__, views, Tally())
+    agent = objective.judged(spec)
+    views = ((result.tally, spec.pairings[result.pairing]) for result in results)
+    own = (tally if agents[0] == agent else tally.swapped for tally, agents in views if agent in agents)
+    return sum(own, Tally())
 
 
 def objective_of(settings: Mapping[str, Any], name: str) -> Objective:
@@ -266,4 +250,5 @@ def objective_of(settings: Mapping[str, Any], name: str) -> Objective:
     from runners.arena.spec import made_of
 
     made: Objective = made_of(f"objective '{name}'", settings, Objective)
+    made.name = name
     return made

@@ -19,8 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from analytics.files import locks
 from quarto.errors import RequestError
 from runners.arena.schemas import check_range
-from runners.hydra_app.finished import Target
-from runners.hydra_app.objectives import Direction
+from runners.hydra_app.objectives import Direction, Target
 from runners.hydra_app.sweep_start import WITHOUT_EFFECT
 from runners.terminal import console
 
@@ -124,10 +123,10 @@ def _differences(study: Any, settings: Mapping[str, str], direction: str) -> str
     )
 
 
-def report_best(folder: Path, target: Target | None) -> None:
+def report_best(folder: Path, target: Target) -> None:
     """Print the best trial of the study, as the sweeper wrote it into the sweep's folder; nothing if there is none."""
     path = folder / RESULTS
-    if target is not None and path.exists():
+    if path.exists():
         found = OmegaConf.load(path)
         settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
         console.print_line(f"Best of the study: {settings} ({target.name} {target.text(found.best_value)})")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,9 @@ from omegaconf import DictConfig
 from analytics.files.location import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import plain, settings_of
-from runners.arena.schemas import (
-    KIND_GROUP,
-    PolicyBuildConfig,
-    executor_of,
-    threads_of,
-)
-from runners.hydra_app.application import Application, typed_command
+from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, threads_of
+from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.hydra_app.config_dir import own_folders
-from runners.hydra_app.finished import Finished
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -93,28 +88,30 @@ def _how_to_play(card: PolicyCard, more: str) -> list[str]:
     return [f"No agent plays by policies of kind '{card.kind}' yet: one whose yaml has {yaml} would."]
 
 
-class BuildApplication(Application["PreparedBuild"]):
+class BuildApplication(Application):
     """Derives a policy from logged games and stores it."""
 
     config = "policy_build"
     schema = PolicyBuildConfig
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> PreparedBuild:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
         request = build_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
         from runners.training.derive import prepare
 
-        return prepare(request)
+        return partial(_built, prepare(request))
 
-    def execute(self, prepared: PreparedBuild) -> Finished:
-        from runners.training.derive import build
 
-        for note in prepared.request.notes:
-            console.print_note(note)
-        started = time.perf_counter()
-        card = build(prepared)
-        seconds = time.perf_counter() - started
-        row = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
-        return Finished(None, lambda: _show(card, prepared.request.root, seconds), row=row)
+def _built(prepared: PreparedBuild) -> Finished:
+    """The outcome of a derivation that was ready."""
+    from runners.training.derive import build
+
+    for note in prepared.request.notes:
+        console.print_note(note)
+    started = time.perf_counter()
+    card = build(prepared)
+    seconds = time.perf_counter() - started
+    shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
+    return Finished(None, lambda: _show(card, prepared.request.root, seconds), columns=one_row(shown))
 
 
 BUILD = BuildApplication()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
@@ -14,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
 from runners.arena import schemas
-from runners.hydra_app.application import Application, typed_command
-from runners.hydra_app.finished import Finished, Target, Value
+from runners.hydra_app.application import Application, Finished, Judgement, Work, one_row, typed_command
+from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -44,37 +45,39 @@ def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str
     return SprtExperiment(prepare(request), hypotheses)
 
 
-class SprtApplication(Application["SprtExperiment"]):
+class SprtApplication(Application):
     """Decides which of two agents is stronger."""
 
     config = "sprt"
     schema = schemas.SprtConfig
     judged_by = Target("normalised_elo", "maximize", "{:.1f}".format)
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> SprtExperiment:
-        return sprt_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
+        return partial(_played, sprt_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task))
 
-    def execute(self, prepared: SprtExperiment) -> Finished:
-        from analytics.statistics.sprt import strength
-        from runners.hosting.interruption import interruptible
-        from runners.sprt.playing import carry_out
-        from runners.sprt.shown import row, show, showing
 
-        request = prepared.experiment.request
-        for note in request.notes:
-            console.print_note(note)
-        with interruptible() as stop, showing(request.progress, request.games) as watch:
-            outcome = carry_out(prepared, typed_command(), stop, watch)
-        trial = outcome.trial
-        return Finished(
-            run_id=prepared.experiment.run_id,
-            show=lambda: show(outcome),
-            interrupted=not trial.ended,
-            stopped=outcome.stopped,
-            value=Value("normalised_elo", strength(trial.counts).normalised_elo.mean) if trial.pairs else None,
-            row=row(outcome),
-            exit_code=UNDECIDED if trial.accepted is None else 0,
-        )
+def _played(prepared: SprtExperiment) -> Finished:
+    """The outcome of a test that was ready."""
+    from analytics.statistics.sprt import strength
+    from runners.hosting.interruption import interruptible
+    from runners.sprt.playing import carry_out
+    from runners.sprt.shown import row, show, showing
+
+    request = prepared.experiment.request
+    for note in request.notes:
+        console.print_note(note)
+    with interruptible() as stop, showing(request.progress, request.games) as watch:
+        outcome = carry_out(prepared, typed_command(), stop, watch)
+    trial = outcome.trial
+    return Finished(
+        run_id=prepared.experiment.run_id,
+        show=lambda: show(outcome),
+        interrupted=not trial.ended,
+        stopped=outcome.stopped,
+        judgement=Judgement("normalised_elo", strength(trial.counts).normalised_elo.mean) if trial.pairs else None,
+        columns=one_row(row(outcome)),
+        exit_code=UNDECIDED if trial.accepted is None else 0,
+    )
 
 
 SPRT = SprtApplication()

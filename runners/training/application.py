@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from runners.arena.schemas import TrainConfig
-from runners.hydra_app.application import Application, typed_command
-from runners.hydra_app.finished import Finished, Target
+from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
+from runners.hydra_app.objectives import Target
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
@@ -18,44 +19,46 @@ if TYPE_CHECKING:
     from runners.training.config import TrainingRequest
 
 
-class TrainApplication(Application["TrainingRequest"]):
+class TrainApplication(Application):
     """Learns from games and stores a policy."""
 
     config = "train"
     schema = TrainConfig
     judged_by = Target("end of the learning curve", "maximize")
 
-    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> TrainingRequest:
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
         from runners.training.config import check, training_request_of
 
         request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
         check(request)
-        return request
-
-    def execute(self, prepared: TrainingRequest) -> Finished:
-        from runners.hosting.interruption import interruptible
-        from runners.training import outcome
-
-        for note in prepared.notes:
-            console.print_note(note)
-        with interruptible() as stop, progress_bar("training", "games", prepared.progress) as progress:
-            trained = prepared.trainer.train(replace(prepared.context, stop=stop, progress=progress))
-            stopped = stop.is_set()
-        run_id = trained.run_ids[-1] if trained.run_ids else None
-        if trained.policy is None:
-            return Finished(run_id, lambda: outcome.show_interrupted(prepared, trained), True, stopped)
-        card = outcome.keep(prepared, trained, trained.policy)
-        return Finished(
-            run_id=run_id,
-            show=lambda: outcome.show(prepared, trained, card),
-            stopped=stopped,
-            value=outcome.value(trained.curve),
-            row=outcome.row(card, trained),
-        )
+        return partial(_learned, request)
 
     def games(self, cfg: DictConfig) -> int:
         games = cfg.trainer.get("games", 0) if OmegaConf.is_dict(cfg.trainer) else 0
         return games if isinstance(games, int) else 0
+
+
+def _learned(request: TrainingRequest) -> Finished:
+    """The outcome of a training that was ready."""
+    from runners.hosting.interruption import interruptible
+    from runners.training import outcome
+
+    for note in request.notes:
+        console.print_note(note)
+    with interruptible() as stop, progress_bar("training", "games", request.progress) as progress:
+        trained = request.trainer.train(replace(request.context, stop=stop, progress=progress))
+        stopped = stop.is_set()
+    run_id = trained.run_ids[-1] if trained.run_ids else None
+    if trained.policy is None:
+        return Finished(run_id, lambda: outcome.show_interrupted(request, trained), True, stopped)
+    card = outcome.keep(request, trained, trained.policy)
+    return Finished(
+        run_id=run_id,
+        show=lambda: outcome.show(request, trained, card),
+        stopped=stopped,
+        judgement=outcome.judged(trained.curve),
+        columns=one_row(outcome.row(card, trained)),
+    )
 
 
 TRAIN = TrainApplication()

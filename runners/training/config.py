@@ -77,7 +77,8 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         executor=executor_of(cfg),
         trusted=True,
     )
-    settings, trainer = _trainer(cfg.trainer, context.name)
+    settings = plain(cfg.trainer)
+    trainer: Trainer = made_of(f"trainer '{context.name}'", settings, Trainer)
     request = TrainingRequest(
         trainer=trainer,
         settings=settings,
@@ -101,12 +102,6 @@ def check(request: TrainingRequest) -> None:
         policy_store.check_free(Archive.open(root), request.policy, request.training)
     request.trainer.check(request.context)
     Archive.open(root, create=True)
-
-
-def _trainer(node: Any, name: str) -> tuple[dict[str, Any], Trainer]:
-    """The trainer's settings, and the trainer."""
-    settings = plain(node)
-    return settings, made_of(f"trainer '{name}'", settings, Trainer)
 
 
 def _without_effect(trainer: Trainer, context: TrainingContext) -> Iterator[str]:

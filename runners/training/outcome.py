@@ -14,7 +14,7 @@ from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from runners.arena.agent_policies import readers_of
-from runners.hydra_app.finished import Value
+from runners.hydra_app.application import Judgement
 from runners.terminal import console
 from runners.training.config import TrainingRequest
 from runners.training.derive import code_of
@@ -78,11 +78,11 @@ def score(curve: pl.DataFrame) -> float | None:
     return next((float(curve[name][-1]) for name in ("best", "strength") if name in curve.columns), None)
 
 
-def value(curve: pl.DataFrame) -> Value | None:
+def judged(curve: pl.DataFrame) -> Judgement | None:
     """The value that judges a training: the last one of its curve."""
     last = score(curve)
     name = next((each for each in ("win_rate", "strength") if each in curve.columns), "fitness")
-    return None if last is None else Value(name, last)
+    return None if last is None else Judgement(name, last)
 
 
 def row(card: PolicyCard, trained: Trained) -> dict[str, str]:

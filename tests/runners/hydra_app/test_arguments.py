@@ -11,7 +11,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 from runners.hydra_app.arguments import in_full, parsed
-from runners.hydra_app.help import keys_in
+from runners.hydra_app.yaml_keys import keys_in
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, request
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, finished_lines
 from runners.arena.config_groups import load_rules
 from runners.arena.experiment import prepare
-from runners.hydra_app import objectives
-from runners.hydra_app.objectives import Elo, Regret, Score, WinRate
+from runners.hydra_app.objectives import Elo, Regret, Score, WinRate, random_game
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at
@@ -133,17 +131,17 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
     for name in ("classic", "own_piece", "torus_square"):
         rules = load_rules(name)
         for least in (0, 8):
-            game = objectives._random_game(rules, least, random.Random(least))
+            game = random_game(rules, least, seed=least)
             assert game is not None
-            assert game.plies[0] > least
-            assert sorted(game.pieces[:, 0]) == sorted(game.cells[:, 0]) == [*range(16)]
+            plies = int(game.plies[0])
+            assert plies > least
+            pieces, cells = game.pieces[:plies, 0].tolist(), game.cells[:plies, 0].tolist()
+            assert len({*pieces}) == len({*cells}) == plies
             board = [NONE] * CELLS
-            for ply, (piece, cell) in enumerate(zip(game.pieces[:, 0], game.cells[:, 0], strict=True)):
+            for ply, (piece, cell) in enumerate(zip(pieces, cells, strict=True), 1):
                 board[cell] = piece
-                if ply < game.plies[0]:
-                    ends = ply == game.plies[0] - 1
-                    assert bool(finished_lines(board, rules)) == (ends and game.winner[0] != NONE)
-            assert game.winner[0] in (NONE, int(game.plies[0]) & 1)
+                assert bool(finished_lines(board, rules)) == (ply == plies and game.winner[0] != NONE)
+            assert game.winner[0] in (NONE, plies & 1)
 
 
 def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         ("--games 0", "--games=0 is out of range: it must be at least 1"),
         ("--games 99999999999", "--games=99999999999 is out of range: it must be at most 4294967296"),
         ("--seed -1", "--seed=-1 is out of range: it must be at least 0"),
-        ("--threads 0", "--threads=0 is out of range: it must be at least 1"),
+        ("--threads 0", "Invalid value for '--threads'"),
         ("--other-code perhaps", "--other-code=perhaps does not exist; valid: extend, new, refuse"),
         ("--html nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
         ("--markdown .", ". is a folder: name a file"),
