@@ -6,14 +6,24 @@ all, also to others who read at the same moment. All operations raise ``OSError`
 
 from __future__ import annotations
 
+import errno
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from quarto.errors import RequestError
+
+RECORD = ".json"  # how names of records end
+MOST_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a tournament of 1,000 agents has 15 MB
+
+
+def require_small(path: PurePath, size: int) -> None:
+    """Raise ``OSError`` for a record that is too large to be one. Tables may be larger."""
+    if path.suffix == RECORD and size > MOST_RECORD_BYTES:
+        raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
 
 
 class FileStatus(NamedTuple):
@@ -31,7 +41,7 @@ class Backend(ABC):
 
     @abstractmethod
     def read(self, path: PurePath) -> bytes:
-        """The content of a file. Raises ``FileNotFoundError`` if there is none."""
+        """The content of a file. Raises ``FileNotFoundError`` if there is none; a record may not be too large."""
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
         """A file to read in parts; it stays readable when it is removed meanwhile. Raises ``FileNotFoundError``."""
@@ -68,6 +78,11 @@ class Backend(ABC):
     @abstractmethod
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         """All files in a folder and in the folders in it."""
+
+    def strange(self, root: PurePath) -> Iterable[tuple[PurePath, str]]:
+        """All in an archive that is neither a file nor a folder, with what it is: a link, a pipe, a device."""
+        del root
+        return ()
 
     # Writing.
 

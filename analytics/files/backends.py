@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from analytics.files.backend import Backend
-from analytics.files.local import LOCAL
+from analytics.files.local import LocalBackend
 from analytics.files.location import ObjectUrl
 
 if TYPE_CHECKING:
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 
 def backend_of(location: PurePath) -> Backend:
-    """The backend that reads and writes the files of a location.
+    """The backend that reads and writes the files below a location.
 
     For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
     """
     if not isinstance(location, ObjectUrl):
-        return LOCAL
+        return _local(location)
     from analytics.files.object_settings import StoreSettings
 
     return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
+
+
+_local = cache(LocalBackend)
 
 
 @cache
@@ -35,7 +38,7 @@ def _objects(scheme: str, bucket: str, settings: StoreSettings) -> Backend:
 
 def filesystem_of(backend: Backend) -> Any:
     """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
-    if backend is LOCAL:
+    if isinstance(backend, LocalBackend):
         return None
     from analytics.files.object_filesystem import ObjectFiles
     from analytics.files.objects import ObjectBackend
@@ -46,7 +49,7 @@ def filesystem_of(backend: Backend) -> Any:
 def listed_once(root: PurePath) -> Backend:
     """The same for one reader of an archive: where a request takes long, each folder is listed once."""
     if not isinstance(root, ObjectUrl):
-        return LOCAL
+        return _local(root)
     from analytics.files.object_listing import ListedBackend
     from analytics.files.object_settings import StoreSettings
 

@@ -2,45 +2,122 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
 
 from analytics.files import atomic, locks
-from analytics.files.backend import Backend, FileStatus
+from analytics.files.backend import Backend, FileStatus, require_small
 from quarto.errors import RequestError
+
+_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+
+
+class StrangeFileError(OSError):
+    """What has to be a file or a folder is something else, or a link leads to it."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        super().__init__(errno.EINVAL, f"{path} is {_kind(mode)}, neither a file nor a folder")
 
 
 class LocalBackend(Backend):
-    """Files of this machine. ``atomic`` and ``locks`` say how each step survives a crash."""
+    """Files of this machine. ``atomic`` and ``locks`` say how each step survives a crash.
+
+    An archive is a tree of folders and regular files, and may come from a stranger. So no link below the ``root`` is
+    followed, and nothing but files is opened. The root itself may be a link: the user named it. Without a root, files
+    are the user's own, and links to them are followed.
+
+    Folders are looked at before they are used, so somebody could put a link there in between. Who can do that may write
+    to the archive at that moment, and needs no link. What is read comes from a descriptor that was looked at.
+    """
+
+    def __init__(self, root: PurePath | None = None) -> None:
+        self._root = root
+
+    def _look(self, path: PurePath) -> os.stat_result | None:
+        """The status of a file or folder; None: there is none. Raises ``StrangeFileError`` for all else."""
+        found = None
+        try:
+            for name in self._steps(path):
+                found = os.lstat(name) if self._root else os.stat(name)  # noqa: PTH116  (a pure path has no stat)
+                if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+                    raise StrangeFileError(name, found.st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found
+
+    def _steps(self, path: PurePath) -> Iterator[str]:
+        """The folders below the root that lead to a path, and the path."""
+        name, root = str(path), self._root
+        if root is None:
+            yield name
+            return
+        top = str(root if path.is_absolute() == root.is_absolute() else Path(root).absolute())
+        before = "" if top == "." else f"{top.rstrip(os.sep)}{os.sep}"
+        if name == top:
+            yield before or name  # the folder, which a link may lead to
+            return
+        if not name.startswith(before) or f"{os.sep}..{os.sep}" in f"{os.sep}{name[len(before) :]}":
+            raise ValueError(f"{name} is not in {top}")
+        end = name.find(os.sep, len(before))
+        while end >= 0:
+            yield name[:end]
+            end = name.find(os.sep, end + 1)
+        yield name
+
+    def _folder(self, path: PurePath) -> bool:
+        """Whether there is such a folder. Raises ``StrangeFileError`` for what is neither a folder nor a file."""
+        found = self._look(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def read(self, path: PurePath) -> bytes:
-        return Path(path).read_bytes()
+        with self.open(path) as file:
+            require_small(path, os.fstat(file.fileno()).st_size)
+            return file.read()
 
     def open(self, path: PurePath) -> io.BufferedIOBase:
-        return Path(path).open("rb")
+        self._look(path)
+        # Opening a pipe would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if self._root else 0))
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise StrangeFileError(str(path), mode)
+        return os.fdopen(descriptor, "rb")
 
     def status(self, path: PurePath) -> FileStatus | None:
         try:
-            found = os.stat(path)  # noqa: PTH116  (a pure path has no stat)
-        except (FileNotFoundError, NotADirectoryError):
+            found = self._look(path)
+        except StrangeFileError:
             return None
-        return _status(found) if stat.S_ISREG(found.st_mode) else None
+        return _status(found) if found and stat.S_ISREG(found.st_mode) else None
 
     def entries(self, folder: PurePath) -> list[PurePath]:
-        found = Path(folder)
-        return list(found.iterdir()) if found.is_dir() else []
+        return list(Path(folder).iterdir()) if self._folder(folder) else []
 
     def folders(self, folder: PurePath) -> list[PurePath]:
-        return [path for path in self.entries(folder) if Path(path).is_dir()]
+        """A link is among them: reading in it says that it is one."""
+        with self._scanned(folder) as entries:
+            return [Path(entry.path) for entry in entries if not entry.is_file(follow_symlinks=False)]
+
+    @contextmanager
+    def _scanned(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
+        """What is directly in a folder; nothing if there is no such folder."""
+        with ExitStack() as stack:
+            try:
+                found = stack.enter_context(os.scandir(folder)) if self._folder(folder) else iter(())
+            except FileNotFoundError:
+                found = iter(())
+            yield found
 
     def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
         found: dict[str, FileStatus] = {}
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        with self._scanned(folder) as entries:
             for entry in entries:
                 with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
                     status = entry.stat(follow_symlinks=False)
@@ -50,28 +127,47 @@ class LocalBackend(Backend):
 
     def names(self, folder: PurePath) -> list[str]:
         try:
-            return os.listdir(folder)  # noqa: PTH208  (a pure path lists nothing)
-        except (FileNotFoundError, NotADirectoryError):
+            return os.listdir(folder) if self._folder(folder) else []  # noqa: PTH208  (a pure path lists nothing)
+        except FileNotFoundError:
             return []
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        """All files. Raises ``StrangeFileError`` if there is anything else: a part would look like the whole."""
         found: dict[PurePath, FileStatus] = {}
-        for path in Path(folder).rglob("*"):
-            try:
-                if path.is_file():
-                    found[path] = _status(path.lstat())
-            except FileNotFoundError:
-                continue  # a writer has removed or renamed it meanwhile
+        for path, status in self._walked(folder):
+            if not stat.S_ISREG(status.st_mode):
+                raise StrangeFileError(str(path), status.st_mode)
+            found[path] = _status(status)
         return found
 
+    def strange(self, root: PurePath) -> Iterator[tuple[PurePath, str]]:
+        for path, status in self._walked(root):
+            if not stat.S_ISREG(status.st_mode):
+                yield path, _kind(status.st_mode)
+
+    def _walked(self, folder: PurePath) -> Iterator[tuple[Path, os.stat_result]]:
+        """All that is in a folder and in the folders in it, and is no folder; links are not followed."""
+        waiting = [Path(folder)]
+        while waiting:
+            with self._scanned(waiting.pop()) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(Path(entry.path))
+                        else:
+                            yield Path(entry.path), entry.stat(follow_symlinks=False)
+
     def create(self, path: PurePath, content: bytes) -> bool:
+        self._look(path)
         atomic.make_folder(Path(path.parent))
         return atomic.create(Path(path), content)
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        self._look(path)
         atomic.replace(Path(path), content)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
+        self._look(guard)
         with locks.held(Path(guard)):
             content = change(self.read(path) if self.status(path) else None)
             if content is not None:
@@ -79,6 +175,7 @@ class LocalBackend(Backend):
 
     @contextmanager
     def exclusive(self, path: PurePath) -> Iterator[bool]:
+        self._look(path)
         atomic.make_folder(Path(path.parent))
         descriptor = locks.claim(Path(path))
         try:
@@ -93,6 +190,7 @@ class LocalBackend(Backend):
         return ""
 
     def remove(self, path: PurePath) -> None:
+        self._look(path)
         Path(path).unlink(missing_ok=True)
 
     def clock(self, root: PurePath) -> float:
@@ -139,4 +237,9 @@ def _status(found: os.stat_result) -> FileStatus:
     return FileStatus(found.st_size, found.st_mtime, version)
 
 
-LOCAL = LocalBackend()
+def _kind(mode: int) -> str:
+    """What is at a path, from its mode."""
+    return _KINDS.get(stat.S_IFMT(mode), "a device")
+
+
+LOCAL = LocalBackend()  # of files that the user named, in no archive

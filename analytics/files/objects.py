@@ -22,7 +22,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from analytics.files.atomic import temporary_name
-from analytics.files.backend import Backend, FileStatus
+from analytics.files.backend import Backend, FileStatus, require_small
 from analytics.files.location import ObjectUrl
 from analytics.files.object_errors import explained
 from analytics.files.object_settings import StoreSettings
@@ -116,6 +116,7 @@ class ObjectBackend(Backend):
         def get(store: Any) -> _Version:
             found = obstore.get(store, _key(path))
             meta = found.meta
+            require_small(path, meta["size"])
             known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
             return _Version(bytes(found.bytes()), known)
 

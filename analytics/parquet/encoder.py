@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.parquet.footer import MAGIC
 from analytics.parquet.packing import (
     DELTA_BINARY_PACKED,
     LARGEST_DICTIONARY,
@@ -47,7 +48,6 @@ from analytics.parquet.thrift import (
     zigzag,
 )
 
-MAGIC = b"PAR1"
 CREATED_BY = b"quarto-arena"
 
 INT32, INT64, BYTE_ARRAY = 1, 2, 6  # physical types

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from agents.learning.boards import begin_of_groups
 from agents.learning.policy import Policy
+from analytics.files.local import LOCAL
+from analytics.parquet.footer import footer_of
 from analytics.policies.position_texts import TextError, positions_of, positions_of_plies
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
@@ -59,8 +61,13 @@ def read_table(path: Path) -> pl.DataFrame:
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise RequestError(f"{path} is neither a .parquet nor a .csv file")
     try:
-        frame = pl.read_parquet(path) if path.suffix.lower() == ".parquet" else pl.read_csv(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
+        with LOCAL.open(path) as file:
+            if path.suffix.lower() == ".parquet":
+                footer_of(file)
+                frame = pl.read_parquet(cast(IO[bytes], file))
+            else:
+                frame = pl.read_csv(cast(IO[bytes], file))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise RequestError(f"{path} cannot be read: {reason}") from error
     given = [name for name in (POSITION, PLIES) if name in frame.columns]

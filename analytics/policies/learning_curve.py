@@ -6,6 +6,7 @@ import polars as pl
 
 from analytics.policies.relearn import training_of
 from analytics.store.archive import Archive
+from analytics.store.range_files import read_rows
 
 BLOCK = 1000  # games of a row, as study B drew it
 
@@ -17,14 +18,15 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
     Raises ``RequestError`` for a run in which no agent learned.
     """
     training = training_of(archive, run_id)
-    files = [str(archive.path("games", run_id, stored)) for stored in archive.ranges(run_id)]
-    if not files:
-        return pl.DataFrame(schema=CURVE)
+    parts = (read_rows(archive, run_id, stored, "games") for stored in archive.ranges(run_id))
     number = pl.col("game_id") * training.games_a_pair // 2
     seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
+    columns = {"number": number, "winner": pl.col("winner"), "seat": seat}
+    rows = [part.select(**columns) for part in parts]
+    if not rows:
+        return pl.DataFrame(schema=CURVE)
     return (
-        pl.scan_parquet(files, hive_partitioning=False, glob=False, **archive.backend.polars_options)
-        .select(number=number, winner=pl.col("winner"), seat=seat)
+        pl.concat(rows)
         .filter(pl.col("number") < games)
         .group_by(first_game=pl.col("number") // block * block)
         .agg(games=pl.len(), wins=(pl.col("winner") == pl.col("seat")).sum(), draws=(pl.col("winner") == -1).sum())
@@ -32,7 +34,6 @@ def learning_curve(archive: Archive, run_id: str, games: int, block: int = BLOCK
         .with_columns(win_rate=pl.col("wins") / pl.col("games"))
         .select(pl.col(name).cast(kind) for name, kind in CURVE.items())
         .sort("first_game")
-        .collect()
     )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
+from analytics.parquet.footer import footer_of
 from analytics.store.archive import Archive
 from analytics.store.json_records import dump, parse
 from analytics.store.policy_cards import (
@@ -51,7 +52,6 @@ LISTING = {
     "current": pl.Boolean,
 }
 
-VALUE_BYTES, MOST_UNPACKED = 8, 1000  # of a value at most; of a table for each byte of its file, at most
 COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
 
@@ -283,9 +283,9 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
     """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
     if card.kind == GENOME:
         genes = parse(_content(archive, card, GENOME_FILE), dict[str, float])
-        for name in card.parameters:
-            if name not in genes:
-                raise ValueError(f"gene {name!r} is missing from {GENOME_FILE}")
+        for name in genes.keys() ^ card.parameters.keys():
+            what = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
+            raise ValueError(f"gene {name!r} is {what}")
         policy = Policy(GENOME, genes)
     else:
         frame = _frame(archive, card, TABLE)
@@ -300,17 +300,14 @@ def _policy(archive: Archive, card: PolicyCard) -> Policy:
 
 
 def _frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
-    """A table of a policy. Raises ``ValueError`` as ``_content`` does, and for a table that a stranger made too large.
-
-    Rows are counted by the end of the file, before any column is read: a few kilobytes may unpack to gigabytes.
-    """
+    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_content`` does."""
     content, said = _content(archive, card, name), card.files[name].rows
-    rows = pl.scan_parquet(io.BytesIO(content)).select(pl.len()).collect().item()
+    try:
+        rows = footer_of(io.BytesIO(content)).rows
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from error
     if rows != said:
         raise ValueError(f"{name} has {rows:,} rows, its card says {said if said is None else f'{said:,}'}")
-    size = rows * len(pl.read_parquet_schema(io.BytesIO(content))) * VALUE_BYTES
-    if size > MOST_UNPACKED * len(content) + (1 << 20):
-        raise ValueError(f"{name} has {len(content):,} bytes and would unpack to {size:,}: no policy is so repetitive")
     return pl.read_parquet(content)
 
 
@@ -319,12 +316,12 @@ def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
     if name not in card.files:
         raise ValueError(f"its card names no {name}")
     path = folder_of(archive, card.policy_id) / card.stored_name(name)
-    try:
-        content = archive.backend.read(path)
-    except FileNotFoundError as error:
-        raise ValueError(f"{path.name} is missing") from error
-    if len(content) != card.files[name].bytes:
-        raise ValueError(f"{path.name} has {len(content)} bytes, its card says {card.files[name].bytes}")
+    status = archive.backend.status(path)
+    if status is None:
+        raise ValueError(f"{path.name} is missing")
+    if status.bytes != card.files[name].bytes:
+        raise ValueError(f"{path.name} has {status.bytes} bytes, its card says {card.files[name].bytes}")
+    content = archive.backend.read(path)
     if _sha256(content) != card.files[name].sha256:
         raise ValueError(f"the SHA-256 of {path.name} is not that of its card: it was changed since")
     return content

@@ -25,19 +25,13 @@ class MissingFileError(FailureError):
     """A file that counts is not there: others may have replaced it since the archive was listed."""
 
 
-def _damage(file: CheckedFile) -> FailureError:
-    """The error for a file that is not as it was written."""
-    there = backend_of(file.path).status(file.path)  # now, not as the archive was listed
-    kind = MissingFileError if there is None else FailureError
-    return kind(f"{file.path} is missing or damaged: run 'qarena archive verify'")
-
-
 class ArchiveFiles:
     """The files of an archive that count, as it was at one moment. Any number of threads may use it."""
 
     def __init__(self, root: PurePath, check: bool = True) -> None:
         """See ``OpenArchive``."""
         self.archive = Snapshot(Archive.open(root).root)
+        self._now = backend_of(self.archive.root)  # what is there now, not as the archive was listed
         self._check = check
         self._read: dict[PurePath, CheckedFile] = {}  # files that questions read, sound when they first did
         for run_id in sorted({*self.archive.run_ids(), *self.archive.recorded()}) if check else ():
@@ -123,16 +117,24 @@ class ArchiveFiles:
             raise MissingFileError(f"{error} is missing or damaged: run 'qarena archive verify'") from error
         return self._checked(run_id, path, path.name.split(".")[-2])
 
-    def _checked(self, run_id: str, path: PurePath, check: str) -> CheckedFile:
+    def _checked(self, run_id: str, path: PurePath, check: str, rows: int | None = None) -> CheckedFile:
         backend = self.archive.backend
-        return CheckedFile(run_id, backend.absolute(path), check, backend)
+        return CheckedFile(run_id, backend.absolute(path), check, backend, rows)
+
+    def _damage(self, file: CheckedFile) -> FailureError:
+        """The error for a file that is not as it was written."""
+        kind = MissingFileError if self._now.status(file.path) is None else FailureError
+        return kind(f"{file.path} is missing or damaged: run 'qarena archive verify'")
 
     def require_sound(self, files: Iterable[CheckedFile]) -> None:
         """Raise ``FailureError`` if one of the files is not as it was written; each is looked at once."""
         new = {file.path: file for file in files if file.path not in self._read}
-        damaged = first_damaged(self.archive.root, [*new.values()]) if self._check else None
+        if self._check:
+            damaged = first_damaged(self.archive.root, [*new.values()])
+        else:  # of a link, or a pipe, there is no file
+            damaged = next((file for file in new.values() if not file.is_there), None)
         if damaged is not None:
-            raise _damage(damaged)
+            raise self._damage(damaged)
         self._read |= new
 
     def failure(self, complaint: str, name_of: Callable[[PurePath], str]) -> FailureError | None:
@@ -142,9 +144,9 @@ class ArchiveFiles:
         """
         files = list(self._read.values())
         named = [file for file in files if name_of(file.path) in complaint] or files
-        gone = (file for file in named if backend_of(file.path).status(file.path) is None)
+        gone = (file for file in named if self._now.status(file.path) is None)
         damaged = next(gone, None) or next((file for file in named if not file.is_sound), None)
-        return None if damaged is None else _damage(damaged)
+        return None if damaged is None else self._damage(damaged)
 
     def require_run(self, run_id: str) -> None:
         """Raise ``RequestError`` unless a run is in the archive."""
@@ -165,6 +167,7 @@ class ArchiveFiles:
         if POLICY_TABLE not in card.files:
             return None
         path = folder_of(self.archive, card.policy_id) / card.stored_name(POLICY_TABLE)
-        file = self._checked("", path, card.files[POLICY_TABLE].sha256)
+        said = card.files[POLICY_TABLE]
+        file = self._checked("", path, said.sha256, said.rows)
         self.require_sound([file])
         return file

@@ -99,7 +99,9 @@ def policy_macro(questions: Mapping[str, str]) -> str:
 
 def policy_question(path: PurePath, schema: Mapping[str, pl.DataType]) -> str:
     """The question whose answer is the table of a policy: small integers are widened, as in the views."""
-    values = {name: f"{name}::INTEGER" if kind in (pl.Int8, pl.Int16) else name for name, kind in schema.items()}
+    quoted = {name: '"' + name.replace('"', '""') + '"' for name in schema}  # names may be a stranger's
+    small = (pl.Int8, pl.Int16)
+    values = {quoted[name]: quoted[name] + "::INTEGER" * (kind in small) for name, kind in schema.items()}
     return f"SELECT {_listed(values)} {from_files([path])}"
 
 

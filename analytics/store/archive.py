@@ -20,7 +20,7 @@ from analytics.files.atomic import explained
 from analytics.files.backend import FileStatus
 from analytics.files.backends import backend_of
 from analytics.store import marker
-from analytics.store.json_records import RESTORE, StoredRecord, T, dump, load, parsed
+from analytics.store.json_records import RESTORE, RecordError, StoredRecord, T, dump, load, parsed
 from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
 from analytics.store.records import RUN_ID, RunRecord, SweepJob
 from analytics.store.schema import SCHEMA_VERSION
@@ -211,7 +211,7 @@ class Archive:
             if record is None:
                 return None
             record = structs.replace(record, units=max(record.units, self.ranges(run_id).units))
-            return None if record == known else dump(record)
+            return None if record == known else _dumped(record)
 
         with explained("write to", self.root):
             self.backend.update(self.record_file(run_id), self.root / marker.MARKER, changed)
@@ -255,8 +255,7 @@ class Archive:
 
     def save(self, path: PurePath, record: StoredRecord) -> None:
         """Store or replace a record in one step. Raises ``FailureError`` when that cannot be written."""
-        content = dump(record)
-        self.put(path, content)
+        self.put(path, _dumped(record))
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
@@ -270,6 +269,14 @@ class Archive:
             for path in self.files_below("sweeps")
             if path.suffix == ".json" and path.stem.isdecimal() and path.parent.parent == self.root / "sweeps"
         ]
+
+
+def _dumped(record: StoredRecord) -> bytes:
+    """A record as bytes. Raises ``RequestError`` for one that could not be read again."""
+    try:
+        return dump(record)
+    except RecordError as error:
+        raise RequestError(f"this cannot be recorded: {error}") from error
 
 
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Annotated, Any, TypeVar
@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from analytics.files.atomic import explained
-from analytics.files.backend import Backend
+from analytics.files.backend import MOST_RECORD_BYTES, Backend
 from analytics.files.local import LOCAL
 from quarto.errors import FailureError, RequestError
 
@@ -27,6 +27,12 @@ T = TypeVar("T")
 RESTORE = "restore it from a copy, or move it away to go on without it"
 
 REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
+
+# In texts, what a terminal obeys or hides, what ends a line, and what no file can hold. ``escaped`` of the terminal
+# shows the same characters.
+OBEYED = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_OBEYED = re.compile(f"(?![\t\n])[{OBEYED}]")  # a command and a condition may have several lines
+_TYPED = ("command", "error")  # keys of texts that are kept with such characters visible
 
 CHECKSUM = "checksum"  # the key of a stored record's checksum
 
@@ -95,6 +101,8 @@ def _reason(message: str, value: Any, name: str) -> str:
 
 def parse(content: bytes, kind: type[T]) -> T:
     """The record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
+    if len(content) > MOST_RECORD_BYTES:
+        raise RecordError(f"it has {len(content):,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
     try:
         # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite.
         value = json.loads(content)
@@ -108,7 +116,21 @@ def parse(content: bytes, kind: type[T]) -> T:
     record = typed(value, kind)
     if found != sealed(value)[CHECKSUM]:
         raise RecordError("its checksum is not that of its content: it was changed since it was written")
+    for text in _texts(value):
+        if _OBEYED.search(text):
+            raise RecordError(f"{text!a:.80} has characters that are not shown")
     return record
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in JSON values, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value:
+            yield from _texts(each)
+        if isinstance(value, dict):
+            yield from _texts([*value.values()])
 
 
 def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:
@@ -136,6 +158,10 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
     return values
 
 
+def _visible(text: str) -> str:
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
@@ -143,6 +169,8 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """
     values = json.loads(json.dumps(record, default=_fields))
     if isinstance(record, StoredRecord):
+        for holder in (values, values.get("learned", {})):
+            holder |= {key: _visible(holder[key]) for key in _TYPED if holder.get(key)}
         values = sealed(values)
     content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
     if isinstance(record, JsonRecord):

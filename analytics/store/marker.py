@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from analytics.files.atomic import TEMPORARY
 from analytics.files.backends import backend_of
+from analytics.files.local import LOCAL
 from analytics.store.json_records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError
@@ -78,7 +79,7 @@ def require_outside(path: Path) -> None:
 def _is_marked(folder: Path) -> bool:
     """Whether a folder has an archive's marker. Other programs' files of that name are none, unless unreadable."""
     try:
-        content = (folder / MARKER).read_bytes()
+        content = LOCAL.read(folder / MARKER)
     except OSError:
         return (folder / MARKER).exists()
     return FORMAT.encode() in content or (folder / "runs").is_dir()

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from analytics.files.atomic import explained
 from analytics.files.backend import Backend
+from analytics.parquet.footer import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables
@@ -147,8 +148,7 @@ def checked_parts(
     """The same, but raises ``ValueError`` with the fault of a damaged file."""
     try:
         with backend.open(path) as file:
-            _require_check(file, path.name)
-            yield from _parts(file, schema, rows)
+            yield from _parts(file, schema, _sound_rows(file, path.name), rows)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -160,16 +160,20 @@ def damaged(path: PurePath, reason: object) -> FailureError:
     return FailureError(f"{path} {reason}: {VERIFY}")
 
 
-def _require_check(file: io.BufferedIOBase, name: str) -> None:
+def _sound_rows(file: io.BufferedIOBase, name: str) -> int:
+    """The number of rows of a file. Raises ``ValueError`` if it is not what its name says; no column is read."""
     known = range_named(name)
     if known is None:
         raise ValueError("has not the name of a table's file")
     if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.check):
         raise ValueError("has other bytes than its name says: some have changed since it was written")
+    rows = footer_of(file).rows
+    if rows > known.most_rows:
+        raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.most_rows:,}")
+    return rows
 
 
-def _parts(file: io.BufferedIOBase, schema: pl.Schema, rows: int | None) -> Iterator[pl.DataFrame]:
-    whole = _scanned(file, lambda frame: frame.select(pl.len())).item()
+def _parts(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
     found = _scanned(file, lambda frame: frame.head(0)).schema
     if found != schema:
         raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
@@ -246,7 +250,7 @@ def read_tallies(archive: Archive, run_id: str) -> dict[int, Tally]:
 
 def _tallies_in(path: PurePath, content: bytes) -> pl.DataFrame:
     try:
-        _require_check(io.BytesIO(content), path.name)
+        _sound_rows(io.BytesIO(content), path.name)
         frame = pl.read_parquet(io.BytesIO(content), hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         raise FailureError(f"{path} {error}: remove it, it follows from the games") from error

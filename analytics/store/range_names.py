@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from analytics.store.units import Range, merged, missing
 
 NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
+ROWS_A_UNIT = 64  # of any table, at most: two games of 16 plies with two decisions each
 MODULUS = 1 << 64  # of fingerprints
 
 
@@ -42,6 +43,11 @@ class StoredRange(NamedTuple):
     @property
     def units(self) -> int:
         return self.end - self.first
+
+    @property
+    def most_rows(self) -> int:
+        """The rows that a file of any table can have."""
+        return ROWS_A_UNIT * self.units
 
     @property
     def games(self) -> str:

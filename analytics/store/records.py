@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from analytics.store.json_records import (
+    OBEYED,
     Count,
     Duration,
     JsonRecord,
@@ -31,7 +32,7 @@ POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
 STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}-[0-9a-f]{16}\.(parquet|json|svg)")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
-LABEL = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+LABEL = re.compile(rf"[^{OBEYED}]{{1,200}}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")

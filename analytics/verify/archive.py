@@ -6,6 +6,7 @@ A file that does not count is not read: see ``analytics.verify.garbage``. But it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -26,6 +27,9 @@ from analytics.verify.derived_tables import verify_decisions, verify_positions, 
 from analytics.verify.games import RangeFiles, read, verify_rows
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
+
+GONE = "restore it from a copy, or remove what refers to it"
+STRANGE = "an archive is a tree of regular files; remove it first, until then nothing else is verified"
 
 
 @dataclass
@@ -49,6 +53,9 @@ def verify(archive: Archive) -> Verification:
     Problems are returned, never raised.
     """
     found, archive = Verification(), Archive(archive.root)
+    found.problems += [Problem(path, f"{what}: {STRANGE}") for path, what in archive.backend.strange(archive.root)]
+    if found.problems:
+        return found
     for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
         found.runs += 1
         record, problems = _record(archive, run_id)
@@ -58,9 +65,7 @@ def verify(archive: Archive) -> Verification:
         if record is not None:
             _verify_run(archive, record, ranges, found)
     found.problems += _sweeps(archive)
-    for path in sprt_verdicts.files(archive):
-        if path.parent.name.removeprefix("run=") not in archive.recorded():
-            found.problems.append(Problem(path, "its run has no record"))
+    found.problems += _without_run(archive)
     found.problems += [Problem(path, what) for path, what in policy_store.without_card(archive)]
     for policy_id in policy_cards.policy_ids(archive):
         found.policies += 1
@@ -170,6 +175,23 @@ class _Tallies:
             return
         if found != dict(sorted(summed(each for part in parts for each in part.items()).items())):
             yield Problem(path, f"its tallies are not those of the games of its range: {remedy}")
+
+
+def _without_run(archive: Archive) -> Iterator[Problem]:
+    """Records that refer to a run that is gone. Damaged ones are named elsewhere."""
+    known = {*archive.recorded()}
+    for path in sprt_verdicts.files(archive):
+        if path.parent.name.removeprefix("run=") not in known:
+            yield Problem(path, "its run has no record")
+    for path in archive.sweep_files():
+        with suppress(FailureError):
+            run_id = sweep_job(archive, path).run_id
+            if run_id is not None and run_id not in known:
+                yield Problem(path, f"its run {run_id} is gone: {GONE}")
+    for card in policy_cards.readable_cards(archive)[0]:
+        for run_id in sorted({*card.learned["run_ids"]} - known):
+            path = policy_cards.folder_of(archive, card.policy_id) / policy_cards.CARD
+            yield Problem(path, f"run {run_id}, from which it was learned, is gone: {GONE}")
 
 
 def _sweeps(archive: Archive) -> Iterator[Problem]:

@@ -1,7 +1,8 @@
 """Verifies what was derived from the games of a run: exact values, positions, first plies, verdicts of tests.
 
-Of exact values everything is checked but the values themselves, which only solving again can tell. The values of a game
-must fit together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
+Exact values are compared with what the rules decide, and with late positions, which are solved again. The values of
+earlier positions are not solved again, because that takes as long as annotating. But the values of a game must fit
+together. After a gift its giver has the negative of the mover's value with it. After a placement its mover has
 the value that the same player has at the next gift. The rest is computed again from the games.
 """
 
@@ -17,7 +18,7 @@ import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent, decisions_of, first_plies
 from analytics.derived_tables.derived_table import RangeTable, is_extent, known_ranges
-from analytics.derived_tables.exact_values import ExactValues
+from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
@@ -29,6 +30,7 @@ from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
+from analytics.verify.decided import known_values
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
 from quarto.rules import PIECES
@@ -119,21 +121,21 @@ def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:
-    extent, given, lengths = AnnotationExtent.of_text(table.stored.extent), [], dict[int, int]()
+    extent, known, lengths = AnnotationExtent.of_text(table.stored.extent), [], dict[int, int]()
     for source in table.sources():
         games = table.read(source)
         first = first_plies(games, extent)
-        expected = decisions_of(games, first, ExactValues.empty(len(first)), table.record.rules)
-        given.append(expected.select(GIVEN))
+        values = known_values(games.games, first, extent.choices, table.record.rules)
+        known.append(decisions_of(games, first, values, table.record.rules))
         lengths |= zip(games.game_id.tolist(), games.games.plies.tolist(), strict=True)
-    frame = table.frame()
-    if not frame.select(GIVEN).equals(pl.concat(given).sort("ply", "kind", "game_id")):
+    frame, expected = table.frame(), pl.concat(known).sort("ply", "kind", "game_id")
+    if not frame.select(GIVEN).equals(expected.select(GIVEN)):
         what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
         yield Problem(table.path, what)
         return
     yield from _exact_values(table.path, frame, extent.choices)
-    if not table.record.rules.mover_chooses:
-        yield from _chain(table.path, frame, lengths)
+    yield from _known(table.path, frame, expected)
+    yield from _chain(table.path, frame, lengths, table.record.rules.mover_chooses)
 
 
 def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
@@ -149,17 +151,30 @@ def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterato
             yield Problem(path, f"{what} (one of {len(wrong)} such decisions)", game)
 
 
-def _chain(path: PurePath, frame: pl.DataFrame, lengths: dict[int, int]) -> Iterator[Problem]:
+def _known(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
+    """A problem if a value is not the one that is known of its decision."""
+    for name in ("value_before", "value_after", "saving"):
+        stored, known = frame[name], expected[name]
+        is_known = known != NOT_COUNTED if name == "saving" else known.abs() < UNKNOWN
+        wrong = (is_known & (stored != known)).arg_true()
+        for row in wrong.head(1):
+            what = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {known[row]}"
+            remedy = f"(one of {len(wrong)} such decisions): {DECISIONS_TABLE.remedy}"
+            yield Problem(path, f"{what} {remedy}", frame["game_id"][row])
+
+
+def _chain(path: PurePath, frame: pl.DataFrame, lengths: dict[int, int], mover_chooses: bool) -> Iterator[Problem]:
+    """A problem if values do not fit together from one decision to the next."""
     for ply in range(PIECES):
         gifts, placements, following = (
             frame.filter((pl.col("ply") == at) & (pl.col("kind") == kind))
-            for at, kind in ((ply, GIFT), (ply, PLACEMENT), (ply + 1, GIFT))
+            for at, kind in ((ply, GIFT), (ply, PLACEMENT), (ply + 1, PLACEMENT if mover_chooses else GIFT))
         )
         goes_on = [lengths[game] > ply + 1 for game in placements["game_id"].to_list()]
-        pairs = [(-gifts["value_after"], placements["value_before"])]
+        pairs = [] if mover_chooses else [(-gifts["value_after"], placements["value_before"])]
         if following.height:
             left = placements["value_after"].filter(pl.Series(goes_on, dtype=pl.Boolean))
-            pairs.append((left, following["value_before"].tail(len(left))))
+            pairs.append((-left if mover_chooses else left, following["value_before"].tail(len(left))))
         for left, right in pairs:
             if left.len() != right.len() or (left != right).any():
                 yield Problem(path, f"values at ply {ply} do not fit together")

@@ -17,6 +17,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.schema import DECISIONS
+from analytics.verify.problems import Problem
 
 
 def index(
@@ -38,6 +39,11 @@ def save_verdict(archive: Archive, run_id: str) -> None:
     trial = SequentialTest(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
+
+
+def about_values(problem: Problem) -> bool:
+    """Whether a problem is about the values of decisions, which ``decide`` makes up."""
+    return "do not fit together" in problem.what or "in truth" in problem.what
 
 
 def decide(archive: Archive, run_id: str, seed: int = 5) -> pl.DataFrame:

@@ -11,6 +11,7 @@ import polars as pl
 from agents.learning.policy import GENOME, Policy
 from analytics.policies.policy_store import PolicyOrigin
 from quarto.rules import CLASSIC
+from tests.analytics.naive_games import RUN_ID
 
 LEARNED = {
     "training": "0123456789ab",
@@ -18,7 +19,7 @@ LEARNED = {
     "parameters": {"games": 20, "learner": {"rate": 0.5}},
     "seed": 3,
     "games": 20,
-    "run_ids": ["ba9876543210"],
+    "run_ids": [RUN_ID],
     "command": "qarena train trainer=counting",
 }
 

@@ -24,7 +24,7 @@ from analytics.verify.garbage import unneeded_files
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied
-from tests.analytics.indexed import decide
+from tests.analytics.indexed import about_values, decide
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, cut, random_block, record
 from tests.object_storage import BOTH
 
@@ -73,7 +73,7 @@ def assert_same(first: list[pl.DataFrame], second: list[pl.DataFrame]) -> None:
 
 def assert_sound(archive: Archive) -> None:
     """But for the values of decisions, which are made up."""
-    assert [problem for problem in verify(archive).problems if "do not fit together" not in problem.what] == []
+    assert [problem for problem in verify(archive).problems if not about_values(problem)] == []
 
 
 @BOTH

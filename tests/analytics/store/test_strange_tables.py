@@ -1,0 +1,191 @@
+"""Tables from strangers: rows are counted before a column is read, by every reader, so none of them takes memory."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from analytics.parquet.encoder import encode
+from analytics.parquet.footer import Footer, footer_of
+from analytics.parquet.thrift import zigzag
+from analytics.policies import policy_store
+from analytics.policies.imported import read_table
+from analytics.sql.database import OpenArchive
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_rows, read_tallies
+from analytics.store.schema import SCHEMAS
+from analytics.verify.archive import verify
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import forge
+from tests.analytics.indexed import decide, index
+from tests.analytics.naive_games import RUN_ID
+from tests.analytics.stored_policies import COUNTS, origin
+from tests.analytics.verify.damage import forged
+from tests.paths import SAMPLE
+
+MANY = 20_000_000
+
+
+def parquet(frame: pl.DataFrame, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, **options)
+    return buffer.getvalue()
+
+
+def repeated(schema: pl.Schema, rows: int = MANY) -> bytes:
+    """A table of many equal rows, in some kilobytes."""
+    columns = {name: pl.repeat(0, rows, dtype=pl.Int8(), eager=True).cast(kind) for name, kind in schema.items()}
+    return parquet(pl.DataFrame(columns), row_group_size=rows)
+
+
+def with_number(content: bytes, number: int, other: int) -> bytes:
+    """The file with another number wherever its footer has this one, which is larger."""
+    length, old = int.from_bytes(content[-8:-4], "little"), zigzag(number)
+    new = bytes([*(byte | 0x80 for byte in zigzag(other)), *[0x80] * (len(old) - len(zigzag(other)) - 1), 0])
+    footer = content[-8 - length : -8]
+    assert old in footer
+    return content[: -8 - length] + footer.replace(old, new) + content[-8:]
+
+
+def denied() -> bytes:
+    """A table of a few rows, its footer says: but its page unpacks to 160 MB."""
+    values = np.zeros(MANY)
+    values[:10_000] = np.random.default_rng(5).random(10_000)
+    content = parquet(pl.DataFrame({"value": values}), row_group_size=MANY, data_page_size=(1 << 31) - 100)
+    content = with_number(content, MANY, 10)
+    length = int.from_bytes(content[-8:-4], "little")
+    size = next(each for each in range(8 * MANY, 8 * MANY + 500) if zigzag(each) in content[-8 - length :])
+    return with_number(content, size, 10)
+
+
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Reading a column is an error."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("a table is read that was not counted")
+
+    monkeypatch.setattr(pl, "read_parquet", read)
+    monkeypatch.setattr(pl, "scan_parquet", read)
+    return monkeypatch
+
+
+def put(archive: Archive, content: bytes, rows: int) -> None:
+    """Put other bytes in the place of a policy's table. Its card says how many rows there are, and all else fits."""
+    folder = Path(archive.root) / "policies" / policy_store.save(archive, COUNTS, origin()).policy_id
+    digest = hashlib.sha256(content).hexdigest()
+    (folder / f"table-{digest[:16]}.parquet").write_bytes(content)
+    table = {"rows": rows, "bytes": len(content), "sha256": digest}
+    forge(folder / "card.json", lambda card: card["files"].update({"table.parquet": table}))
+
+
+VALUE = pl.Schema({"value": pl.Float64()})
+SHORT = encode(pl.DataFrame({"value": [1, 2, 3]}, schema={"value": pl.Int64}), 100)
+
+
+@pytest.mark.parametrize(
+    ("content", "rows", "complaint"),
+    [
+        (repeated(VALUE), 10, "would unpack to 160,0"),
+        (repeated(VALUE), MANY, "would unpack to 160,0"),
+        (denied(), 10, "would unpack to 160,0"),
+        (SHORT, 10, "has 3 rows, its card says 10"),
+        (with_number(SHORT, 3, 2)[:-1] + b"2", 2, "its footer is damaged"),
+    ],
+    ids=["fewer on the card", "as many on the card", "pages", "another number", "magic"],
+)
+@pytest.mark.usefixtures("unread")
+def test_a_policys_table_is_counted_before_it_is_read(
+    archive: Archive, content: bytes, rows: int, complaint: str
+) -> None:
+    put(archive, content, rows)
+    (problem,) = verify_of_policies(archive)
+    assert complaint in problem
+    with pytest.raises(RequestError, match=complaint):
+        policy_store.read(archive, "mine")
+    with OpenArchive(archive.root) as opened:
+        for question in ("FROM policy('mine')", "SELECT count(*) FROM policy('mine')"):
+            with pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+                opened.sql(question)
+
+
+def verify_of_policies(archive: Archive) -> list[str]:
+    card = policy_store.find(archive, "mine")
+    return [what for _, what in policy_store.problems(archive, card.policy_id)]
+
+
+@pytest.mark.parametrize("table", SCHEMAS)
+def test_a_table_of_a_run_is_counted_before_it_is_read(
+    archive: Archive, table: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    index(archive)
+    decide(archive, RUN_ID)
+    plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
+    path = forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
+    problems = [problem.what for problem in verify(archive).problems if problem.file == path]
+    assert any("would unpack to" in what for what in problems)
+    request.getfixturevalue("unread")
+    if table in ("games", "plies"):
+        with pytest.raises(FailureError, match="would unpack to"):
+            read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], table)
+    if table == "tallies":
+        with pytest.raises(FailureError, match="would unpack to"):
+            read_tallies(archive, RUN_ID)
+        return
+    monkeypatch.undo()
+    with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+        opened.sql(f"SELECT count(*) FROM {table}")
+
+
+def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> None:
+    frame = pl.DataFrame({name: np.arange(10_000) % 100 for name in SCHEMAS["plies"]}, schema=SCHEMAS["plies"])
+    path = forged(archive, "plies", parquet(frame))
+    (problem,) = [problem.what for problem in verify(archive).problems if problem.file == path]
+    assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")
+    with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match=f"{path} is missing or damaged"):
+        opened.sql("SELECT count(*) FROM plies")
+
+
+@pytest.mark.usefixtures("unread")
+def test_a_table_to_be_imported_is_counted_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "values.parquet"
+    path.write_bytes(repeated(VALUE))
+    with pytest.raises(RequestError, match=r"values\.parquet cannot be read: has .* would unpack to"):
+        read_table(path)
+
+
+def test_footers_say_what_readers_find() -> None:
+    nested = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
+    empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
+    for content in (SHORT, nested, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
+        frame, found = pl.read_parquet(content, hive_partitioning=False), footer_of(io.BytesIO(content))
+        assert found.rows == len(frame)
+        assert set(frame.columns) <= set(found.columns)
+    assert footer_of(io.BytesIO(SHORT)) == Footer(3, ("value",))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PAR1", b"PAR1PAR1PAR1", SHORT[:-20], SHORT[:-8] + b"\xff\xff\xff\x7fPAR1", with_number(SHORT, 3, 1)[:-30]],
+)
+def test_what_is_no_parquet_file_is_said(content: bytes) -> None:
+    with pytest.raises(ValueError, match="not a readable Parquet file"):
+        footer_of(io.BytesIO(content))
+
+
+def test_any_damage_of_a_footer_is_found_or_harmless_and_never_a_hang() -> None:
+    content = parquet(pl.DataFrame({"a": [1, 2, 3], "b": ["x", "y", "z"]}))
+    dice = np.random.default_rng(1)
+    for _ in range(3000):
+        damaged = bytearray(content)
+        for at in dice.integers(len(content) // 2, len(content) - 8, 3):
+            damaged[at] = dice.integers(256)
+        with suppress(ValueError):
+            assert footer_of(io.BytesIO(damaged)).rows >= 0
