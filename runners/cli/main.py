@@ -74,7 +74,7 @@ BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydr
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Play": (run.run, run.sweep, strength.sprt, play.play, play.serve, agents.app, reproduce.reproduce),
-    "Ask": (query.sql, strength.crosstable, strength.rate, query.openings, query.report),
+    "Ask": (query.sql, strength.crosstable, strength.rate, query.openings, query.show, query.report),
     "Learn": (run.train, policy.app, benchmark.app),
     "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, tablebase.app),
     "Archive": (archive.app,),

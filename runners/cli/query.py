@@ -1,4 +1,4 @@
-"""``qarena sql``, ``openings`` and ``report``: questions to an archive, and a page about its games."""
+"""``qarena sql``, ``openings``, ``show`` and ``report``: questions to an archive, and a page about its games."""
 
 from __future__ import annotations
 
@@ -83,6 +83,25 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed)
     show_openings(archive, asked, output_of(form, output, force, wide))
+
+
+def show(
+    game: Annotated[list[str], typer.Argument(metavar="GAME", help="The run and the game's id, as tables print them.")],
+    archive: options.Archive = options.ARCHIVE,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run, if GAME is the id alone.")] = None,
+    json: options.Json = None,
+    force: options.Force = False,
+) -> None:
+    """Show one game, board by board.
+
+    Each ply has its exact values if the game is annotated (`qarena annotate`).
+    """
+    from runners.browse.show import show_game
+    from runners.terminal.files import check_output
+
+    if json is not None:
+        check_output(json, force)
+    show_game(archive, " ".join(game), run, json)
 
 
 def report(

@@ -43,7 +43,7 @@ def result(game: Game, players: Players, reason: str = "") -> str:
     you_won = game.winner == players.seat
     wins = "you win" if you_won else f"{players.agent} wins"
     if game.ending == LINE:
-        return _sentence(f"{wins}: {'; '.join(_line(game, line) for line in game.lines)}")
+        return _sentence(f"{wins}: {'; '.join(line_text(game, line) for line in game.lines)}")
     if game.ending == FULL_BOARD:
         return "A draw: the board is full and no line is finished."
     if game.ending in (FORFEIT_ILLEGAL, FORFEIT_ERROR, FORFEIT_TIME):
@@ -51,7 +51,7 @@ def result(game: Game, players: Players, reason: str = "") -> str:
     return _sentence(f"you resign, and {wins}")
 
 
-def _line(game: Game, line: Line) -> str:
+def line_text(game: Game, line: Line) -> str:
     """A finished line and the attributes that its pieces share."""
     of_pieces = [set(attributes(game.board[cell])) for cell in line]
     shared = [word for words in ATTRIBUTE_WORDS for word in words if all(word in each for each in of_pieces)]
