@@ -27,6 +27,7 @@ ELSEWHERE = {
     "data/README.md": "archive_format.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
     "README.md": "index.md",
 }
 PYTHON = {  # by page: its title, its first paragraph, the modules
