@@ -1,4 +1,4 @@
-"""``qarena archive``: list, index, verify, clean, compact and merge archives; export and import games."""
+"""``qarena archive``: list, verify, replay, index, clean, compact and merge archives; export and import games."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 
 @app.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    form: Annotated[str, typer.Option("--format", help="text, csv, minari, d3rlpy or rlds.")],
+    form: Annotated[str, typer.Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
     output: Annotated[
         str,
         typer.Option(
-            "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text and csv."
+            "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text, csv and spreadsheet."
         ),
     ],
     where: options.Where = None,
@@ -108,6 +108,23 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
     counts += f", {found.verdicts} verdicts" if found.verdicts else ""
     typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
     raise typer.Exit(1 if found.problems else 0)
+
+
+@app.command("replay")
+def replay(
+    run: Annotated[str, typer.Argument(help="Its id, as `qarena archive ls` shows it.")],
+    archive: options.Archive = options.ARCHIVE,
+    threads: options.Threads = options.ALL_CORES,
+    config_dir: options.ConfigDir = None,
+    trust_agents: options.Trust = False,
+) -> None:
+    """Play a run again from its record, and compare.
+
+    Exit code 0: the same games. Exit code 1: other games; the first one is shown.
+    """
+    from runners.archive.replay import show_replay
+
+    raise typer.Exit(show_replay(archive, run, threads, config_dir, trust_agents))
 
 
 @app.command("gc")
