@@ -6,8 +6,10 @@ A label comes from anybody's archive, and a question in SQL makes any text.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
 # Spreadsheets read cells that begin so as formulas; some read the wide signs of Chinese and Japanese too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
@@ -30,6 +32,8 @@ def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = Fal
 
     ``for_spreadsheet``: a text that would be read as a formula begins with an apostrophe. Numbers stay numbers.
     """
+    import polars as pl  # the command line imports this module, and few commands write tables
+
     names = pl.Series(frame.columns, dtype=pl.String)
     texts = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
     shown = texts.with_columns(_plain(each, for_spreadsheet) for each in texts if each.dtype == pl.String)
@@ -38,6 +42,8 @@ def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = Fal
 
 
 def _plain(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
+    import polars as pl
+
     if texts.str.contains(_OBEYED.pattern).any():
         texts = texts.map_elements(escaped, pl.String)
     if not for_spreadsheet:

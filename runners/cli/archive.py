@@ -28,7 +28,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     output: Annotated[
         str,
         typer.Option(
-            "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text, csv and spreadsheet."
+            "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text or csv."
         ),
     ],
     where: options.Where = None,

@@ -40,12 +40,9 @@ class TableOutput(NamedTuple):
 PRINTED = TableOutput()
 PART_ROWS = 1 << 16
 SHOWN = 50  # rows of an answer that is printed as a table
-STREAMED = (
-    "csv",
-    "spreadsheet",
-    "json",
-    "parquet",
-)  # forms that can be written in parts; a table needs the widths of all rows
+# Forms that can be written in parts; a table needs the widths of all rows.
+STREAMED = ("csv", "spreadsheet", "json", "parquet")
+ENDINGS = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
 
 
 def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
@@ -66,11 +63,11 @@ def _form_of(form: str | None, path: Path | None) -> TableOutput:
     ending = path.suffix[1:] if path else ""
     if form or not ending:
         return TableOutput(form or "table", path)
-    if ending in ("txt", *TABLE_FORMATS):
-        return TableOutput(ending if ending in TABLE_FORMATS else "table", path)
+    if ending in ENDINGS:
+        return TableOutput(ENDINGS[ending], path)
     raise RequestError(
         f"--output {path}: its format is not known, name it with --format or let it end with one of "
-        f"{', '.join(f'.{each}' for each in TABLE_FORMATS)}{nearest(ending, TABLE_FORMATS)}"
+        f"{', '.join(f'.{each}' for each in ENDINGS)}{nearest(ending, ENDINGS)}"
     )
 
 

@@ -170,7 +170,7 @@ def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
 
 
 def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
-    polito = {"label": "p", "target": "runners.polito.agent.Polito", "params": {}}
+    polito: dict[str, Any] = {"label": "p", "target": "runners.polito.agent.Polito", "params": {}}
     inside = AgentSpec("o", "agents.oracle.Oracle", {"below": polito})
     deeper = AgentSpec("o", "agents.oracle.Oracle", {"below": inside.as_mapping()})
     for spec in (AgentSpec("mine", "nowhere.Player", {}), AgentSpec(**polito), inside, deeper):

@@ -254,7 +254,7 @@ def test_a_question_may_come_from_standard_input(qarena: Qarena, played: Path, m
         (["DELETE FROM runs"], 2, "SQL here is one SELECT that only reads (this is: DELETE)"),
         (["SELECT 1; SELECT 2"], 2, "SQL here is one SELECT that only reads"),
         (["COPY games TO 'games.csv'"], 2, "SQL here is one SELECT that only reads"),
-        (["SELECT 1", "--output", "answer.jsn"], 2, "--format or let it end with one of .table, .csv, .json, .parquet"),
+        (["SELECT 1", "--output", "answer.jsn"], 2, "--format or let it end with one of .txt, .csv, .json, .parquet"),
         (
             ["SELECT * FROM plies ORDER BY random()", "--memory", "1KiB"],
             2,
