@@ -111,7 +111,7 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
             links.game_cell(row["run_id"], row["game_id"], row["ply"]),
             row["agent"],
             row["kind"],
-            str(row["ply"] + 1),
+            str(row["ply"]),
             f"{VALUES[row['value_before']]} → {VALUES[row['value_after']]}",
         ]
         for row in found.iter_rows(named=True)

@@ -25,7 +25,7 @@ class LineStep(NamedTuple):
     href: str  # the page after it
     label: str
     kind: str  # by the value after it: seat-0, seat-1, draw; "" while it is not known
-    mistake: str  # "?" for half a point that was given up, "??" for a whole one
+    mistake: str  # "?" for one half-point that was given up, "??" for two
     current: bool
     branch: bool
 
@@ -181,7 +181,7 @@ def _step_label(before: Game, word: str, after: int | None, regret: int | None) 
         else "plays"
     )
     value = "" if after is None else f": {OUTCOMES[after]}"
-    lost = {1: ", half a point given up", 2: ", a whole point given up"}.get(regret or 0, "")
+    lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
     return f"{len(before.plies) + 1}. Seat {before.seat} {deed} {word}{value}{lost}"
 
 

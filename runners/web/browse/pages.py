@@ -59,7 +59,7 @@ def results(
     wanted = GameFilter(runs=runs_of(run), rules=rules or None, trainings=trainings == "yes")
     shown = reader.ask(sections.section, slug, wanted)
     pager = reader.pager(len(shown.section.figures), FIGURES)
-    by_agent, number = replace(wanted, agent=agent or None), whole(ply, 0) - 1
+    by_agent, number = replace(wanted, agent=agent or None), whole(ply, -1)
     return reader.page(
         "browse_results.html",
         slug=slug,

@@ -16,6 +16,7 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.openings import OpeningsQuery
 from analytics.ratings.head_to_head import head_to_head
 from analytics.sql.database import OpenArchive
+from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
@@ -28,7 +29,8 @@ from runners.browse.links import address
 from runners.browse.policies import policies_table
 from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions, judged_by, mistakes_at, moment, review_of
 from runners.browse.runs import known, matching, run_rows
-from runners.browse.sections import section
+from runners.browse.sections import section, worst
+from tests.analytics.indexed import decide
 from tests.naive_solver import solve_position
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena
@@ -40,6 +42,23 @@ ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 def opened() -> Iterator[OpenArchive]:
     with OpenArchive(SAMPLE) as found:
         yield found
+
+
+def test_plies_of_mistakes_have_their_numbers_from_0(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "sample")
+    decided = decide(Archive.open(tmp_path / "sample"), SQUARE)
+    wrong = {
+        (row["game_id"], row["ply"])
+        for row in decided.iter_rows(named=True)
+        if row["value_before"] > row["value_after"]
+    }
+    with OpenArchive(tmp_path / "sample") as archive:
+        for ply in (None, 3):
+            rows = worst(archive, GameFilter(runs=(SQUARE,)), ply=ply).cells
+            shown = [(int(row[0].text.split()[1]), int(row[3].text)) for row in rows]
+            assert len(shown) == 25
+            assert set(shown) <= wrong
+            assert ply is None or {shown_ply for _, shown_ply in shown} == {ply}
 
 
 def texts(table: object) -> list[list[str]]:

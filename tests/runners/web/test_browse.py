@@ -203,7 +203,8 @@ def test_a_logged_game_is_replayed_with_the_regret_of_each_decision(reader: Visi
     assert "Every decision is judged by its exact value" in page.text
     words = plain(page.text)
     assert "random won after 14 plies (line), classic rules" in words
-    assert "random made 3 mistakes, giving up 1½ points; dumb made 2 mistakes, giving up 2 points." in words
+    assert "random made 3 mistakes, giving up 3 half-points; dumb made 2 mistakes, giving up 4 half-points." in words
+    assert re.findall(r'<th scope="row"><a[^>]*>(\d+)</a>', page.text) == [str(ply) for ply in range(14)]
     with_mistake = re.search(r'data-key="N" href="([^"]+)"', page.text)
     assert with_mistake
     before = reader.get(html.unescape(with_mistake[1]))
