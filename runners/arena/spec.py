@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
     from quarto.solver.base import Base
 
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
+
+# Types of parameters by their names in annotations: the types of valid values, and what all others are.
+SIMPLE = {
+    "bool": ((bool,), "neither true nor false"),
+    "int": ((int,), "not a whole number"),
+    "float": ((float, int), "not a number"),
+    "str": ((str,), "not a text"),
+}
+OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
 HUMAN = "runners.play.Human"  # the target of a person
 
@@ -283,6 +293,8 @@ def made(
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
             raise RequestError(f"{what} has no parameter {name!r}{nearest(name, known)}")
+        if name in known:
+            _check_type(what, known[name], params[name])
     try:
         return found(**{**params, **(others or {})})
     except ArenaError:
@@ -292,6 +304,20 @@ def made(
             raise
         reason = " ".join(str(error).split()) or "no reason was given"
         raise RequestError(f"{what} cannot be made: {reason} ({type(error).__name__}, with {dict(params)})") from error
+
+
+def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
+    """Raise ``RequestError`` for a value that is not of the parameter's type, if that is simple: see ``SIMPLE``."""
+    hint = parameter.annotation
+    text = OPTIONAL.sub(r"\1 | None", hint if isinstance(hint, str) else inspect.formatannotation(hint))
+    types = [each.strip() for each in text.split("|")]
+    others = [each for each in types if each != "None"]
+    if value is None and (len(others) < len(types) or parameter.default is None):
+        return
+    if all(each in SIMPLE for each in others) and not any(type(value) in SIMPLE[each][0] for each in others):
+        wrong = " and ".join(SIMPLE[each][1] for each in others)
+        remedy = f"; in quotes it is one: {parameter.name}='\"{_plain(value)}\"'" if others == ["str"] else ""
+        raise RequestError(f"{what}: {parameter.name}={value!r} is {wrong}{remedy}")
 
 
 def _class(what: str, target: str) -> type[Any]:

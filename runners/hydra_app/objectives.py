@@ -146,8 +146,6 @@ class Regret(Objective):
 
         super().__init__(agent)
         for name, value, most in (("from_pieces", from_pieces, PIECES - 1), ("seconds", seconds, MOST_SECONDS)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-                raise RequestError(f"objective.{name}={value}: {value!r} is not a number")
             check_range(f"objective.{name}", value if value is not None else 0, 0, most)
         self.from_pieces, self.seconds = from_pieces, seconds
 

@@ -41,17 +41,14 @@ class Polito:
         """Raises ``RequestError`` for a folder, a player or a number that is not possible."""
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
-        player = None if player is None else str(player)
         path = _folder(folder, player)
         if player is None or "." not in player or not all(part.isidentifier() for part in player.split(".")):
             said = "player is missing" if player is None else f"player={player} is not module.Class"
             raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(path))}")
         if not isinstance(kwargs or {}, Mapping):
             raise RequestError(f"kwargs={kwargs} is not a mapping such as '{{depth: 2}}'")
-        if type(most_asks) is not int or most_asks < 1:
+        if most_asks < 1:
             raise RequestError(f"most_asks={most_asks} is not a number of 1 or more")
-        if not isinstance(reuse, bool):
-            raise RequestError(f"reuse={reuse} is neither true nor false")
         limits = limits or AgentLimits()
         self._setup: dict[str, Any] = {
             "folder": str(path),
@@ -92,10 +89,10 @@ class Polito:
         return self._reserve
 
 
-def _folder(folder: Any, player: Any) -> Path:
+def _folder(folder: str | None, player: str | None) -> Path:
     if folder is None:
         raise RequestError(f"folder is missing: player={player} is a class of a module in a folder, folder=DIR")
-    path = Path(str(folder)).expanduser().resolve()
+    path = Path(folder).expanduser().resolve()
     if not path.is_dir():
         raise RequestError(f"folder={folder} is not a folder; it is the one from which the player's own program runs")
     return path

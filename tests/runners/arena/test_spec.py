@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 from unittest.mock import Mock
 
 import pytest
@@ -167,6 +168,46 @@ def test_an_agent_that_cannot_be_made_is_refused_in_one_line(
     assert expected in message
     assert message.startswith("agent 'mine'")
     assert "\n" not in message
+
+
+class Typed:
+    def __init__(
+        self,
+        quick: bool = True,
+        depth: int | None = None,
+        centre: float = 0.5,
+        mode: str = "calm",
+        least: Optional[int] = None,  # noqa: UP045  (as authors may write it)
+        other: Mapping[str, int] | None = None,
+    ) -> None: ...
+
+    def choose(self, position: Any, rng: Any) -> tuple[int, int]: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wrong"),
+    [
+        ("quick", "maybe", "quick='maybe' is neither true nor false"),
+        ("quick", 1, "quick=1 is neither true nor false"),
+        ("quick", None, "quick=None is neither true nor false"),
+        ("depth", True, "depth=True is not a whole number"),
+        ("depth", 2.5, "depth=2.5 is not a whole number"),
+        ("depth", None, ""),
+        ("centre", "high", "centre='high' is not a number"),
+        ("centre", 1, ""),
+        ("mode", 7, "mode=7 is not a text; in quotes it is one: mode='\"7\"'"),
+        ("least", "few", "least='few' is not a whole number"),
+        ("least", None, ""),
+        ("other", "anything", ""),
+    ],
+)
+def test_values_of_simple_types_are_checked(name: str, value: Any, wrong: str) -> None:
+    typed = AgentSpec("mine", f"{__name__}.Typed", {name: value}, trusted=True)
+    if not wrong:
+        typed.build()
+        return
+    with pytest.raises(RequestError, match=f"^{re.escape(f'agent {typed.label!r}: {wrong}')}$"):
+        typed.build()
 
 
 def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:

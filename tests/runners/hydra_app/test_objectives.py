@@ -95,7 +95,7 @@ WRONG = {
     ("objective=elo", "objective.anchor=dumb"): "objective.anchor=dumb does not play in this run; valid: a, b,",
     ("objective=elo", "objective.anchor=a"): "objective=elo compares 'rule_based' with itself",
     ("objective=regret", "objective.from_pieces=16"): "objective.from_pieces=16 is out of range: it must be at most 15",
-    ("objective=regret", "objective.seconds=soon"): "objective.seconds=soon: 'soon' is not a number",
+    ("objective=regret", "objective.seconds=soon"): "objective 'regret': seconds='soon' is not a number",
     ("objective=null",): "objective=null: the group objective takes one name",
 }
 

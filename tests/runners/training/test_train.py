@@ -200,7 +200,7 @@ def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> Non
     ("typed", "expected"),
     [
         ("trainer.games=0", "trainer.games=0 is not a whole number from 1 to "),
-        ("trainer.games=many", "trainer.games='many' is not a whole number"),
+        ("trainer.games=many", "trainer 'q_placement': games='many' is not a whole number"),
         ("trainer=q_placment", "trainer 'q_placment' does not exist; did you mean 'q_placement'?"),
         ("trainer=null", "trainer=null: the group trainer takes one name; valid: ga2, "),
         ("trainer.lerner.decay=1", "did you mean 'trainer.learner.decay'?"),
