@@ -19,6 +19,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from omegaconf import Container, OmegaConf
+from yaml import YAMLError
 
 from quarto.errors import RequestError, nearest
 from runners.hosting.agent_limits import LIMITS
@@ -84,9 +85,23 @@ def as_written(group: str) -> dict[str, dict[str, Any]]:
 
 
 def _yaml(group: str, name: str) -> ConfigResult:
-    """The yaml of an option, with its header: the first in the folders that Hydra searches."""
+    """The yaml of an option, with its header: the first in the folders that Hydra searches.
+
+    Raises ``RequestError`` for a text that is no YAML.
+    """
     path = f"{group}/{name}"
-    return _source(path).load_config(path)
+    source = _source(path)
+    try:
+        return source.load_config(path)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = getattr(error, "problem", None) or " ".join(str(error).split())
+        file = source.path if source.scheme() == "pkg" else f"{Path(source.path) / path}.yaml"
+        raise RequestError(
+            f"{file}{where} is not valid YAML: {what}; write KEY: VALUE with the same indentation by spaces, and put a "
+            "text with ': ' or ' #' in quotes"
+        ) from error
 
 
 def _source(path: str) -> ConfigSource:

@@ -6,6 +6,10 @@ import keyword
 import re
 from pathlib import Path
 
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf._utils import get_yaml_loader
+
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.sources import find
 from runners.arena.config_groups import names
@@ -56,8 +60,16 @@ def _check_name(name: str) -> None:
             f"{name!r} cannot be the name of an agent and its module: a small letter, then at most 39 small letters, "
             "digits and '_', and no word of Python"
         )
+    if keyword.iskeyword(class_name(name)) or name == "none" or _read_otherwise(name):
+        raise RequestError(f"'{name}' is no text in a yaml or on the command line: choose another name")
     if name in names("agent"):
         raise RequestError(f"'{name}' is an agent already: choose another name")
+
+
+def _read_otherwise(name: str) -> bool:
+    """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
+    hydra = OverridesParser.create().parse_override(f"key={name}").value()
+    return hydra != name or yaml.load(name, get_yaml_loader()) != name  # noqa: S506  (a name, by OmegaConf's safe loader)
 
 
 def _named(text: str, name: str) -> str:

@@ -26,12 +26,11 @@ def agents(
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
-        from runners.hydra_app.agents_table import agents_table
+        from runners.hydra_app.agents_table import show_agents
         from runners.hydra_app.config_dir import user_config_dir
-        from runners.terminal.console import show
 
         with user_config_dir(config_dir):
-            show([agents_table(wide)])
+            show_agents(wide)
 
 
 @app.command("show")
@@ -68,6 +67,7 @@ def new(
     """
     import shlex
 
+    from quarto.sources import find
     from runners.checking.new_agent import new_agent
     from runners.hydra_app.config_dir import user_config_dir
     from runners.terminal.console import print_line, program
@@ -82,7 +82,7 @@ def new(
         f"  {program()} agents check {name} --config-dir {folder}",
         f"  {program()} run {name} random games=1000 --config-dir {folder}",
         f"  {program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
-        f"  python -m pytest {folder}",
+        f"  python -m pytest {folder}{'' if find('pytest') else '  # after: python -m pip install pytest'}",
     ):
         print_line(line)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from analytics.results.columns import words
+from quarto.errors import RequestError
 from quarto.sources import find
 from runners.arena.config_groups import NOT_PARAMETERS, names, settings_of, text_of
 from runners.terminal import console
@@ -16,9 +17,21 @@ WIDTH = 80  # of the table with descriptions, in which each is one line
 BETWEEN = 7  # characters of the frame
 
 
-def agents_table(wide: bool = False) -> TerminalTable:
-    """Every agent of the configuration with a line of description; ``wide``: whole, with its parameters and class."""
-    agents = {name: settings_of("agent", name) for name in names("agent")}
+def show_agents(wide: bool = False) -> None:
+    """Print the table of agents. Raises ``RequestError`` after it for a yaml that cannot be read."""
+    agents, wrong = dict[str, dict[str, Any]](), list[RequestError]()
+    for name in names("agent"):
+        try:
+            agents[name] = settings_of("agent", name)
+        except RequestError as error:
+            wrong.append(error)
+    console.show([agents_table(agents, wide)])
+    if wrong:
+        raise RequestError("\n".join(map(str, wrong)))
+
+
+def agents_table(agents: Mapping[str, dict[str, Any]], wide: bool = False) -> TerminalTable:
+    """Agents by name, each with a line of description; ``wide``: whole, with their parameters and classes."""
     room = max(20, WIDTH - BETWEEN - max(map(len, agents)))
     texts = (description_of(name, own) for name, own in agents.items())
     columns: dict[str, Iterable[str]] = {

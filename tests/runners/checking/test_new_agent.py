@@ -120,6 +120,7 @@ def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, 
         (("for",), "'for' cannot be the name of an agent"),
         (("../corner",), "'../corner' cannot be the name of an agent"),
         (("oracle",), "'oracle' is an agent already"),
+        *(((name,), f"'{name}' is no text in a yaml") for name in ("true", "null", "none", "yes", "on", "nan")),
         (("json",), "'json' is the name of a Python module that is installed"),
         (("corner", "--interface", "paly"), "--interface paly does not exist; did you mean 'play'?"),
         (("corner", "--config-dir", "file"), "--config-dir file is not a folder"),
@@ -134,6 +135,30 @@ def test_what_cannot_be_is_refused_and_nothing_written(
     assert found.err.startswith(f"error: {message}")
     assert found.err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_how_to_install_pytest_is_said_if_it_is_missing(
+    installed: bool, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quarto.sources.find", lambda name: name if installed and name == "pytest" else None)
+    last = qarena("agents", "new", "corner").out.splitlines()[-1]
+    assert last.startswith("  python -m pytest my_agents")
+    assert ("pip install pytest" in last) is not installed
+
+
+def test_a_broken_yaml_is_named_and_the_list_shows_the_others(qarena: Qarena, tmp_path: Path) -> None:
+    qarena("agents", "new", "corner")
+    (tmp_path / "my_agents/agent/broken.yaml").write_text("# mine\n_target_: a: b\n")
+    listed = qarena("agents", "--config-dir", "my_agents")
+    assert "│ corner " in listed.out
+    assert "│ random " in listed.out
+    for found in (listed, qarena("agents", "check", "broken", "--config-dir", "my_agents")):
+        assert found.code == 2
+        assert re.fullmatch(
+            r"error: \S+/my_agents/agent/broken.yaml, line 2, column 12 is not valid YAML: .*\n", found.err
+        )
+    assert qarena("agents", "check", "corner", "--config-dir", "my_agents").code == 0
 
 
 def test_no_file_is_overwritten(folder: Path) -> None:

@@ -145,7 +145,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail(wide: bool) -> None:
         raise error
 
-    monkeypatch.setattr("runners.hydra_app.agents_table.agents_table", fail)
+    monkeypatch.setattr("runners.hydra_app.agents_table.show_agents", fail)
     assert qarena("agents") == (code, "", line)
 
 
