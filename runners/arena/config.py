@@ -48,6 +48,7 @@ class Request:
     threads: int
     storage: ArchiveSettings
     progress: bool
+    keep_going: bool = False  # although an agent forfeits all its games
     executor: Executor = THREADS
     notes: tuple[str, ...] = ()  # remarks for the user on how the configuration was understood
 
@@ -76,7 +77,7 @@ def request_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[
         from runners.arena.agent_policies import untrained  # most runs need none
 
         notes += (*untrained(agents),)
-    return Request(spec, games, threads, storage, cfg.progress, executor_of(cfg), notes)
+    return Request(spec, games, threads, storage, cfg.progress, cfg.keep_going, executor_of(cfg), notes)
 
 
 def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings) -> tuple[AgentSpec, ...]:

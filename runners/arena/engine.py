@@ -80,6 +80,7 @@ class Engine:
         self.seed, self.run = uint64(seed), uint64(run)  # machine words: kernels are called with them
         self.opening_plies = opening_plies
         self.swapped = swapped
+        self.keep_going = True  # although an agent forfeits all its games
         self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
         self.guarded = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
@@ -118,7 +119,11 @@ class Engine:
     def play_block(self, order: Order, cut: Callable[[], bool]) -> TimedBlock | None: ...
 
     def play_block(self, order: Order, cut: Callable[[], bool] | None = None) -> TimedBlock | None:
-        """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile."""
+        """Play the games of each pair of ``order`` in the calling thread; None if ``cut()`` became true meanwhile.
+
+        Raises ``AllForfeitedError`` and ``StuckError``.
+        """
+        self.require_played()
         started, games = time.perf_counter(), []
         for part in self._parts(order):
             if not self._play(part, found := Games.zeros((1 + self.swapped) * part.pairs), cut):
@@ -160,6 +165,11 @@ class Engine:
         self.guarded[agent].take(player)
         self._local = threading.local()
 
+    def require_played(self) -> None:
+        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless that is to go on."""
+        for agent in () if self.keep_going else self.guarded:
+            agent.require_played()
+
     def misbehaviour(self) -> list[str]:
         """A line for each way in which an agent forfeited games so far."""
         return [line for agent in self.guarded for line in agent.summary()]
@@ -191,6 +201,7 @@ class Engine:
                 return False
         for game in range(1 + self.swapped):
             settle(games, game, 1 + self.swapped)
+        self._note_forfeits(order, games)
         self._note_illegal(order, games)
         return True
 
@@ -222,6 +233,14 @@ class Engine:
         seats = self.guarded[zero], self.guarded[one]
         numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
         return Leg(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
+
+    def _note_forfeits(self, order: Order, games: Games) -> None:
+        """Count the games of the agents of ``order``, and those that each has forfeited."""
+        forfeited = games.ending >= FORFEIT_ILLEGAL
+        first_lost = (games.winner == 1) ^ (np.arange(len(games.winner)) % (1 + self.swapped) == 1)
+        first, second = self.pairings[order.pairing]
+        self.guarded[first].count_games(len(forfeited), int((forfeited & first_lost).sum()))
+        self.guarded[second].count_games(len(forfeited) * (first != second), int((forfeited & ~first_lost).sum()))
 
     def _note_illegal(self, order: Order, games: Games) -> None:
         """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""

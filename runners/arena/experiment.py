@@ -28,7 +28,7 @@ from runners.arena.config import Request
 from runners.arena.config_groups import where_typed
 from runners.arena.engine import Engine
 from runners.arena.spec import RunSpec
-from runners.hosting.guarded_agent import StuckError
+from runners.hosting.guarded_agent import AllForfeitedError, StuckError
 
 SMALL = 8  # a range that is so much smaller than all that is held waits for more
 
@@ -69,7 +69,7 @@ def prepare(request: Request) -> Experiment:
         agents = [agent.build() for agent in request.spec.agents]
         code = code_of(request.spec, agents)
     request = _of_this_code(request, code)
-    engine = engine_of(request.spec, agents)  # before the archive is touched
+    engine = engine_of(request.spec, agents, request.keep_going)  # before the archive is touched
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(_checked_for_other_code(request, archive, code), engine, archive, code)
 
@@ -143,12 +143,14 @@ def _clock() -> float:
     return time.perf_counter() - caches.compiling.seconds
 
 
-def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
+def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True) -> Engine:
     """The engine of a run; ``agents`` are those of the spec, if they were built already.
+
+    ``keep_going``: also if an agent forfeits all its games.
 
     Raises ``RequestError`` for an agent that cannot be made or does not play these rules.
     """
-    return Engine(
+    engine = Engine(
         spec.rules,
         [agent.build() for agent in spec.agents] if agents is None else agents,
         [agent.label for agent in spec.agents],
@@ -158,6 +160,8 @@ def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None) -> Engine:
         spec.opening_plies,
         spec.seats == "swapped",
     )
+    engine.keep_going = keep_going
+    return engine
 
 
 def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
@@ -228,7 +232,7 @@ class RangeWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None or issubclass(kind, StuckError):
+        if kind is None or issubclass(kind, StuckError | AllForfeitedError):
             self.close()
 
     def add(self, end: int, blocks: Sequence[Block]) -> None:

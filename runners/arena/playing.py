@@ -73,7 +73,8 @@ def execute(request: Request, command: str, stop: threading.Event, progress: Pro
 def carry_out(experiment: Experiment, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
     """Play what the archive lacks, and write it. Once ``stop`` is set, only what ends soon is finished.
 
-    Raises ``FailureError`` when the disk refuses, workers are lost, or files vanish; what was written before is kept.
+    Raises ``FailureError`` when the disk refuses, workers are lost, files vanish, or an agent forfeits all its games;
+    what was written before is kept.
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
     with contribute(experiment, command) as contribution:
@@ -81,6 +82,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         written = _play(experiment, left, stop, progress) if left and not stop.is_set() else []
         contribution.games = experiment.line.games_in(written)
         _require_written(experiment, written)
+    experiment.engine.require_played()
     left = experiment.missing(request.games)
     if not stop.is_set() and len(archive.ranges(run_id)) >= MANY_FILES:
         from analytics.upkeep.rolling import roll_up_small  # most runs do not need it
@@ -186,6 +188,7 @@ class PlayTask(Task):
     shard_games: int
     shard_seconds: float
     fingerprint: str  # of the code
+    keep_going: bool
 
     def __call__(self, part: Range, stop: Stop) -> PartResult:
         return self.player.play(part, stop)
@@ -217,7 +220,7 @@ class PlayTask(Task):
                 f"{self.fingerprint}: install the same version of the project and of your agents on all machines"
             )
         request = Request(run, self.games, 1, storage, progress=False)
-        return Experiment(request, engine_of(run, agents), archive, code)
+        return Experiment(request, engine_of(run, agents, self.keep_going), archive, code)
 
 
 def task_of(experiment: Experiment) -> PlayTask:
@@ -230,6 +233,7 @@ def task_of(experiment: Experiment) -> PlayTask:
         shard_games=storage.shard_games,
         shard_seconds=storage.shard_seconds,
         fingerprint=experiment.code["fingerprint"],
+        keep_going=request.keep_going,
     )
 
 

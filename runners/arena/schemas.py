@@ -118,6 +118,7 @@ class RunConfig(PlayConfig):
     seats: Annotated[str, ("swapped", "fixed")] = "swapped"
     games: Annotated[int, Meta(ge=1)] = 100000
     opening_plies: OpeningPlies = 0
+    keep_going: bool = False
     objective: Any = None
     executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
     ray: RayConfig = field(default_factory=RayConfig)
@@ -147,6 +148,7 @@ class SprtConfig(PlayConfig):
     beta: float = 0.05
     games: Annotated[int, Meta(ge=2)] = 100000
     opening_plies: OpeningPlies = 2
+    keep_going: bool = False
 
 
 @dataclass

@@ -15,13 +15,14 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Agent, BatchAgent, GameAgent, KernelAgent
+from agents.base import ERROR, LATE, Agent, BatchAgent, GameAgent, KernelAgent
 from agents.lift import LiftedPlayer, lift
 from quarto import caches
 from quarto.batch import Batch, Block, Games, Turns
+from quarto.jit import uint64
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.rng import Streams
-from quarto.rules import CELLS, CLASSIC, Rules
+from quarto.rng import Streams, stream
+from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_agent
@@ -29,7 +30,8 @@ from runners.arena.config_groups import load_rules
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hosting.guarded_agent import GuardedAgent, unlogged
+from runners.checking.rare_positions import rare_positions
+from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, GuardedAgent, unlogged
 from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
@@ -108,13 +110,18 @@ def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) 
 
 
 def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[CheckFinding]:
-    """The findings of twenty games of an agent with itself and twenty with ``random``; with ``timed`` its speed too."""
+    """The findings of twenty games of an agent with itself, twenty with ``random``, and rare positions.
+
+    With ``timed`` its speed too.
+    """
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
     printed, note = io.StringIO(), _note_on(sys.stderr)
     with unlogged(), _captured(printed):
         engine, other = _observed_engine(spec, note), _observed_engine(spec, note)
         played = _whole(engine)
-        findings = [*_forfeits(engine.guarded[0], _has_taken_a_turn(played, rules))]
+        has_taken_a_turn = _has_taken_a_turn(played, rules)
+        asked = ask_rarely(engine.guarded[0], seed) if has_taken_a_turn else 0
+        findings = [*_forfeits(engine.guarded[0], has_taken_a_turn, asked)]
         again, parts = _whole(other), _one_by_one(engine)
     yield from findings
     changed = difference(played, again)
@@ -224,23 +231,43 @@ def _captured(printed: io.StringIO) -> Iterator[None]:
         caches.before_compiling = notice
 
 
+def ask_rarely(guarded: GuardedAgent, seed: int) -> int:
+    """Ask for turns in positions that games rarely reach; returns how many there are."""
+    player, rules = guarded.player(), guarded.rules
+    positions = rare_positions(rules, seed)
+    for number, position in enumerate(positions):
+        player.start(range(1))
+        rng = Streams(np.array([stream(uint64(seed), number, 0)], np.uint64))
+        turns = guarded.ask(player, Batch.of([position]), rng, np.zeros(1, np.uint32))
+        cell, gift = int(turns.cells[0]), int(turns.gifts[0])
+        if cell not in (ERROR, LATE) and not _is_legal(PositionView(position, rules), cell, gift):
+            guarded.describe_illegal(player, position, int(rng.seeds[0]), (cell, gift))
+            guarded.count_illegal()
+    return len(positions)
+
+
+def _is_legal(view: PositionView, cell: int, gift: int) -> bool:
+    """Whether a turn is legal. A gift after the last placement, or after one that wins, counts for nothing."""
+    gives_only = view.hand == NONE and not view.rules.mover_chooses
+    placed = gives_only or cell in view.free
+    return placed and (gift in view.available or not view.available or cell in view.winning_cells())
+
+
 def _has_taken_a_turn(played: Sequence[Block], rules: Rules) -> bool:
     """Whether the agent has taken any turn. The first of a game shows no ply: it is a gift, and seat 1 then failed."""
     given = not rules.mover_chooses and (played[ITSELF].games.winner == 0).any()
     return bool(given or any(block.games.plies.any() for block in played))
 
 
-def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool) -> Iterator[CheckFinding]:
-    """Its forfeits in forty games, of which it plays twenty with itself."""
-    illegal, exceptions = guarded.illegal, guarded.exceptions()
-    legal = f"{illegal} games\n{guarded.first_illegal}" if illegal else "every turn"
-    yield CheckFinding(
-        "legal", has_taken_a_turn and not illegal, legal if has_taken_a_turn or illegal else "no turn was taken"
-    )
-    raised = [line for count, text in exceptions for line in (count, *(f"  {each}" for each in text.splitlines()))]
-    yield CheckFinding("exceptions", not exceptions, "\n".join(raised) or "none")
-    if guarded.late:
-        yield CheckFinding("in time", False, f"{guarded.late} turns took too long")
+def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool, asked: int) -> Iterator[CheckFinding]:
+    """Its faults in forty games, of which it plays twenty with itself, and in ``asked`` rare positions."""
+    illegal = [f"{fault.counted}\n{guarded.first_illegal}" for fault in guarded.faults(ILLEGAL)]
+    fine = f"every turn of {4 * PAIRS} games and in {asked} rare positions" if has_taken_a_turn else ""
+    yield CheckFinding("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
+    raised = [fault.counted for fault in guarded.faults(RAISED, NO_TURN)]
+    yield CheckFinding("exceptions", not raised, "\n".join(raised) or "none")
+    for fault in guarded.faults(WAS_LATE):
+        yield CheckFinding("in time", False, fault.counted)
 
 
 def difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:

@@ -26,6 +26,7 @@ from quarto.errors import ArenaError, FailureError, RequestError
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
+OURS = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 Message = tuple[Any, bytes]
 Serve = Callable[[Any, bytes], Message | None]
 Begin = Callable[[Any, bytes], tuple[Message, Serve]]
@@ -72,15 +73,22 @@ def _printable(text: str) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """File and line where an agent's exception comes from: the innermost that is no library's."""
+    """File and line where an agent's exception comes from: the innermost of its author's, else of this project's."""
     found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
     if found is None and isinstance(error, SyntaxError):
         found = f"{error.filename}:{error.lineno}"
     if found is None:
-        libraries = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", *libraries))]
-        found = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown line"
+        lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
+        lines = [(file, line) for file, line in lines if not _is_of_library(file)]
+        theirs = [line for file, line in lines if not file.startswith(OURS)]
+        found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
     return found.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _is_of_library(file: str) -> bool:
+    """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
+    folders = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return not file.endswith(".py") or file.startswith(folders) or "-packages" in file
 
 
 def one_line(error: BaseException) -> str:

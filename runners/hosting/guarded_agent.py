@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
 from agents.lift import LiftedPlayer, lift
 from quarto.batch import Batch, Turns
-from quarto.errors import ArenaError, FailureError, RequestError, is_ctrl_c
+from quarto.errors import AnswerError, ArenaError, FailureError, RequestError, is_ctrl_c
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position
 from quarto.rng import Streams
@@ -25,8 +25,13 @@ from runners.hosting.child_program import RemoteError, raised_at
 logger = logging.getLogger(__name__)
 
 MOST_LINES = 10  # lines of an agent's code whose exceptions are logged
+MOST_CHARACTERS = 300  # of an exception's text
+RAISED, NO_TURN = "raised", "gave no turn:"
+WAS_LATE, ILLEGAL = "took too long for a turn", "answered with an illegal turn"
+ALL = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
+FIRST_GAMES = 20  # an agent that forfeits all of so many will not play
 Report = Callable[[BaseException], None]  # takes what an agent raised
-Misbehaviour = dict[str, Any]  # counts: raised (by kind and line), late, illegal; and remarks
+Misbehaviour = dict[str, Any]  # faults, and remarks
 
 
 @contextmanager
@@ -47,6 +52,30 @@ class StuckError(FailureError):
     """Too many turns of an agent do not end: the run cannot go on. Games that were finished are kept."""
 
 
+class AllForfeitedError(FailureError):
+    """An agent has forfeited all its games so far: the run is not worth its time. What was played is kept."""
+
+
+@dataclass
+class Fault:
+    """One way in which an agent forfeits games."""
+
+    verb: str  # of ALL
+    what: str  # the exception and its text, or the illegal turn
+    line: str  # of the author's code, or nothing
+    position: str  # of the first time
+    count: int = 1  # of turns
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.verb, self.what, self.line and f"({self.line})")))
+
+    @property
+    def counted(self) -> str:
+        """What happened, where first, and how often."""
+        times = "once" if self.count == 1 else f"{self.count:,} times"
+        return f"{self}, first in position {self.position}: {times}"
+
+
 class GuardedAgent:
     """An agent with its label, for all threads: lifts it, asks for turns, and turns its failures into forfeits."""
 
@@ -63,10 +92,10 @@ class GuardedAgent:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise RequestError(f"agent '{label}' cannot be set up for rules '{rules.name}': {reason}") from error
         self._lock = threading.Lock()  # of what follows
-        self._raised: Counter[str] = Counter()  # exceptions by kind and line of code
-        self._texts: dict[str, str] = {}  # of the first of each
-        self.illegal = self.late = 0  # games that it forfeited so
+        self._faults: dict[str, Fault] = {}  # by verb, exceptions by class and line of code
         self.first_illegal = ""  # lines on its first illegal turn
+        self._games = self._forfeits = 0
+        self._told: dict[str, int] = {}  # counts that another process has
         self._remarks: list[str] = []  # of its players in other processes, or reported to another process
 
     def player(self) -> LiftedPlayer:
@@ -98,18 +127,18 @@ class GuardedAgent:
             except StuckError:
                 raise
             except SomeFailedError as some:
-                return self._forfeited(some, report or self._log)
+                return self._forfeited(some, batch, report)
             except BaseException as error:  # an agent may call sys.exit, or cancel a task of asyncio
                 if is_ctrl_c(error):
                     raise
         turns = Turns.empty(size)
         for i in range(size):
             part = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]), slots[i : i + 1]
-            turns.cells[i], turns.gifts[i] = self._alone(player, *part, report or self._log)
+            turns.cells[i], turns.gifts[i] = self._alone(player, *part, report)
         return turns
 
     def _alone(
-        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report
+        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
@@ -117,45 +146,56 @@ class GuardedAgent:
         except StuckError:
             raise
         except SomeFailedError as some:
-            turns = self._forfeited(some, report)
+            turns = self._forfeited(some, batch, report)
         except BaseException as error:
             if is_ctrl_c(error):
                 raise
-            return self._instead(error, report), NONE
+            return self._instead(error, batch.position(0), report), NONE
         return int(turns.cells[0]), int(turns.gifts[0])
 
-    def _forfeited(self, some: SomeFailedError, report: Report) -> Turns:
+    def _forfeited(self, some: SomeFailedError, batch: Batch, report: Report | None) -> Turns:
         """The turns of a batch, those that were not taken as ``ERROR`` or ``LATE``."""
         for i, error in some.failures.items():
-            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, report), NONE
+            some.turns.cells[i], some.turns.gifts[i] = self._instead(error, batch.position(i), report), NONE
         return some.turns
 
-    def _instead(self, error: BaseException, report: Report) -> int:
+    def _instead(self, error: BaseException, position: Position, report: Report | None) -> int:
         """The code in place of the cell of a turn that was not taken; reports an exception, counts a late turn."""
-        if not isinstance(error, LateError):
+        if isinstance(error, LateError):
+            self._count(WAS_LATE, Fault(WAS_LATE, "", "", self._text(position)))
+            return LATE
+        if report is not None:
             report(error)
-            return ERROR
-        with self._lock:
-            self.late += 1
-            first = self.late == 1
-        if first:
-            logger.error("agent '%s' forfeits its game: %s", self.label, error)
-        return LATE
+        else:
+            kind = error.failed.kind if isinstance(error, RemoteError) else type(error).__name__
+            verb = NO_TURN if kind == AnswerError.__name__ else RAISED
+            fault = Fault(verb, exception_text(error), raised_at(error), self._text(position))
+            self._count(f"{kind} at {fault.line}", fault, error)
+        return ERROR
 
-    def _log(self, error: BaseException) -> None:
-        """Count an exception, and log the first from each line of code with its traceback."""
-        kind = error.failed.kind if isinstance(error, RemoteError) else type(error).__name__
-        source = f"{kind} at {raised_at(error)}"
+    def _text(self, position: Position) -> str:
+        name = self.rules.name  # perhaps with the keys that differ: then it would not parse
+        return format_position(position) if name == "classic" else f"{format_position(position)} {name}"
+
+    def _count(self, kind: str, fault: Fault, error: BaseException | None = None) -> None:
+        """Count a fault; the first of its kind is logged, an exception with its traceback."""
         with self._lock:
-            self._raised[source] += 1
-            first = self._raised[source] == 1 and len(self._raised) <= MOST_LINES
-        if first:
-            self._texts[source] = str(error)
-            logger.error(
-                "agent '%s' raised and forfeits its game: %r at %s; any more from there are only counted",
-                *(self.label, error, raised_at(error)),
+            known = self._add(kind, fault)
+        if known is fault and len(self._faults) <= MOST_LINES:
+            logger.warning(
+                "agent '%s' %s in position %s and forfeits its game; any more are only counted",
+                *(self.label, fault, fault.position),
                 exc_info=error,
             )
+
+    def _add(self, kind: str, fault: Fault) -> Fault:
+        """Count a fault; returns the one that is kept of its kind. The lock is held."""
+        known = self._faults.setdefault(kind, fault)
+        if known is not fault:
+            known.count += fault.count
+            if not known.position:
+                known.what, known.position = fault.what, fault.position
+        return known
 
     # Illegal turns.
 
@@ -165,65 +205,89 @@ class GuardedAgent:
         return not self.first_illegal
 
     def describe_illegal(self, player: LiftedPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
-        """Log its first illegal turn; ``seed`` is that of the turn."""
+        """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        text = illegal_turn(position, unusual.get(seed, turn), self.rules)
+        answered, text = illegal_turn(position, unusual.get(seed, turn), self.rules)
         with self._lock:
             if self.first_illegal:
                 return
             self.first_illegal = text
-        logger.error(
+            self._add(ILLEGAL, Fault(ILLEGAL, answered, "", self._text(position), 0))
+        logger.warning(
             "agent '%s' answered with an illegal turn and forfeits its game; any more are only counted\n%s",
             *(self.label, text),
         )
 
     def count_illegal(self) -> None:
-        """One more game was forfeited by an illegal turn."""
+        """One more game was forfeited by the illegal turn that was described, or another one."""
         with self._lock:
-            self.illegal += 1
+            self._add(ILLEGAL, Fault(ILLEGAL, "", "", ""))
+
+    # What it did wrong.
+
+    def faults(self, *verbs: str) -> list[Fault]:
+        """Its faults of some kinds, the most frequent first."""
+        with self._lock:
+            found = [each for each in self._faults.values() if each.verb in verbs and each.count]
+        return sorted(found, key=lambda each: -each.count)
 
     def summary(self) -> Iterator[str]:
         """A line for each way in which it forfeited games, and what its player has to say."""
-        for line, _ in self.exceptions():
-            yield f"agent '{self.label}' raised {line}"
-        if self.late:
-            yield f"agent '{self.label}' took too long for a turn: {_times(self.late)}"
-        if self.illegal:
-            yield f"agent '{self.label}' answered with an illegal turn: {_times(self.illegal)}"
-        remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
-        for line in [*remarks(), *self._remarks]:
+        for fault in self.faults(*ALL):
+            yield f"agent '{self.label}' {fault.counted}"
+        for line in [*self._said(), *self._remarks]:
             yield f"agent '{self.label}' {line}"
 
-    def take_misbehaviour(self) -> Misbehaviour:
-        """Its faults since the last call, as JSON values for another process; they are forgotten here."""
+    def _said(self) -> list[str]:
+        remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
+        return remarks()
+
+    def count_games(self, games: int, forfeits: int) -> None:
+        """It has ended so many games more, and forfeited so many of them."""
         with self._lock:
-            remarks: Callable[[], list[str]] = getattr(self._player, "remarks", list)
-            new = [line for line in remarks() if line not in self._remarks]
-            taken: Misbehaviour = {"raised": dict(self._raised), "late": self.late, "illegal": self.illegal}
-            self._raised.clear()
-            self.late = self.illegal = 0
-            self._remarks.extend(new)
-        return {name: value for name, value in {**taken, "remarks": new}.items() if value}
+            self._games += games
+            self._forfeits += forfeits
+
+    def require_played(self) -> None:
+        """Raise ``AllForfeitedError`` if it has forfeited all its games, and these are not few."""
+        if self._games >= FIRST_GAMES and self._forfeits == self._games:
+            faults = "; ".join(fault.counted for fault in self.faults(*ALL))
+            raise AllForfeitedError(
+                f"agent '{self.label}' has forfeited all its {self._games:,} games: it {faults}; "
+                "what was played is kept, and --keep-going plays on"
+            )
+
+    def take_misbehaviour(self) -> Misbehaviour:
+        """Its games and faults since the last call, as JSON values for another process."""
+        with self._lock:
+            remarks = [line for line in self._said() if line not in self._remarks]
+            counts = {kind: fault.count for kind, fault in self._faults.items()}
+            counts |= {"games": self._games, "forfeits": self._forfeits}
+            new = {kind: count - self._told.get(kind, 0) for kind, count in counts.items()}
+            self._told = counts
+            self._remarks.extend(remarks)
+        faults = {kind: asdict(fault) | {"count": new[kind]} for kind, fault in self._faults.items() if new[kind]}
+        taken = {"faults": faults, "remarks": remarks, "games": new["games"], "forfeits": new["forfeits"]}
+        return {name: value for name, value in taken.items() if value}
 
     def add_misbehaviour(self, taken: Misbehaviour) -> None:
         """Add what it did wrong in another process."""
+        self.count_games(taken.get("games", 0), taken.get("forfeits", 0))
         with self._lock:
-            self._raised.update(taken.get("raised", {}))
-            self.late += taken.get("late", 0)
-            self.illegal += taken.get("illegal", 0)
+            for kind, fault in taken.get("faults", {}).items():
+                self._add(kind, Fault(**fault))
             self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
 
-    def exceptions(self) -> list[tuple[str, str]]:
-        """Its exceptions by kind and line, the most frequent first: how often each was raised, and the first text."""
-        return [(f"{each}: {_times(count)}", self._texts.get(each, "")) for each, count in self._raised.most_common()]
+
+def exception_text(error: BaseException) -> str:
+    """An exception with its own text, in one line."""
+    text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
+    text = text.removeprefix(f"{AnswerError.__name__}: ")
+    return f"{' '.join(text.split()).removesuffix(':'):.{MOST_CHARACTERS}}"
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
-
-
-def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> str:
-    """Lines on an illegal turn: the position, its board, what was answered, why that is illegal, and what was legal."""
+def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> tuple[str, str]:
+    """What was answered and why that is illegal; lines on that with the position, its board, and what was legal."""
     cell, gift = turn
     text, name = format_position(position), "" if rules.name == "classic" else f", rules {rules.name}"
     board = text.split()[0].split("/")
@@ -236,14 +300,15 @@ def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> str
     if gift not in left:
         piece = f" ({format_piece(gift)})" if 0 <= gift < PIECES else ""
         wrong.append(f"piece {gift}{piece} is not among those left")
+    answered = f"(cell, gift) = ({cell}, {gift}): {' and '.join(wrong) or 'no turn'}"
     lines = [
         f"position: {text}{name}",
         *(f"    {row}" for row in board),
-        f"answered: (cell, gift) = ({cell}, {gift}): {' and '.join(wrong) or 'no turn'}",
+        f"answered: {answered}",
         *([] if gives_only else [f"legal cells: {_listed(free, format_cell)}"]),
         f"legal pieces: {_listed(left, format_piece)}",
     ]
-    return "\n".join(f"  {line}" for line in lines)
+    return answered, "\n".join(f"  {line}" for line in lines)
 
 
 def _listed(numbers: list[int], name: Callable[[int], str]) -> str:

@@ -25,6 +25,7 @@ FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
         "default": [],
         "help": "A folder with agents, rules or experiments of your own.",
     },
+    ("--keep-going",): {"action": "store_true", "help": "Play on although an agent forfeits all its games."},
     ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: one job for each combination of the values."},
     ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Show the composed configuration, and do nothing."},
     ("--package", "-p"): {"metavar": "KEY", "help": "With --cfg: this node alone."},
@@ -81,6 +82,8 @@ def parsed(words: Sequence[str]) -> Arguments:
         overrides.insert(0, f"agents=[{','.join(map(_entry, labels))}]")
     if found.archive is not None:
         overrides.append(f"archive.root={quoted(found.archive)}")
+    if found.keep_going:
+        overrides.append("keep_going=true")
     values = ((f"--{name.replace('_', '-')}", getattr(found, name)) for name in SHOWN_BY_HYDRA)
     shown = [word for flag, value in values if value for word in ([flag] if value is True else [flag, value])]
     folders = [*found.config_dir, *_on_search_path(overrides)]

@@ -23,10 +23,11 @@ from runners.terminal import console
 # folders, which must differ between two launches in the same second.
 LAUNCH = "QARENA_LAUNCH"
 
-# Folders, archive, threads, executor and progress do not affect what a job returns, nor does the extent of a study.
+# Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
+# a study.
 WITHOUT_EFFECT = re.compile(
     r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
-    r"|executor[.=]|ray[.])"
+    r"|keep_going=|executor[.=]|ray[.])"
 )
 
 

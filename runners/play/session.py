@@ -14,7 +14,8 @@ from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
-from runners.hosting.guarded_agent import GuardedAgent
+from runners.hosting.child_program import raised_at
+from runners.hosting.guarded_agent import GuardedAgent, exception_text
 from runners.play.game import Game, NextDecision
 
 
@@ -54,7 +55,7 @@ class AgentOpponent:
                 self._ask(number, game.before(number))
         turns = self._ask(game.turn, game.position)
         if turns.cells[0] == ERROR:
-            raise AgentFailedError(f"it raised {' '.join(self._raised[-1].split())}", FORFEIT_ERROR)
+            raise AgentFailedError(f"it raised {self._raised[-1]}", FORFEIT_ERROR)
         if turns.cells[0] == LATE:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
@@ -64,7 +65,7 @@ class AgentOpponent:
         return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._note_error)
 
     def _note_error(self, error: BaseException) -> None:
-        self._raised.append(f"{type(error).__name__}: {error}")
+        self._raised.append(f"{exception_text(error)} ({raised_at(error)})")
 
 
 class Session:

@@ -52,10 +52,6 @@ QUESTIONS = (
 
 def show_outcome(outcome: Outcome, log: Path) -> None:
     """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
-    for line in outcome.misbehaviour:
-        print_note(line)
-    if outcome.misbehaviour:
-        print_note(f"more in {os.path.relpath(log)}")
     if not outcome.results:
         print_note(f"run {outcome.run_id} has no games yet")
         return
@@ -72,6 +68,18 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
         print_line("Ask the archive:")
         for question in QUESTIONS:
             print_line(f"  {sql_command(question, outcome.root)}")
+    _show_forfeits(outcome, log)
+
+
+def _show_forfeits(outcome: Outcome, log: Path) -> None:
+    """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
+    for line in outcome.misbehaviour:
+        print_note(line)
+    forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
+    told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
+    told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
+    if told:
+        print_note("; ".join(told))
 
 
 def _summary(outcome: Outcome) -> str:

@@ -50,7 +50,7 @@ class TrainingContext:
         """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
         spec = replace(spec, training=True)
         games += games % spec.games_a_pair
-        return Request(spec, games, self.threads, self.storage, self.progress is not None, self.executor)
+        return Request(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
 
 
 @dataclass(frozen=True)

@@ -181,8 +181,11 @@ def test_runs_of_one_seed_share_openings_and_no_other_random_words(tmp_path: Pat
 def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/bad.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: {what}\nplies: 2\n")
-    found = qarena("run", "--config-dir", "own", "agents=[bad,random,dumb]", "games=30", "archive.root=games")
+    found = qarena(
+        "run", "--config-dir", "own", "agents=[bad,random,dumb]", "games=30", "archive.root=games", "--keep-going"
+    )
     assert found.code == 0
+    assert "error:" not in found.err
     ending = {"raise": "forfeit_error", "cheat": "forfeit_illegal"}[what]
     with open_archive(tmp_path / "games") as archive:
         endings = archive.sql("""
@@ -207,11 +210,29 @@ def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena
         assert text.count("Traceback") == 1
         assert "Traceback" not in found.err
         place = r"\S+tests/runners/experiments.py:\d+"
-        assert re.search(rf"'bad' raised and forfeits its game: RuntimeError\('lost my nerve'\) at {place};", found.err)
-        assert re.search(
-            rf"'bad' raised RuntimeError at {place}: 60 times\nmore in outputs/\S+/qarena.log\n", found.err
-        )
+        what_happened = rf"'bad' raised RuntimeError: lost my nerve \({place}\)"
+        assert re.search(rf"warning: agent {what_happened} in position \S+ \S and forfeits its game;", found.err)
+        assert re.search(rf"agent {what_happened}, first in position \S+ \S: 60 times\n", found.err)
+    last = found.err.splitlines()[-1]
+    assert re.fullmatch(r"warning: 60 of 90 games of this run are forfeits; more in outputs/\S+/qarena.log", last)
     assert qarena("archive", "verify", "--archive", "games").code == 0
+
+
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_a_run_ends_early_if_an_agent_forfeits_all_its_games(executor: str, qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/bad.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: raise\nplies: 2\n")
+    asked = ("run", "bad", "random", "games=2000", f"executor={executor}", "--config-dir", "own", "--archive", "games")
+    found = qarena(*asked)
+    assert found.code == 1
+    last = found.err.splitlines()[-1]
+    assert last.startswith("error: agent 'bad' has forfeited all its ")
+    assert re.search(r"it raised RuntimeError: lost my nerve \(.*experiments.py:\d+\), first in .*--keep-going", last)
+    with open_archive(tmp_path / "games") as archive:
+        assert 20 <= archive.sql("SELECT count(*) FROM games").item() < 2000
+    assert qarena(*asked, "--keep-going").code == 0
+    with open_archive(tmp_path / "games") as archive:
+        assert archive.sql("SELECT count(*) FROM games").item() == 2000
 
 
 # Code that has changed since.

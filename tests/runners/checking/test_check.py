@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from runners.arena.config import load_agent
 from runners.arena.spec import AgentSpec
 from runners.checking import check
 from runners.checking.check import findings_of
+from runners.checking.rare_positions import rare_positions
+from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Batched, OneByOne
 from tests.runners.polito import folders
@@ -97,6 +101,21 @@ class Narrow(Batched):
         return super().play(batch, rng)[0][:, None], batch.hand
 
 
+class Forgetful:
+    """Forgets that there is no gift after the last piece."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        cell = int(rng.choice(position.winning_cells() or position.free))
+        return cell, int(rng.choice(position.safe_gifts(cell) or position.available))
+
+
+class Confused(OneByOne):
+    """Asks the project for what does not exist."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return position.free[0], position.winning_cells(99)[0]
+
+
 class Slow(OneByOne):
     """Thinks for a long time about one position."""
 
@@ -116,8 +135,17 @@ class Slow(OneByOne):
         ("Together", ["independent of batches and order"], "against itself differs at ply 0: 0@d4, then 0@a1"),
         ("Remembering", ["independent of batches and order"], "differs at ply "),
         ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
-        ("Fragile", ["legal", "exceptions"], "no turn was taken\nKeyError at "),
-        ("CellOnly", ["legal", "exceptions"], "test_check.py:81: 40 times\n  choose returned 3, not (cell, gift)"),
+        ("Fragile", ["legal", "exceptions"], "no turn was taken\nraised KeyError: 0 ("),
+        (
+            "Confused",
+            ["legal", "exceptions"],
+            "raised ValueError: piece 99 is not in 0..15 (tests/runners/checking/",
+        ),
+        (
+            "CellOnly",
+            ["legal", "exceptions"],
+            "gave no turn: choose returned 3, not (cell, gift) (tests/",
+        ),
         ("Nested", ["legal", "exceptions"], "choose returned ((0, 1), 5), not (cell, gift)"),
         ("NoDice", ["legal", "exceptions"], "choose cannot be called as it should: NoDice.choose() takes 2 "),
         ("Narrow", ["legal", "exceptions"], "play returned cells of shape (1, 1), not (1,)"),
@@ -129,6 +157,32 @@ def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: s
     assert [finding.subject for finding in findings if not finding.is_fine] == wrong
     assert text in "\n".join(finding.text for finding in findings if not finding.is_fine)
     assert findings[-1].subject == "speed"
+
+
+def test_positions_that_games_rarely_reach_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "PAIRS", 1)  # four games, which end before the board is full
+    forgetful = AgentSpec("it", f"{HERE}.Forgetful", {}, trusted=True)
+    (found,) = [each for each in findings_of(forgetful, CLASSIC, 1, timed=False) if not each.is_fine]
+    assert found.subject == "exceptions"
+    line = rf"test_check\.py:{Forgetful.choose.__code__.co_firstlineno + 2}"
+    text = rf"raised ValueError: a cannot be empty.* \(\S*{line}\), first in position [0-9A-F./]+ [0-9A-F]: 8 times"
+    assert re.fullmatch(text, found.text)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_rare_positions_are_those_in_which_agents_fail(name: str) -> None:
+    rules, kinds = PRESETS[name], Counter[str]()
+    for position in rare_positions(rules, 7):
+        view = PositionView(position, rules)
+        gifts = {gift for cell in view.free for gift in view.safe_gifts(cell)}
+        kinds["first"] += len(view.free) == 16
+        kinds["last piece"] += len(view.free) == 1
+        kinds["last two"] += len(view.free) == 2
+        kinds["no safe gift"] += not rules.mover_chooses and not gifts and len(view.free) > 2
+        kinds["one safe gift"] += len(gifts) == 1
+    assert kinds["first"] == 1
+    wanted = ("last piece", "last two", *(() if rules.mover_chooses else ("no safe gift", "one safe gift")))
+    assert all(kinds[kind] >= 8 for kind in wanted), kinds
 
 
 def test_a_slow_turn_is_noted_while_it_is_taken(
@@ -165,7 +219,7 @@ def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp
     assert [line[:4] for line in fine.out.splitlines()] == ["ok  "] * 6
     found = qarena("agents", "check", "cheat", "--config-dir", "own")
     assert found.code == 1
-    assert "NOT legal: 40 games" in found.out
+    assert re.search(r"NOT legal: answered with an illegal turn .*, first in position .*: \d\d times\n", found.out)
     assert "legal pieces: 0 (0), 1 (1)" in found.out
     assert found.err == ""
     assert not list(tmp_path.rglob(MARKER))

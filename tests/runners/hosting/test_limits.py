@@ -76,7 +76,8 @@ def endings(agent: Any, pairs: int = 2) -> tuple[Engine, list[str]]:
 def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> None:
     engine, found = endings(TimedAgent(kind, seconds=0.02), pairs=1)
     assert found == ["forfeit_time"] * 2
-    assert engine.misbehaviour() == ["agent 'it' took too long for a turn: 2 times"]
+    (line,) = engine.misbehaviour()
+    assert re.fullmatch(r"agent 'it' took too long for a turn, first in position \S+ \S: 2 times", line)
 
 
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:

@@ -186,8 +186,10 @@ def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> No
     games = arena.play_block(Order(0, 0, 4)).block.games
     assert [ENDINGS[each] for each in games.ending] == ["forfeit_error", "forfeit_illegal"] * 4
     raised, illegal, asked, given_up = arena.misbehaviour()
-    assert re.fullmatch(r"agent 'agent 0' raised ValueError at .*moody.py:\d+: 4 times", raised)
-    assert illegal == "agent 'agent 0' answered with an illegal turn: 4 times"
+    assert re.fullmatch(
+        r"agent 'agent 0' raised ValueError: .+ \(.*moody.py:\d+\), first in position .*: 4 times", raised
+    )
+    assert re.fullmatch(r"agent 'agent 0' answered with an illegal turn \(cell, gift\) = .*: 4 times", illegal)
     assert asked == "agent 'agent 0' gave 24 illegal answers and was asked again, as its package does"
     assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
 
@@ -213,7 +215,6 @@ class Fine(Player):
         ({"player": "Fine"}, "player=Fine is not module.Class"),
         ({"kwargs": [1]}, r"kwargs=\[1\] is not a mapping"),
         ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
-        ({"reuse": 1}, "reuse=1 is neither true nor false"),
         ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
         ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'Fine'"),
         ({"player": "broken.Fine"}, "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside"),
