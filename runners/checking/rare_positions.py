@@ -37,15 +37,14 @@ def rare_positions(rules: Rules, seed: int) -> list[Position]:
 
 def _games(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
     """The positions before each ply of random games in which no line is finished; those that cannot go on are gone."""
-    batch = Batch(*(np.full(GAMES, value, column.dtype) for value, column in zip(EMPTY, Batch.empty(0), strict=True)))
-    view = BatchView(batch, rules)
+    view = BatchView(Batch.of([EMPTY] * GAMES), rules)
     for _ in range(CELLS):
         given = _any_of(view.available, rng)
         if not rules.mover_chooses:
             view = view.after(NONE, given)
         yield view
         quiet = view.free & ~view.winning_cells(given)
-        going = quiet.any(axis=1)
+        going: NDArray[np.bool_] = quiet.any(axis=1)
         view, given, quiet = BatchView(view.packed.chosen(going), rules), given[going], quiet[going]
         cells = _any_of(quiet, rng)
         view = view.after(cells, given if rules.mover_chooses else NONE)
@@ -53,7 +52,8 @@ def _games(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
 
 def _any_of(allowed: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64]:
     """A true column of each row, at random."""
-    return np.argmax(allowed * (1.0 + rng.random(allowed.shape)), axis=1)
+    columns: NDArray[np.int64] = np.argmax(allowed * (1.0 + rng.random(allowed.shape)), axis=1)
+    return columns
 
 
 def _safe_gifts(view: BatchView) -> NDArray[np.bool_]:

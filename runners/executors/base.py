@@ -34,7 +34,7 @@ from quarto.caches import ignore
 from runners.hosting.interruption import WORKING
 
 POLL_SECONDS = 0.2  # without an answer, after which ``idle`` is called, and it is seen whether the user wants to stop
-GIVE_UP_SECONDS = 10.0  # after a request to stop, in which a task ends: a turn of an agent may never return
+GIVE_UP_SECONDS = 6.0  # after a request to stop, in which a task ends: a turn of an agent may never return
 
 Part = TypeVar("Part")
 Answer = TypeVar("Answer")

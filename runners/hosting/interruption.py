@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks to stop, the second ends everything within two seconds, whatever still computes."""
+"""Ctrl-C: the first asks to stop and ends everything within ten seconds, the second within two, whatever computes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 + SIGINT
+STOP_SECONDS = 9.0  # after the first Ctrl-C, for games that end soon and what must be left in order
 LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
 WORKING = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
 SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
@@ -24,21 +25,24 @@ SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
 def interruptible() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C raises ``KeyboardInterrupt``.
 
-    If the context is not left within ``LAST_SECONDS`` after that, the process ends: an agent's turn that never returns,
-    or a disk that does not answer, cannot be stopped in another way. Every file is whole or absent at any moment.
+    If the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after the second, the
+    process ends: an agent's turn that never returns, or a disk that does not answer, cannot be stopped in another way.
+    Every file is whole or absent at any moment.
     """
     stop, insisted = threading.Event(), threading.Event()
-    end = threading.Timer(LAST_SECONDS, end_at_once)
-    end.daemon = True
+    ends = [threading.Timer(seconds, end_at_once) for seconds in (STOP_SECONDS, LAST_SECONDS)]
+    for end in ends:
+        end.daemon = True
 
     def ask_to_stop(_signal: int, _frame: FrameType | None) -> None:
         if insisted.is_set():
             return
         if stop.is_set():
             insisted.set()
-            end.start()
+            ends[1].start()
             raise KeyboardInterrupt
         stop.set()
+        ends[0].start()
         sys.stderr.write("finishing the games that end soon; Ctrl-C again drops those in progress\n")
 
     if threading.current_thread() is not threading.main_thread():
@@ -48,7 +52,8 @@ def interruptible() -> Iterator[threading.Event]:
     try:
         yield stop
     finally:
-        end.cancel()
+        for end in ends:
+            end.cancel()
         signal.signal(signal.SIGINT, before)
 
 

@@ -14,7 +14,6 @@ from quarto.jit import uint64
 from quarto.position import Position
 from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
-from runners.hosting.child_program import raised_at
 from runners.hosting.guarded_agent import GuardedAgent, exception_text
 from runners.play.game import Game, NextDecision
 
@@ -65,7 +64,7 @@ class AgentOpponent:
         return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._note_error)
 
     def _note_error(self, error: BaseException) -> None:
-        self._raised.append(f"{exception_text(error)} ({raised_at(error)})")
+        self._raised.append(exception_text(error))
 
 
 class Session:

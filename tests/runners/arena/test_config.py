@@ -219,7 +219,7 @@ REFUSED = {
     "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "agent@a=NAME is how to choose one: a=random is no option; valid: alpha_beta",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful, version",
-    "a.faithful=[1]": "(ValueError, with {'faithful': [1], 'version': 'last'})",
+    "a.faithful=[1]": "agent 'rule_based(faithful=[1])': faithful=[1] is neither true nor false",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",

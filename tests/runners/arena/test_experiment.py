@@ -222,7 +222,18 @@ def test_an_agent_that_misbehaves_forfeits_and_the_run_goes_on(what: str, qarena
 def test_a_run_ends_early_if_an_agent_forfeits_all_its_games(executor: str, qarena: Qarena, tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/bad.yaml").write_text(f"_target_: {PLAYERS}.Misbehaving\nwhat: raise\nplies: 2\n")
-    asked = ("run", "bad", "random", "games=2000", f"executor={executor}", "--config-dir", "own", "--archive", "games")
+    asked = (
+        "run",
+        "bad",
+        "random",
+        "games=2000",
+        "threads=1",
+        f"executor={executor}",
+        "--config-dir",
+        "own",
+        "--archive",
+        "games",
+    )
     found = qarena(*asked)
     assert found.code == 1
     last = found.err.splitlines()[-1]

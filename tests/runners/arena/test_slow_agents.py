@@ -22,7 +22,18 @@ from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
-from tests.runners.experiments import QARENA, Dice, OneByOne, Watcher, environment_with, request, rows, stored_at
+from tests.runners.experiments import (
+    QARENA,
+    Dice,
+    OneByOne,
+    Watcher,
+    environment_with,
+    request,
+    rows,
+    start,
+    stored_at,
+    wait_for,
+)
 
 STUBBORN = """
 import time
@@ -182,25 +193,78 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     assert len(rows(tmp_path)["games"]) == 60
 
 
-def test_a_second_ctrl_c_ends_the_process_even_if_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left, ended, before = [], threading.Event(), signal.getsignal(signal.SIGINT)
 
     def leave(code: int) -> None:
         left.append(code)
         ended.set()
 
-    monkeypatch.setattr(interruption, "LAST_SECONDS", 0.01)
+    monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
     monkeypatch.setattr(interruption, "leave", leave)
     with interruption.interruptible() as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGINT)
         assert stop.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-        assert ended.wait(10)  # an agent in the main thread may go on after any exception
-        signal.raise_signal(signal.SIGINT)  # a third one changes nothing
+        if presses == 2:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert ended.wait(8)  # an agent in the main thread may go on after any exception
+        if presses == 2:
+            signal.raise_signal(signal.SIGINT)  # a third one changes nothing
     assert signal.getsignal(signal.SIGINT) is before
     assert left == [130]
+
+
+SLEEPER = """
+import pathlib
+import time
+
+class Sleeper:
+    def __init__(self, game=None):
+        pass
+
+    def choose_piece(self):
+        pathlib.Path(__file__).with_name("asleep").touch()
+        while True:
+            try:
+                time.sleep(3600)
+            except BaseException:
+                pass
+
+    def place_piece(self):
+        return self.choose_piece()
+
+    def choose(self, position, rng):
+        return self.choose_piece()
+"""
+POLITO = "polito(folder=own,player=sleeper.Sleeper)"
+NATIVE = "{agent: native, isolation: process}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("run", POLITO, "random", "games=100"),
+        ("run", "native", "random", "games=100"),
+        ("run", f"agents=[{NATIVE},random]", "games=100"),
+        ("run", "random", "native", "executor=processes"),
+        ("train", "trainer=q_placement", "trainer.opponent=native", "policy.name=x"),
+        ("sprt", POLITO, "random"),
+    ],
+    ids=lambda asked: " ".join(asked[:2]),
+)
+def test_one_ctrl_c_ends_any_run_within_ten_seconds(asked: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/native.yaml").write_text("_target_: sleeper.Sleeper\n")
+    (tmp_path / "own/sleeper.py").write_text(SLEEPER)
+    with start(tmp_path, *asked, "--config-dir", "own") as process:
+        wait_for(process, (tmp_path / "own/asleep").exists)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
 
 
 @pytest.mark.slow

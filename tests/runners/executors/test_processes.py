@@ -64,8 +64,8 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert verify(archive).problems == []
     assert len(archive.ranges(found.run_id)) > 2
     assert found.results == expected.results
-    assert {line.partition(" in position ")[0] for line in found.misbehaviour} == {
-        line.partition(" in position ")[0] for line in expected.misbehaviour
+    assert {line.partition(" (")[0] for line in found.misbehaviour} == {
+        line.partition(" (")[0] for line in expected.misbehaviour
     }
     again = played(tmp_path / "again", processes, *TOURNAMENT, "threads=1")  # nothing is counted twice
     assert sorted(again.misbehaviour) == sorted(expected.misbehaviour)
