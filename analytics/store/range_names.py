@@ -29,6 +29,7 @@ from analytics.store.units import Range, merged, missing
 NAME = re.compile(r"([0-9]{12})-([0-9]{12})-([0-9a-f]{16})(?:-([0-9a-z]{1,16}))?\.([0-9a-f]{8})\.parquet")
 ROWS_A_UNIT = 64  # of any table, at most: two games of 16 plies with two decisions each
 MODULUS = 1 << 64  # of fingerprints
+MOST_SUMS = 64  # of files of one range: more are not looked at
 
 
 class StoredRange(NamedTuple):
@@ -160,9 +161,7 @@ class Ranges(Sequence[StoredRange]):
 def counting(found: Iterable[StoredRange]) -> Ranges:
     """The ranges that count, by the rule: from left to right, each range that begins where nothing was taken."""
     kept, reached = [], 0
-    # Of the same games the greater extent, which holds more; then the smaller check.
-    ordered = sorted(sorted(found, key=lambda each: each.check), key=lambda each: each.extent, reverse=True)
-    for each in sorted(ordered, key=lambda each: (each.first, -each.end, each.fingerprint)):
+    for each in sorted(_by_preference(found), key=lambda each: (each.first, -each.end, each.fingerprint)):
         if each.first >= reached:
             kept.append(each)
             reached = each.end
@@ -198,6 +197,27 @@ def _joined(finer: Sequence[StoredRange], games: Ranges, known: Ranges) -> Itera
         if games[number].first <= each.first and each.end <= games[number].end:
             inside.setdefault(games[number], []).append(each)
     for whole, found in inside.items():
-        parts = counting(found)
-        if known.at(whole.first) is None and parts.sum_of(whole.first, whole.end) == whole.fingerprint:
-            yield from parts
+        if known.at(whole.first) is None:
+            yield from _tiles(found, whole)
+
+
+def _tiles(found: Iterable[StoredRange], whole: StoredRange) -> Iterator[StoredRange]:
+    """Neighbours among some files that make up a range, by units and by fingerprints; nothing if there are none.
+
+    A file of other games may be there too, so the largest files are not always the ones.
+    """
+    # By unit: the sums that files reach before it, each with the last of these files and the sum before that.
+    reached: dict[int, dict[int, tuple[StoredRange, int] | None]] = {whole.first: {0: None}}
+    for each in sorted(_by_preference(found), key=lambda each: (each.first, -each.end)):
+        for total in [*reached.get(each.first, ())][:MOST_SUMS]:
+            reached.setdefault(each.end, {}).setdefault((total + each.fingerprint) % MODULUS, (each, total))
+    step, kept = reached.get(whole.end, {}).get(whole.fingerprint), list[StoredRange]()
+    while step is not None:
+        kept.append(step[0])
+        step = reached[step[0].first][step[1]]
+    yield from reversed(kept)
+
+
+def _by_preference(found: Iterable[StoredRange]) -> list[StoredRange]:
+    """Files so that of the same games the greater extent, which holds more, comes first; then the smaller check."""
+    return sorted(sorted(found, key=lambda each: each.check), key=lambda each: each.extent, reverse=True)
