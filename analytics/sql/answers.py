@@ -130,7 +130,10 @@ def explained(complaint: str) -> RequestError:
     lines = [line.strip() for line in complaint.partition("\nLINE ")[0].splitlines()]
     column = re.search(r'Referenced column "(\w+)" not found', complaint)
     having = [view for view in sorted(VIEWS, key=DERIVED.__contains__) if column and column[1] in VIEWS[view]]
-    hint = f"; column {column[1]} is in the views {', '.join(having)}" if column and having else ""
+    hint = ""
+    if column:
+        text = f"; if it is a text, write it in single quotes, '{column[1]}'"
+        hint = f"; column {column[1]} is in the views {', '.join(having)}" if having else text
     return RequestError("SQL: " + " ".join(line for line in lines if line) + hint)
 
 

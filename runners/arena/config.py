@@ -25,6 +25,7 @@ from runners.arena.config_groups import (
     plain,
     rules_of,
     settings_of,
+    split,
 )
 from runners.arena.schemas import (
     ArchiveSettings,
@@ -36,7 +37,7 @@ from runners.arena.schemas import (
 )
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, target_of
 from runners.executors.base import THREADS, Executor
-from runners.hosting.agent_limits import limits_of
+from runners.hosting.agent_limits import LIMITS, limits_of
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: Archi
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
     found = [agent_of(value, storage.root, trusted=True) for value in values]
     if len(found) < 2:
-        raise RequestError(f"agents has {len(found)} player(s): name two for a match, or more for a tournament")
+        raise RequestError(f"{len(found) or 'no'} agent is named: name two for a match, or more for a tournament")
     labels = [agent.label for agent in found]
     for label in labels if len(found) > 2 or found[0] != found[1] else ():  # a match may be with itself
         if labels.count(label) > 1:
@@ -139,7 +140,7 @@ def agent_named(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = Fal
     when it is built, if it would run other people's code. Raises ``RequestError`` for an agent or a parameter that does
     not exist, and for a value that cannot be read.
     """
-    return _agent(*parse_label(text, "agent"), root, trusted)
+    return _agent(*parse_label(text, "agent"), root, trusted, (*LIMITS, "name") if trusted else ())
 
 
 def agent_of(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:
@@ -211,17 +212,12 @@ def parse_label(text: str, what: str) -> ParsedLabel:
     if not found:
         raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
     parameters = {}
-    for part in _split(found[2] or ""):
+    for part in split(found[2] or ""):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
             raise RequestError(f"{what} {text!r}: {part!r} is not parameter=value")
         parameters[key] = _value(f"{what} {text!r}", f"{key}={value}")
     return ParsedLabel(found[1], parameters)
-
-
-def _split(text: str) -> list[str]:
-    """``a=1,b=[2,3]`` at the commas outside brackets."""
-    return [part for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
 
 
 def _value(what: str, setting: str) -> Any:

@@ -6,6 +6,7 @@ numba is imported when rules are made and not before: a wrong name is refused wi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import asdict, fields, replace
@@ -58,6 +59,8 @@ def check_option(group: str, name: str) -> None:
     valid = names(group)
     if name in valid:
         return
+    if group == "agent" and (name.endswith(".py") or os.path.isdir(name)):  # noqa: PTH112  (as below)
+        raise RequestError(f"{name} is a file or a folder: write the agent's name, and its folder as --config-dir DIR")
     for folder in (Path(), *Path().iterdir()) if name.isidentifier() else ():
         if os.path.isfile(folder / group / f"{name}.yaml"):  # noqa: PTH113  (False for an unreadable folder too)
             raise RequestError(f"{group} {name!r} is one of your own: name its folder too, --config-dir {folder}")
@@ -179,6 +182,11 @@ def named_rules(rules: Rules, preset: str) -> Rules:
 
     chosen, own = asdict(rules), asdict(load_rules(preset))
     return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules
+
+
+def split(text: str) -> list[str]:
+    """The parameters of a label, ``a=1,b=[2,3]``, at the commas outside brackets."""
+    return [part.strip() for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -115,10 +115,20 @@ def _refuse_shadows() -> None:
         found = importlib.util.find_spec(name)
         places = list(found.submodule_search_locations or []) if found else []
         if str(ROOT / name) not in places:
-            raise RequestError(
-                f"{places[0] if places else name} hides the project's own package '{name}': rename that folder, or "
-                "take it off PYTHONPATH"
-            )
+            raise _hidden(name, places[0] if places else name)
+
+
+def _hidden(name: str, place: str) -> RequestError:
+    """The error for a package of the project that a folder of others hides."""
+    from importlib import metadata
+
+    from quarto.sources import INSTALLED
+
+    remedy, others = "rename that folder, or take it off PYTHONPATH", metadata.packages_distributions().get(name, [])
+    if any(part in place for part in INSTALLED):
+        owners = " and ".join(sorted({*others} - {"quarto-arena"})) or "another distribution"
+        remedy = f"it belongs to {owners}, which needs an environment of its own"
+    return RequestError(f"{place} hides the project's own package '{name}': {remedy}")
 
 
 class CompilingNotice:
@@ -248,6 +258,8 @@ def _carry_out() -> None:
         if not message:  # a group without a command: its help is printed
             raise SystemExit(RequestError.exit_code) from None
         hint = f" (see '{context.command_path} --help')" if context else ""
+        if context and context.command.name == "sql" and "extra argument" in message:
+            hint = ': write the question in quotes, qarena sql "SELECT …"'
         raise RequestError(f"{message.rstrip('.')}{hint}") from None
     raise SystemExit(code if isinstance(code, int) else 0)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 from hydra.core.override_parser.types import Quote, QuotedString
 
 from quarto.errors import RequestError
+from runners.arena.config_groups import split
 
 # Flags by their names. Those of Hydra that only show something are passed on to it.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
@@ -79,7 +80,7 @@ def parsed(words: Sequence[str]) -> Arguments:
     labels = [word for word in found.words if LABEL.fullmatch(word)]
     overrides = [in_full(word) for word in found.words if word not in labels]
     if labels:
-        overrides.insert(0, f"agents=[{','.join(map(_entry, labels))}]")
+        overrides[:0] = _players(labels, overrides)
     if found.archive is not None:
         overrides.append(f"archive.root={quoted(found.archive)}")
     if found.keep_going:
@@ -107,6 +108,26 @@ def _unknown(word: str) -> str:
     close = difflib.get_close_matches(flag, FLAG_NAMES, n=1, cutoff=0.8)
     hint = f"did you mean {close[0]}?" if close else f"settings have no dashes, {flag.lstrip('-')}={value or 'VALUE'}"
     return f"{flag} is not an option of this command: {hint}"
+
+
+def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
+    """The overrides that choose the agents of these labels: a list, or ``a`` and ``b`` where others set keys of these.
+
+    Raises ``RequestError`` for such a key where there are not two agents.
+    """
+    own = [override for override in overrides if override.startswith(("a.", "b."))]
+    if own and len(labels) != 2:
+        key, _, value = own[0][2:].partition("=")
+        name = labels[0].partition("(")[0]
+        raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
+    if not own:
+        return [f"agents=[{','.join(map(_entry, labels))}]"]
+    chosen = []
+    for seat, label in zip("ab", labels, strict=True):
+        name, _, parameters = label.partition("(")
+        chosen.append(f"agent@{seat}={name}")
+        chosen += [f"{seat}.{in_full(part)}" for part in split(parameters.removesuffix(")"))]
+    return chosen
 
 
 def _entry(label: str) -> str:

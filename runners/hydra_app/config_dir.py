@@ -21,6 +21,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 
+GROUPS = ("agent", "rules", "trainer", "kind", "objective")  # folders of yamls in such a folder
 OWN_FOLDERS = "QARENA_OWN_FOLDERS"  # an environment variable: absolute paths
 
 
@@ -51,6 +52,8 @@ def own_modules(folders: Sequence[Path]) -> Iterator[None]:
     Raises ``RequestError`` for one that is not a folder.
     """
     for folder in folders:
+        if folder.name in GROUPS and any(folder.glob("*.yaml")):
+            raise RequestError(f"--config-dir {folder}: name the folder that holds {folder.name}/, {folder.parent}")
         if not folder.is_dir():
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
     Plugins.instance().register(UserFolders)

@@ -85,8 +85,9 @@ def check_choices(overrides: Sequence[Override]) -> None:
 def _missing(file: str, options: Sequence[str]) -> str:
     """The message that an option of a group does not exist."""
     group, _, name = file.removesuffix(".yaml").rpartition("/")
-    if group == "archive":
-        return f"archive={name}: name the archive's folder by --archive {name}"
+    if group.partition("/")[0] == "archive":
+        folder = f"{group}/{name}".partition("/")[2]
+        return f"archive={folder}: name the archive's folder by --archive {folder}"
     own = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
     return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}{own}"
 
@@ -137,6 +138,8 @@ def _advice(override: str, text: str) -> str:
         return "name agents with parameters before the settings, qarena run random 'rule_based(faithful=true)'"
     if override.startswith("where="):
         return f'give a condition as an option, --where "{override.removeprefix("where=")}"'
+    if override.count("(") > override.count(")"):
+        return "a closing bracket is missing, and the shell needs quotes around brackets: 'mcts(iterations=5)'"
     if "=~" in override:
         return "the shell does not expand '~' there; write $HOME"
     return f"{text}; quote brackets and spaces for the shell"

@@ -40,8 +40,12 @@ def launch(application: Application, command: str, given: Sequence[str], multiru
     Raises ``ArenaError`` with a message of one line for any error.
     """
     asked = parsed(given)
-    for word in asked.agents if "agents" not in application.schema.__dataclass_fields__ else ():
-        raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
+    keys = application.schema.__dataclass_fields__
+    for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=True):
+        if word in keys:
+            raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
+        if "agents" not in keys:
+            raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
     _set_environment()
     with own_modules(asked.config_dirs), explained(application.config, asked.overrides):
         if asked.help:

@@ -391,6 +391,21 @@ def test_the_version_is_printed(qarena: Qarena) -> None:
     assert re.fullmatch(r"qarena \d+\.\d+\.\d+\n", qarena("--version").out)
 
 
+def test_a_distribution_that_hides_a_package_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "site-packages"
+    (folder / "agents").mkdir(parents=True)
+    (folder / "agents/__init__.py").touch()
+    (folder / "some_sdk-1.0.dist-info").mkdir()
+    (folder / "some_sdk-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: some-sdk\nVersion: 1.0\n")
+    (folder / "some_sdk-1.0.dist-info/top_level.txt").write_text("agents\n")
+    done = command(tmp_path, "run", "games=2", PYTHONPATH=str(folder))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: {folder / 'agents'} hides the project's own package 'agents': it belongs to some-sdk, which needs an "
+        "environment of its own\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["conf", "agents"])
 def test_a_folder_that_hides_a_package_is_named(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()

@@ -51,13 +51,25 @@ def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("run mcts", "agents has 1 player(s): name two for a match"),
+        ("run mcts", "1 agent is named: name two for a match"),
         ("sprt random dumb mcts", "a test is between two agents"),
         ("run random dump", "agent 'dump' does not exist; did you mean 'dumb'?"),
         ("run random dumb agent@a=mcts", "agent@a=mcts has no effect"),
         ("run random nobody", "one of your own needs its folder, --config-dir DIR"),
         ("run random mine", "agent 'mine' is one of your own: name its folder too, --config-dir own"),
         ("train q_table", "'q_table' is not key=value"),
+        ("run random dumb games 1000", "'games' is a key: write games=1000, without spaces"),
+        ("run random dumb games = 1000", "'games' is a key: write games="),
+        (
+            "run random dumb mcts a.iterations=5",
+            "a and b are two agents; of one, or of many, write 'random(iterations=5)'",
+        ),
+        ("run random mcts(iterations=5 games=2", "a closing bracket is missing"),
+        ("run random mcts iterations=5", "key 'iterations' does not exist"),
+        ("run own/agent/mine.yaml random", "own/agent/mine.yaml"),
+        ("run own random", "own is a file or a folder: write the agent's name, and its folder as --config-dir DIR"),
+        ("run mine random --config-dir own/agent", "--config-dir own/agent: name the folder that holds agent/, own"),
+        ("run random dumb archive=some/where", "name the archive's folder by --archive some/where"),
     ],
 )
 def test_agents_that_cannot_play_are_one_line(typed: str, expected: str, qarena: Qarena, tmp_path: Path) -> None:
@@ -66,6 +78,19 @@ def test_agents_that_cannot_play_are_one_line(typed: str, expected: str, qarena:
     found = qarena(*typed.split())
     assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
     assert expected in found.err
+
+
+def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names(qarena: Qarena, tmp_path: Path) -> None:
+    for words in (
+        ["random", "mcts(iterations=20)", "b.c=1"],
+        ["random", "mcts", "b.iterations=20", "a.name=first", "b.turn_seconds=null"],
+        ["random(name=first)", "mcts(iterations=20)"],
+    ):
+        found = qarena("run", *words, "games=2")
+        assert (found.code, found.err) == (0, ""), words
+    assert qarena("sweep", "random", "mcts", "b.iterations=10,20", "games=2").code == 0
+    labels = {label for record in Archive.open(tmp_path / "data/archive").runs() for label in record.labels}
+    assert {"first", "random", "mcts(iterations=20)", "mcts(iterations=10)"} <= labels
 
 
 # The archive.
