@@ -41,7 +41,7 @@ def launch(application: Application, command: str, given: Sequence[str], multiru
     """
     asked = parsed(given)
     keys = application.schema.__dataclass_fields__
-    for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=True):
+    for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=False):
         if word in keys:
             raise RequestError(f"{word!r} is a key: write {word}={following}, without spaces")
         if "agents" not in keys:
