@@ -131,7 +131,7 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
     if changed is None:
         changed = difference(played, parts)
         text = f"{changed}{REMEDY}" if changed else "the same games pair by pair, in the opposite order"
-        yield CheckFinding("independent of batches and order", changed is None, text)
+        yield CheckFinding("no memory between games", changed is None, text)
     logged = "".join(getattr(each.guarded[0].player(), "printed", "") for each in (engine, other))
     yield _prints(printed.getvalue(), logged)
     if timed:

@@ -71,8 +71,8 @@ def help_text(application: Application, command: str, asked: Arguments) -> str:
     lines = (
         *_about(command, text, any(key.name == "agents" for key in own)),
         *_chosen(groups, asked),
-        *("", "Groups (GROUP=NAME):", *_rows(groups)),
         *("", "Keys (KEY=VALUE):", *_rows([*own, *archive_keys()])),
+        *("", "Groups (GROUP=NAME):", *_rows(groups)),
         *("", "Options:", *_flag_rows()),
     )
     return "\n".join(lines)
@@ -112,7 +112,7 @@ def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
         if any(key.name == group for key in groups):
             chosen.append((group.partition("@")[0], value, f"{group.partition('@')[2] or group}."))
     if not chosen and groups:
-        yield from ("", "The keys of an option: name it before --help, as in " + EXAMPLES_OF_OPTIONS)
+        yield from ("", "To see the keys of an agent or of another option, name it: " + EXAMPLES_OF_OPTIONS)
     for group, name, prefix in dict.fromkeys(chosen):
         text = text_of(group, name)
         keys = [key for key in explained_keys(text) if key.name not in NOT_PARAMETERS and key.default]

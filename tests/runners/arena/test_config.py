@@ -171,7 +171,7 @@ REFUSED_BY_HYDRA = {
     "games=1,2": "games=1,2: several values are a sweep, qarena sweep … or -m",
     "games=1,000": "games=1,000 is several values: write games=1000, or games=1_000",
     "games=[1": "'games=[1' cannot be read",
-    "games": "agent 'games' does not exist",
+    "games": "'games' is a key: write games=VALUE",
     "agent=mcts": "agent=mcts: name the agents one after the other, qarena run mcts OTHER, or agents=[…]",
     "mcts": "1 agent is named: name two for a match, or more for a tournament",
     "seed=null": "seed=null: 'null' is not a whole number",

@@ -132,8 +132,8 @@ class Slow(OneByOne):
         ("Batched", [], ""),
         ("Chatty", ["prints"], "'thinking'"),
         ("OwnDice", ["repeatable"], "against itself differs at ply "),
-        ("Together", ["independent of batches and order"], "against itself differs at ply 0: 0@d4, then 0@a1"),
-        ("Remembering", ["independent of batches and order"], "differs at ply "),
+        ("Together", ["no memory between games"], "against itself differs at ply 0: 0@d4, then 0@a1"),
+        ("Remembering", ["no memory between games"], "differs at ply "),
         ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
         ("Fragile", ["legal", "exceptions"], "no turn was taken\nraised KeyError: 0 ("),
         (
