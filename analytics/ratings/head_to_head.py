@@ -21,6 +21,7 @@ from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 
+MOST_NAMED = 3  # runs that are not complete
 Results = dict[tuple[str, int], PairingResult]  # by run and number of the pairing
 
 
@@ -92,7 +93,22 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadTo
     shared = openings_shared(opened, choice.where, chosen, named)
     merged = merged_results(named.values(), shared)
     left_out = len(records) - len(chosen)
-    return HeadToHead(chosen[0].rules.name, merged, (*names.notes, *_notes(chosen, merged, left_out)), shared)
+    notes = (*names.notes, *_notes(chosen, merged, left_out), *_incomplete(opened, chosen))
+    return HeadToHead(chosen[0].rules.name, merged, notes, shared)
+
+
+def _incomplete(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:
+    """A warning about runs that lack games that were asked for."""
+    lacking = {each.run_id: opened.archive.ranges(each.run_id).missing(each.end_unit) for each in records}
+    named = [
+        f"{each.run_id} ({each.line.games_in(lacking[each.run_id]):,} games missing)"
+        for each in records
+        if lacking[each.run_id]
+    ]
+    if not named:
+        return []
+    more = f" and {len(named) - MOST_NAMED:,} more" if len(named) > MOST_NAMED else ""
+    return [f"not complete: {', '.join(named[:MOST_NAMED])}{more}; the same command plays the rest of a run"]
 
 
 def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:

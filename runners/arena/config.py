@@ -35,7 +35,7 @@ from runners.arena.schemas import (
     rounding_notes,
     threads_of,
 )
-from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, target_of
+from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, last_parts, target_of
 from runners.executors.base import THREADS, Executor
 from runners.hosting.agent_limits import LIMITS, limits_of
 
@@ -179,8 +179,9 @@ def agent_from_settings(
     """
     target = target_of(f"agent '{name}'", settings)
     params, own_params = parameters_of(settings), parameters_of(own)
+    paths = tuple(own.get("paths") or ())
     # The class is compared too, so that a label shows if another one plays.
-    shown, usual = params | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
+    shown, usual = last_parts(params, paths) | {"_target_": target}, own_params | {"_target_": own.get("_target_")}
     label = settings.get("name") or label_of(name, shown, usual)
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
@@ -190,7 +191,7 @@ def agent_from_settings(
     for key in AGENT_PARAMETERS:
         if isinstance(params.get(key), str):
             files |= agent_named(params[key], root).files
-    spec = AgentSpec(label, target, described, limits=limits, files=files, trusted=trusted)
+    spec = AgentSpec(label, target, described, limits=limits, files=files, paths=paths, trusted=trusted)
     if "policy" not in params:
         return spec
     from runners.arena.agent_policies import with_policy  # most runs need none

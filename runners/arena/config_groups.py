@@ -34,7 +34,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
 _hydra_lock = RLock()
 # Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", *LIMITS)
+NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", *LIMITS)
 
 
 def names(group: str) -> list[str]:

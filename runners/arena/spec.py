@@ -53,6 +53,8 @@ class AgentSpec:
     player: AgentSpec | None = field(default=None, compare=False, repr=False)  # plays in its place: see agent_policies
     limits: AgentLimits = field(default_factory=AgentLimits)
     files: Mapping[str, Path] = field(default_factory=dict, compare=False)  # that it reads, as its yaml names them
+    # Parameters that are paths: the last part of each is the agent's, the rest is a place.
+    paths: tuple[str, ...] = field(default=(), compare=False)
     trusted: bool = field(default=False, compare=False, repr=False)  # the user named it: it may run other people's code
 
     def build(self) -> Agent:
@@ -133,6 +135,11 @@ class AgentSpec:
         others = {"policy_id": self.policy_id} if self.policy_id else {}
         return mapping | others | ({"limits": limits} if limits else {})
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """``as_mapping`` wherever its folders lie: the same agent in another place is the same agent."""
+        return {**self.as_mapping(), "params": last_parts(self.params, self.paths)}
+
     def as_plain(self) -> dict[str, Any]:
         """All fields as JSON values, from which another process makes the same agent: see ``from_plain``.
 
@@ -160,6 +167,7 @@ class AgentSpec:
             "player": AgentSpec.from_plain(player, policy_of, policy_id) if player else None,
             "limits": AgentLimits(**plain["limits"]),
             "files": {name: Path(path) for name, path in plain["files"].items()},
+            "paths": tuple(plain["paths"]),
         }
         return AgentSpec(**{**plain, **fields})
 
@@ -205,7 +213,7 @@ class RunSpec:
         rare = {"seats": (self.seats, "swapped"), "learner": (self.learner, None), "salt": (self.salt, "")}
         return {
             "rules": asdict(self.rules),
-            "agents": [agent.as_mapping() for agent in self.agents],
+            "agents": [agent.identity for agent in self.agents],
             "pairings": [list(pairing) for pairing in self.pairings],
             "seed": self.seed,
             "opening_plies": self.opening_plies,
@@ -347,6 +355,12 @@ def _reason(module: str, name: str, error: BaseException) -> str:
     if "relative import" in str(error):
         remedy = "; a module beside it is imported by its name: 'import other', not 'from . import other'"
     return f"({one_line(error)}){remedy}"
+
+
+def last_parts(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """Parameters with the last part of each of these ``paths``."""
+    named = {key: Path(value).expanduser().resolve().name for key in paths if isinstance(value := params.get(key), str)}
+    return {**params, **named}
 
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

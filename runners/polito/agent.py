@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,18 +23,21 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages")  # folders below a p
 class Polito:
     """A player of that package, unmodified, in child processes: ``player``, a class in a module of ``folder``.
 
-    Its games are as by that package's ``run()``: it is made with a ``Quarto`` of each game, ``kwargs`` besides, and
+    Its games are as by that package's ``run()``: it is made with a game, ``kwargs`` besides, and
     ``choose_piece`` and ``place_piece`` are called in the same order. It uses the package that its folder has, else
     ``quarto.objects``. Which lines win is decided by the rules of the run, whatever its own game says.
     """
 
     choosers = ("opponent",)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (the keys of its yaml)
         self,
         folder: str | None = None,
         player: str | None = None,
         kwargs: Mapping[str, Any] | None = None,
+        game: str | None = None,
+        game_kwargs: Mapping[str, Any] | None = None,
+        python: str | None = None,
         reuse: bool = False,
         most_asks: int = 1000,
         limits: AgentLimits | None = None,
@@ -42,11 +46,16 @@ class Polito:
         if folder is None and player is None:
             folder, player = str(SAMPLE), SAMPLE_PLAYER
         path = _folder(folder, player)
-        if player is None or "." not in player or not all(part.isidentifier() for part in player.split(".")):
+        if player is None or not _is_class(player):
             said = "player is missing" if player is None else f"player={player} is not module.Class"
             raise RequestError(f"{said}: it is the class that plays{nearest(str(player), _players_in(path))}")
-        if not isinstance(kwargs or {}, Mapping):
-            raise RequestError(f"kwargs={kwargs} is not a mapping such as '{{depth: 2}}'")
+        if game is not None and not _is_class(game):
+            raise RequestError(f"game={game} is not module.Class: it is the class of the games that the player plays")
+        for key, value in (("kwargs", kwargs), ("game_kwargs", game_kwargs)):
+            if not isinstance(value or {}, Mapping):
+                raise RequestError(f"{key}={value} is not a mapping such as '{{depth: 2}}'")
+        if game is None and game_kwargs:
+            raise RequestError(f"game_kwargs={game_kwargs} has no effect: name the class too, game=module.Class")
         if most_asks < 1:
             raise RequestError(f"most_asks={most_asks} is not a number of 1 or more")
         limits = limits or AgentLimits()
@@ -54,6 +63,9 @@ class Polito:
             "folder": str(path),
             "player": player,
             "kwargs": dict(kwargs or {}),
+            "game": game,
+            "game_kwargs": dict(game_kwargs or {}),
+            "python": None if python is None else _program(python),
             "reuse": reuse,
             "most_asks": most_asks,
             "turn_seconds": limits.turn_seconds,
@@ -73,7 +85,8 @@ class Polito:
         texts = b"\n".join(path.read_bytes() for path in sources)
         named = [path for path in below if path.suffix != ".py" and path.name.encode() in texts]
         imported = [Path(file) for file in self._reserved(CLASSIC).facts.files]
-        return sorted({*sources, *named, *imported, *HERE.glob("*.py")})
+        own = sorted({*sources, *named})  # in this order wherever the folder lies
+        return [*own, *sorted({*imported} - {*own}), *sorted(HERE.glob("*.py"))]
 
     def lifted(self, rules: Rules, label: str) -> PolitoPlayer:
         """Its player. Raises ``RequestError`` if it cannot be made or does not play the rules."""
@@ -96,6 +109,18 @@ def _folder(folder: str | None, player: str | None) -> Path:
     if not path.is_dir():
         raise RequestError(f"folder={folder} is not a folder; it is the one from which the player's own program runs")
     return path
+
+
+def _is_class(text: str) -> bool:
+    return "." in text and all(part.isidentifier() for part in text.split("."))
+
+
+def _program(python: str) -> str:
+    """The path of an interpreter; it stays a link, by which a virtual environment knows itself."""
+    path = Path(python).expanduser().absolute()
+    if not os.access(path, os.X_OK) or path.is_dir():
+        raise RequestError(f"python={python} is no program: name the interpreter that the player needs, ENV/bin/python")
+    return str(path)
 
 
 def _is_own(path: Path) -> bool:

@@ -9,34 +9,60 @@ import os
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from quarto.errors import RequestError, nearest
 from runners.hosting.child_program import one_line
 
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
+GAME_CALLS = ("select", "place", "set_players")  # of a game, that a run makes
 CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
 
 
 class Loaded:
     """A player's class, ready to be made with a game."""
 
-    def __init__(self, player: type[Any], objects: Any, kwargs: Mapping[str, Any]) -> None:
-        """``objects``: the module with ``Quarto`` and ``Player``."""
+    def __init__(
+        self,
+        player: type[Any],
+        objects: Any,
+        kwargs: Mapping[str, Any],
+        game: type[Any] | None,
+        game_kwargs: Mapping[str, Any],
+    ) -> None:
+        """``objects``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another."""
         self._player = player
         self._objects = objects
         self._kwargs = dict(kwargs)
-        game = objects.Quarto()
+        self._game: type[Any] = game or objects.Quarto
+        self._game_kwargs = dict(game_kwargs)
+        game = self._new_game()
         self.current = next((name for name in CURRENT if hasattr(game, name)), CURRENT[0])
 
     def begin(self, seat: int) -> tuple[Any, Any]:
         """A new game and its player, who has this seat. Raises what the player's constructor raises."""
-        game = self._objects.Quarto()
+        game = self._new_game()
         player = self._player(game, **copy.deepcopy(self._kwargs)) if self._kwargs else self._player(game)
         self.seat(game, player, seat)
         return game, player
+
+    def _new_game(self) -> Any:
+        return self._game(**copy.deepcopy(self._game_kwargs))
+
+    def advice(self, error: BaseException) -> str:
+        """What to do about an attribute that the game lacks, or nothing: the end of a message."""
+        lacks = str(error).startswith(f"{self._game.__name__!r} object has no attribute ")
+        if not (isinstance(error, AttributeError) and lacks):
+            return ""
+        others = [f"{m.__name__}.{name}" for m in own_modules() for name, each in vars(m).items() if _is_game(each, m)]
+        such = f", such as game={others[0]}" if others else ""
+        return (
+            f"; its games are of the class {self._game.__module__}.{self._game.__name__}: if the player's own program "
+            f"makes games of another class, name it, game=module.Class{such}"
+        )
 
     def seat(self, game: Any, player: Any, seat: int) -> None:
         """Set the players of a game: ``player``, and one that is never asked."""
@@ -64,33 +90,58 @@ class _Main(types.ModuleType):
         raise AttributeError(f"module '__main__' has no attribute {name!r}")
 
 
-def load(folder: str, player: str, kwargs: Mapping[str, Any]) -> Loaded:
-    """The class ``module.Class`` of a folder that was entered. Raises ``RequestError``."""
-    module_name, _, class_name = player.rpartition(".")
-    module = _module(folder, player, module_name)
+def _is_game(value: Any, module: types.ModuleType) -> bool:
+    """Whether this is a class of games that a module defines."""
+    of_games = isinstance(value, type) and value.__module__ == module.__name__
+    return of_games and all(callable(getattr(value, call, None)) for call in GAME_CALLS)
+
+
+def load(
+    folder: str,
+    player: str,
+    kwargs: Mapping[str, Any],
+    game: str | None = None,
+    game_kwargs: Mapping[str, Any] = MappingProxyType({}),
+) -> Loaded:
+    """The class ``module.Class`` of a folder that was entered, and that of its games if it is not the package's.
+
+    Raises ``RequestError``.
+    """
+    found = _class(folder, "player", player, ("choose_piece", "place_piece"))
+    _check_kwargs(found, "kwargs", player, kwargs, "quarto")
+    games = None
+    if game is not None:
+        games = _class(folder, "game", game, GAME_CALLS)
+        _check_kwargs(games, "game_kwargs", game, game_kwargs)
+    return Loaded(found, _objects(found), kwargs, games, game_kwargs)
+
+
+def _class(folder: str, key: str, path: str, calls: Sequence[str]) -> type[Any]:
+    """The class ``module.Class`` under a key, which has methods ``calls``."""
+    module_name, _, class_name = path.rpartition(".")
+    module = _module(folder, f"{key}={path}", module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
-        classes = [name for name, each in vars(module).items() if hasattr(each, "choose_piece")]
+        classes = [name for name, each in vars(module).items() if hasattr(each, calls[0])]
         raise RequestError(
-            f"player={player}: module '{module_name}' has no class {class_name!r}{nearest(class_name, classes)}"
+            f"{key}={path}: module '{module_name}' has no class {class_name!r}{nearest(class_name, classes)}"
         )
-    for call in ("choose_piece", "place_piece"):
+    for call in calls:
         if not callable(getattr(found, call, None)):
-            raise RequestError(f"player={player}: the class has no method {call}()")
-    _check_kwargs(found, player, kwargs)
-    return Loaded(found, _objects(found), kwargs)
+            raise RequestError(f"{key}={path}: the class has no method {call}()")
+    return found
 
 
-def _module(folder: str, player: str, name: str) -> types.ModuleType:
+def _module(folder: str, what: str, name: str) -> types.ModuleType:
     try:
         return importlib.import_module(name)
     except BaseException as error:  # a module may raise anything while it is imported
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (name == missing or name.startswith(f"{missing}.")):
             hint = nearest(name, _modules_in(folder))
-            raise RequestError(f"player={player}: {folder} has no module {name!r}{hint}") from error
+            raise RequestError(f"{what}: {folder} has no module {name!r}{hint}") from error
         remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
-        raise RequestError(f"player={player}: module {name!r} cannot be imported: {one_line(error)}{remedy}") from error
+        raise RequestError(f"{what}: module {name!r} cannot be imported: {one_line(error)}{remedy}") from error
 
 
 def _modules_in(folder: str) -> list[str]:
@@ -109,16 +160,16 @@ def _objects(player: type[Any]) -> Any:
     return package if hasattr(package, "Quarto") else importlib.import_module("quarto.objects")
 
 
-def _check_kwargs(player: type[Any], name: str, kwargs: Mapping[str, Any]) -> None:
+def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *first: str) -> None:
     try:
-        signature = inspect.signature(player)
+        signature = inspect.signature(made)
     except ValueError:  # of a class that is not written in Python
         return
     try:
-        signature.bind("quarto", **kwargs)
+        signature.bind(*first, **kwargs)
     except TypeError as error:
         raise RequestError(
-            f"kwargs={dict(kwargs)}: {name}{signature} is called with a game and these: {error}"
+            f"{key}={dict(kwargs)}: {name}{signature} is called with {'a game and ' * len(first)}these: {error}"
         ) from error
 
 

@@ -21,7 +21,7 @@ from agents.base import LateError, SomeFailedError
 from quarto.batch import Batch, Turns
 from quarto.errors import RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, python_program
 from runners.hosting.child_program import Failed, RemoteError
 from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
 
@@ -64,6 +64,7 @@ class PolitoChild(Child):
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         """Raises ``RequestError`` if the player cannot be made."""
+        python = setup["python"]
         try:
             with tempfile.TemporaryFile() as file:
                 file.truncate(8 * SHARED_WORDS)
@@ -72,14 +73,19 @@ class PolitoChild(Child):
                     SERVED,
                     {**setup, "shared_file": file.fileno()},
                     megabytes=setup["megabytes"],
-                    options=["-P", "-B"],  # its folder alone comes before what is installed, and stays as it is
-                    variables={"PYTHONHASHSEED": "0"},  # the order of sets is part of how a player plays
+                    # Its folder alone comes before what is installed, and stays as it is.
+                    program=python_program("-P", "-B", python=python),
+                    # The order of sets is part of how a player plays. Another interpreter has other libraries.
+                    variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared=[file.fileno()],
                     is_quiet=True,
                 )
             self.facts, _ = self.receive(PlayerFacts)
-        except ChildDiedError as error:
-            raise RequestError(f"player={setup['player']} of {setup['folder']} cannot be made: {error}") from error
+        except (ChildDiedError, OSError) as error:
+            remedy = f"; python={python} must be Python 3.10 or later and have NumPy" if python else ""
+            raise RequestError(
+                f"player={setup['player']} of {setup['folder']} cannot be made: {error}{remedy}"
+            ) from error
         except RemoteError as error:
             self.end()
             raise error.for_user(f"player={setup['player']}") from error

@@ -144,7 +144,9 @@ class LiveGames:
     def _failure(self, i: int, error: BaseException, begun: int) -> dict[str, Any]:
         """The event in place of an answer; a turn that took too long did so, whatever it made of the signal."""
         late = begun and self._limit is not None and time.monotonic_ns() - begun > self._limit
-        return {"index": i, "late": bool(late) or isinstance(error, OutOfTimeError), **asdict(failed_by(error))}
+        failed = asdict(failed_by(error))
+        failed["text"] += self._loaded.advice(error)
+        return {"index": i, "late": bool(late) or isinstance(error, OutOfTimeError), **failed}
 
 
 class KeptOutput(io.RawIOBase):
@@ -202,12 +204,14 @@ def _set_up(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     shared = memoryview(mmap.mmap(setup["shared_file"], 8 * SHARED_WORDS)).cast("q")
     install()
     enter(setup["folder"])
-    loaded = load(setup["folder"], setup["player"], setup["kwargs"])
+    loaded = load(setup["folder"], setup["player"], setup["kwargs"], setup["game"], setup["game_kwargs"])
     games = LiveGames(loaded, Answers(setup["lines"], setup["most_asks"], loaded.current), setup, shared)
     try:
         game_bytes = games.probe()
     except BaseException as error:  # a constructor may raise anything
-        raise RequestError(f"player={setup['player']}: it cannot be made: {one_line(error)}") from error
+        raise RequestError(
+            f"player={setup['player']}: it cannot be made: {one_line(error)}{loaded.advice(error)}"
+        ) from error
     if setup["turn_seconds"] is not None:
         signal.signal(signal.SIGUSR1, lambda *_: games.interrupt())
     gc.collect()

@@ -237,6 +237,43 @@ def own_package(mark: str) -> str:
     return text.replace("    MAX_PLAYERS = 2\n", f"    MAX_PLAYERS = 2\n    MARK = {mark!r}\n")
 
 
+# A player whose program makes games of a class of its own, and has libraries of its own.
+OWN_GAME = {
+    "quinto.py": """
+import quarto
+
+class Quinto(quarto.Quarto):
+    def __init__(self, order):
+        super().__init__()
+        self.order = order
+
+    def remaining(self):
+        board = self.get_board_status().ravel().tolist()
+        left = [piece for piece in range(16) if piece not in board and piece != self.get_selected_piece()]
+        return left[:: self.order]
+""",
+    "needy.py": """
+import os
+import quinto
+from quarto import Player
+
+class Needy(Player):
+    def choose_piece(self):
+        return self.get_game().remaining()[0]
+
+    def place_piece(self):
+        free = [cell for cell, piece in enumerate(self.get_game().get_board_status().ravel()) if piece < 0]
+        return free[0] % 4, free[0] // 4
+
+class Old(Needy):
+    def __init__(self, game):
+        super().__init__(game)
+        assert os.environ["OLD_LIBRARIES"] == "yes"
+        assert not os.environ["PYTHONPATH"]
+""",
+}
+
+
 def write(folder: Path, files: Mapping[str, str]) -> Path:
     """Write a folder of a player."""
     for name, text in files.items():

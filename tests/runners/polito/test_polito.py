@@ -21,8 +21,10 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
-from runners.arena.config import agent_from_settings, agent_settings
+from runners.arena.code import code_of
+from runners.arena.config import agent_from_settings, agent_named, agent_settings, load_agent
 from runners.arena.engine import Engine, Order
+from runners.arena.spec import RunSpec
 from runners.polito import player as player_module
 from runners.polito.agent import Polito
 from runners.polito.live_game import Answers, LiveGame
@@ -194,6 +196,47 @@ def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> No
     assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
 
 
+def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path) -> None:
+    folder, own = folders.write(tmp_path, folders.OWN_GAME), {"game": "quinto.Quinto", "game_kwargs": {"order": -1}}
+    arena = engine(polito(folder, "needy.Needy", **own), Dumb())
+    games = arena.play_block(Order(0, 0, 3)).block.games
+    assert arena.misbehaviour() == []
+    assert games.pieces[0].tolist() == [15, 0] * 3  # the first of its own list, and the first of all
+    without = engine(polito(folder, "needy.Needy"), Dumb())
+    without.play_block(Order(0, 0, 3))
+    (line,) = without.misbehaviour()
+    assert "raised AttributeError: 'Quarto' object has no attribute 'remaining'; its games are of the class" in line
+    assert "name it, game=module.Class, such as game=quinto.Quinto (" in line
+    assert f"needy.py:{folders.OWN_GAME['needy.py'].splitlines().index('    def choose_piece(self):') + 2})" in line
+
+
+def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
+    folder, python = folders.write(tmp_path / "theirs", folders.OWN_GAME), tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    arena = engine(
+        polito(folder, "needy.Old", game="quinto.Quinto", game_kwargs={"order": 1}, python=str(python)), Dumb()
+    )
+    arena.play_block(Order(0, 0, 2))
+    assert arena.misbehaviour() == []
+    python.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(RequestError, match=r"exit code 3; python=\S+ must be Python 3.10 or later and have NumPy"):
+        polito(folder, "needy.Old", python=str(python)).lifted(CLASSIC, "it")
+
+
+def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders.write(tmp_path / "one/quinto-2023", folders.MOODY)
+    folders.write(tmp_path / "zwei/quinto-2023", folders.MOODY)
+    monkeypatch.chdir(tmp_path / "zwei")
+    found = set()
+    for folder in (tmp_path / "one/quinto-2023", "quinto-2023"):
+        agents = agent_named(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True), load_agent("random")
+        spec = RunSpec(CLASSIC, agents, ((0, 1),), 1, 0)
+        found.add((agents[0].label, spec.run_id, code_of(spec, [agent.build() for agent in agents])["fingerprint"]))
+    ((label, *_),) = found
+    assert label == "polito(folder=quinto-2023,player=moody.MoodyPlayer)"
+
+
 BAD = {
     "broken.py": "import nowhere_to_be_found\n",
     "loud.py": "import sys\nsys.exit('usage: loud.py FILE')\n",
@@ -214,6 +257,13 @@ class Fine(Player):
         ({"player": None}, "player is missing: it is the class that plays; valid: fast.Fast"),
         ({"player": "Fine"}, "player=Fine is not module.Class"),
         ({"kwargs": [1]}, r"kwargs=\[1\] is not a mapping"),
+        ({"game": "fine.Fine", "kwargs": {"depth": 1}}, r"game=fine.Fine: the class has no method select\(\)"),
+        (
+            {"kwargs": {"depth": 1}, "game": "quarto.Quarto", "game_kwargs": {"speed": 1}},
+            r"game_kwargs=.* is called with these: .*'speed'",
+        ),
+        ({"game_kwargs": {"speed": 1}}, "has no effect: name the class too"),
+        ({"python": "nowhere/python"}, "python=nowhere/python is no program"),
         ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
         ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
         ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'Fine'"),

@@ -142,7 +142,7 @@ def test_nothing_is_written_to_the_archive(qarena: Qarena, tmp_path: Path) -> No
 def test_agents_against_themselves_are_shown_and_not_rated(qarena: Qarena, tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "alone", create=True)
     both = [("random", "random"), ("dumb", "dumb")]
-    run = record(spec_of(pairings=both))
+    run = record(spec_of(pairings=both), games=16)
     archive.save_run(run)
     store(archive, run.run_id, [random_block(1, 0), random_block(1, 1)], both)
     shown = qarena("crosstable", "--archive", "alone")
