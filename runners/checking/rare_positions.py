@@ -44,7 +44,7 @@ def _games(rules: Rules, rng: np.random.Generator) -> Iterator[BatchView]:
             view = view.after(NONE, given)
         yield view
         quiet = view.free & ~view.winning_cells(given)
-        going: NDArray[np.bool_] = quiet.any(axis=1)
+        going: NDArray[np.bool_] = np.asarray(quiet.any(axis=1))
         view, given, quiet = BatchView(view.packed.chosen(going), rules), given[going], quiet[going]
         cells = _any_of(quiet, rng)
         view = view.after(cells, given if rules.mover_chooses else NONE)

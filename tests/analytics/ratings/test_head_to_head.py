@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -191,11 +192,15 @@ def test_a_label_that_hides_two_agents_is_noted(archive: Archive) -> None:
     assert re.match(rf"'{spec['agents'][1]['label']}' is not the same agent in all of these games, as in runs", note)
 
 
+def _asking(known: RunRecord | None, games: int) -> RunRecord | None:
+    return known and structs.replace(known, games=games)
+
+
 def test_a_run_that_lacks_games_is_noted(archive: Archive) -> None:
     (known,) = archive.runs()
     missing = f"not complete: {known.run_id} (30 games missing); the same command plays the rest of a run"
     for games, notes in ((16, ()), (26, (missing,))):  # of each pairing; there are 16
-        archive.update_run(known.run_id, lambda record, games=games: record and structs.replace(record, games=games))
+        archive.update_run(known.run_id, partial(_asking, games=games))
         with open_archive(archive.root) as opened:
             assert head_to_head(opened).notes == notes
 
