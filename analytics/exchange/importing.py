@@ -25,7 +25,6 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
 from analytics.store.range_files import read_games, store_games
 from analytics.store.records import RunRecord, now, run_id_of
-from analytics.store.run_numbers import next_number
 from quarto.batch import Block, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
@@ -185,7 +184,7 @@ def _add(
     run_id = run_id_of(spec)
     sizes = [len(games.plies) for _, games in parts]
     known = archive.run(run_id)
-    number = known.number if known else next_number(archive)
+    number = known.number if known else archive.next_number()
     record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
     if known is None:
         archive.save_run(record)

@@ -8,9 +8,11 @@ opens the files that a crash left.
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import PurePath
 
@@ -28,6 +30,8 @@ from analytics.store.units import Range
 from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
 
 WRITER_POLL_SECONDS = 0.05
+MOST_NUMBER = 1 << 62  # of a run; a greater one is nobody's
+RECORD = re.compile(rf"{RUN_ID.pattern}\.json")
 GAMES = "games"  # the table by whose files ranges count
 
 REPLAY = "restore them from a copy, or give the command of the run (see 'qarena archive ls') again, which plays them"
@@ -193,6 +197,33 @@ class Archive:
             raise FailureError(f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy")
         return record
 
+    def next_number(self) -> int:
+        """The number of a run that begins now: greater than that of every run whose record is there, at least 1.
+
+        Numbers say in what order runs began: no clock of several machines does. Two runs that begin at the same moment
+        may get the same one. A record that cannot be read has none. Raises ``FailureError`` if the records cannot be
+        listed.
+        """
+        with explained("list", self.root):
+            there = self.backend.below(self.root / "runs")
+        identity = self.backend.identity(self.root)
+        records = {(identity, path.stem): path for path in there if RECORD.fullmatch(path.name)}
+        new = {key: path for key, path in records.items() if _numbers.get(key, (None, 0))[0] != there[path].version}
+        for (key, path), content in zip(new.items(), self._contents(list(new.values())), strict=True):
+            _numbers[key] = there[path].version, _number(content)
+        return 1 + max((_numbers[key][1] for key in records), default=0)
+
+    def _contents(self, paths: Sequence[PurePath]) -> list[bytes]:
+        """The contents of files; nothing for one that cannot be read."""
+        try:
+            return self.backend.read_all(paths)
+        except OSError:
+            found = [b""] * len(paths)
+            for index, path in enumerate(paths):
+                with suppress(OSError):
+                    found[index] = self.backend.read(path)
+            return found
+
     def save_run(self, record: RunRecord) -> None:
         """Store or replace a run's record in one step. Raises ``FailureError`` when that cannot be written."""
         self.update_run(record.run_id, lambda _: record)
@@ -277,6 +308,19 @@ def _dumped(record: StoredRecord) -> bytes:
         return dump(record)
     except RecordError as error:
         raise RequestError(f"this cannot be recorded: {error}") from error
+
+
+# By archive and run: the version of the record that was read, and the number in it. A training begins a run in each
+# generation.
+_numbers: dict[tuple[bytes, str], tuple[tuple[str | int, ...], int]] = {}
+
+
+def _number(content: bytes) -> int:
+    """The number in a run's record; 0 if there is none."""
+    with suppress(ValueError, AttributeError, RecursionError):
+        number = json.loads(content).get("number", 0)
+        return number if type(number) is int and 0 <= number <= MOST_NUMBER else 0
+    return 0
 
 
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:

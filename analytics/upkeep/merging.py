@@ -26,7 +26,6 @@ from analytics.store.blocks import RangeGames
 from analytics.store.range_files import read_games, store_games
 from analytics.store.range_names import StoredRange, check_of, fitting
 from analytics.store.records import RunRecord
-from analytics.store.run_numbers import next_number
 from analytics.store.schema import SCHEMAS, TABLES
 from analytics.store.units import aligned
 from analytics.upkeep.conflicts import MergeOptions, by_beginning, conflicts, renamed_policies
@@ -87,7 +86,7 @@ def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, prog
     run_id, known = record.run_id, target.ranges(record.run_id)
     new = structs.replace(record, units=0, annotated=0, verdicts=(), status="running")
     if target.run(run_id) is None:
-        new, done = structs.replace(new, number=next_number(target)), done.plus(runs=1)
+        new, done = structs.replace(new, number=target.next_number()), done.plus(runs=1)
     if any(known.missing(end, first) for first, end in source.ranges(run_id).covered):
         target.update_run(run_id, lambda there: _of_both_codes(there or new, record))
     else:

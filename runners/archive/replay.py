@@ -30,7 +30,6 @@ from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.agent_limits import AgentLimits
 from runners.hosting.interruption import INTERRUPTED, interruptible
-from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 from runners.terminal.progress import progress_bar
 
@@ -133,9 +132,9 @@ def _texts(parts: Iterable[RangeGames]) -> dict[int, str]:
     return texts
 
 
-def show_replay(root: PurePath, run_id: str, threads: int, config_dir: Path | None, trusted: bool) -> int:
+def show_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int:
     """``replay``, and print what came of it; returns the exit code. Raises as ``replay`` does."""
-    with user_config_dir(config_dir), interruptible() as stop, progress_bar("playing again", "games") as bar:
+    with interruptible() as stop, progress_bar("playing again", "games") as bar:
         found = replay(root, run_id, threads, trusted, stop, bar)
     if found.other_code:
         print_note(f"the run was played by other code ({found.other_code})")

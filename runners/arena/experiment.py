@@ -17,7 +17,6 @@ from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
 from analytics.store.records import RunRecord, now
-from analytics.store.run_numbers import next_number
 from analytics.store.units import Range, UnitLine, parts
 from quarto import caches
 from quarto.batch import Block, Games
@@ -175,7 +174,7 @@ def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, 
     def begun(known: RunRecord | None) -> RunRecord | None:
         if known is None:
             record = RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
-            return structs.replace(record, number=next_number(archive), training=spec.training)
+            return structs.replace(record, number=archive.next_number(), training=spec.training)
         if games > known.games:
             return structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
         if not games_left(archive, spec, games):

@@ -123,8 +123,10 @@ def replay(
     Exit code 0: the same games. Exit code 1: other games; the first one is shown.
     """
     from runners.archive.replay import show_replay
+    from runners.hydra_app.config_dir import user_config_dir
 
-    raise typer.Exit(show_replay(archive, run, threads, config_dir, trust_agents))
+    with user_config_dir(config_dir):
+        raise typer.Exit(show_replay(archive, run, threads, trust_agents))
 
 
 @app.command("gc")

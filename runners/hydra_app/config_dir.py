@@ -22,7 +22,10 @@ from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 
 GROUPS = ("agent", "rules", "trainer", "kind", "objective")  # folders of yamls in such a folder
-OWN_FOLDERS = "QARENA_OWN_FOLDERS"  # an environment variable: absolute paths
+# Environment variables, so that processes that a launcher starts have them too: absolute paths, and the name of this
+# launch's output folders, which must differ between two launches in the same second.
+OWN_FOLDERS = "QARENA_OWN_FOLDERS"
+LAUNCH = "QARENA_LAUNCH"
 
 
 class UserFolders(SearchPathPlugin):

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -22,13 +22,15 @@ from omegaconf import DictConfig
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 from runners.hosting.interruption import INTERRUPTED
-from runners.hydra_app import sweep_start
 from runners.hydra_app.application import COMMAND, Application, Finished, Work, say_how_to_resume
 from runners.hydra_app.arguments import Arguments, check_numbers, parsed, quoted
-from runners.hydra_app.config_dir import own_modules
+from runners.hydra_app.config_dir import LAUNCH, own_modules
 from runners.hydra_app.error_messages import check_choices, explained
 from runners.hydra_app.objectives import Target
 from runners.terminal import console
+
+if TYPE_CHECKING:
+    from runners.hydra_app.sweep_start import SweepFolder
 
 FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: Hydra may change the current folder
 DROPPED = "what was not committed yet is dropped, all else is in the archive"
@@ -72,7 +74,7 @@ def _set_environment() -> None:
         if name in os.environ:
             os.environ[name] = str(Path(os.environ[name]).absolute())
     os.environ[COMMAND] = console.shell_line(sys.argv[1:])
-    os.environ[sweep_start.LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
+    os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 
 
 def _hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
@@ -164,6 +166,8 @@ def _single(application: Application, work: Work, overrides: Sequence[str]) -> F
 def _sweep(application: Application, first: DictConfig, asked: Arguments, target: Target | None) -> int:
     """Let Hydra carry out the jobs of a sweep and report on them; returns the exit code."""
     overrides, folders = asked.overrides, [f"--config-dir={folder}" for folder in asked.config_dirs]
+    from runners.hydra_app import sweep_start  # a single request needs none of it
+
     folder = sweep_start.SweepFolder(Path(first.hydra.sweep.dir))
     sweep_id = sweep_start.sweep_id([*overrides, *folders], application.config)
     more = sweep_start.launcher_overrides(first, overrides, folder.path)
@@ -184,7 +188,7 @@ def _sweep(application: Application, first: DictConfig, asked: Arguments, target
     return code
 
 
-def _multirun(application: Application, folder: sweep_start.SweepFolder, arguments: Sequence[str]) -> int:
+def _multirun(application: Application, folder: SweepFolder, arguments: Sequence[str]) -> int:
     """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
 
     Raises what Hydra raises, if that was before the first job.

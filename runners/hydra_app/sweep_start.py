@@ -17,11 +17,8 @@ from omegaconf import DictConfig
 
 from quarto.errors import RequestError
 from runners.hydra_app.arguments import quoted
+from runners.hydra_app.config_dir import LAUNCH
 from runners.terminal import console
-
-# An environment variable, so that processes that a launcher starts have it too: the name of this launch's output
-# folders, which must differ between two launches in the same second.
-LAUNCH = "QARENA_LAUNCH"
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
 # a study.

@@ -25,7 +25,6 @@ from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
-from analytics.store.run_numbers import next_number
 from analytics.upkeep.compaction import compact
 from analytics.upkeep.conflicts import MergeOptions
 from analytics.upkeep.merging import merge
@@ -131,7 +130,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
     yield lambda: read_tallies(archive, RUN_ID)
     yield lambda: policy_store.read(archive, "mine")
     yield lambda: policy_store.listing(archive)
-    yield lambda: next_number(archive)
+    yield archive.next_number
     yield lambda: merge([archive], Archive.open(elsewhere / "copy", create=True), MergeOptions())
     yield lambda: index_runs(archive, [RUN_ID], 3)
     yield lambda: annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=0.1))

@@ -110,7 +110,7 @@ def test_the_page_about_it_shows_what_is_printed(qarena: Qarena) -> None:
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ((*EXPORT, "x", "--format", "pgn"), "--format pgn is not known; valid: csv, d3rlpy, minari, rlds, text"),
+        ((*EXPORT, "x", "--format", "pgn"), "pgn is not known; valid: csv, d3rlpy, minari, rlds, spreadsheet, text"),
         ((*EXPORT, "x", "--format", "rlds"), "format rlds needs --perspective, which says whose rewards they are"),
         ((*EXPORT, "x", "--format", "rlds", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
         ((*EXPORT, "x", "--format", "text", "--perspective", "mover"), "--perspective has no effect on format text"),
