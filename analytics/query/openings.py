@@ -22,13 +22,14 @@ from analytics.store.checked_files import CheckedFile
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RequestError, nearest
 from quarto.notation import format_cell, format_game, format_piece, format_position, parse_position
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rules import NONE, Rules, finished_lines
 
 EMPTY_BOARD = "..../..../..../.... -"
 BY = ("gift", "placement", "turn")
+SORTS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
 
 MOST_THREADS = 8  # each replays a range: some hundred megabytes
 
@@ -54,6 +55,7 @@ class OpeningsQuery:
     games: GameFilter = EVERY_GAME  # whole runs, and the agent that decided
     least: int = 1  # leave out rows of fewer games
     imposed: bool = False  # count decisions that were imposed, too
+    sort: str = SORTS[0]  # one of SORTS
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,9 @@ def openings(
     least: int = 1,
     imposed: bool = False,
     samples: bool = True,
+    sort: str = SORTS[0],
 ) -> pl.DataFrame:
-    """The decisions made in a position, a row for each decision up to symmetry, most played first.
+    """The decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
 
     ``games`` are those that count, whole runs. Rows of fewer than ``least`` games are left out. So are imposed
     decisions, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole
@@ -87,7 +90,7 @@ def openings(
 
     - ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones);
     - ``alike``: the number of decisions that are equivalent by symmetry;
-    - ``games``, ``share``, ``wins``, ``draws``, ``losses`` (of the player that decides);
+    - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` (of the player that decides);
     - their rates, each with Wilson's 95 % interval as if all games were independent;
     - a sample: the game with the least ``run_id`` and ``game_id``. With ``samples`` its text is in ``sample``, turned
       so that it passes through the position and the decision as they are written.
@@ -95,7 +98,7 @@ def openings(
     Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
     ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
     """
-    return explore(opened, OpeningsQuery(position, by, games, least, imposed), samples).rows
+    return explore(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
 
 
 def explore(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> Explored:
@@ -117,10 +120,20 @@ def _explored(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> Explo
     rows = _summed(counted, turns, by, records).filter(pl.col("games") >= asked.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
-    rows = _presented(rows, by, rules, games)
+    rows = _sorted(_presented(rows, by, rules, games), asked.sort)
     if samples:
         rows = rows.with_columns(sample=pl.Series(_samples(opened, rows, parsed, rules), dtype=pl.String))
     return Explored(parsed, rules, by, games, rows)
+
+
+def cells_alike(position: Position, rules: Rules) -> list[list[int]]:
+    """The empty cells, in groups of those that symmetries of the position map onto each other."""
+    turns = turns_in(position, rules).with_columns(form=pl.struct("board", "cell"))
+    forms = turns.group_by("own_cell").agg(pl.col("form").unique().sort()).sort("own_cell")
+    groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for cell, of_cell in forms.iter_rows():
+        groups.setdefault(tuple((form["board"], form["cell"]) for form in of_cell), []).append(cell)
+    return list(groups.values())
 
 
 def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
@@ -129,6 +142,8 @@ def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list
     Raises ``RequestError`` for a question that no games could answer.
     """
     parsed, rules_name = parse_position(asked.position)
+    if asked.sort not in SORTS:
+        raise RequestError(f"sort {asked.sort!r} is not known{nearest(asked.sort, SORTS)}")
     if asked.games.where is not None:
         raise RequestError(f"where={asked.games.where!r} chooses games, but decisions are counted by run: choose runs")
     records = replace(asked.games, rules=rules_name).records(archive)
@@ -272,9 +287,17 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
         of_openings = rows[column] * rows["openings"] / rows["games"]
         low, high = map(pl.Series, wilson_bounds(of_openings, rows["openings"]))
         rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
-    shares = rows.with_columns(share=pl.col("games") / games, **rates)
-    counts = ("alike", "games", "share", "wins", "draws", "losses")
+    score = (pl.col("wins") + pl.col("draws") / 2) / pl.col("games")
+    shares = rows.with_columns(share=pl.col("games") / games, score=score, **rates)
+    counts = ("alike", "games", "share", "wins", "draws", "losses", "score")
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
+
+
+def _sorted(rows: pl.DataFrame, sort: str) -> pl.DataFrame:
+    """Rows that are sorted by games in another order; equal ones stay as they are."""
+    if sort == "games":
+        return rows
+    return rows.sort(sort, descending=sort == "losses", maintain_order=True)
 
 
 def _text(column: str, value: int) -> str | None:

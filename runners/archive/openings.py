@@ -8,17 +8,17 @@ from pathlib import PurePath
 import polars as pl
 
 from analytics import open_archive
-from analytics.query.openings import Explored, OpeningsQuery, checked, explore
-from analytics.results.columns import ResultColumn, column, intervals, percent, words
+from analytics.query.openings import Explored, OpeningsQuery, cells_alike, checked, explore
+from analytics.results.columns import ResultColumn, column, game_name, intervals, percent, words
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from quarto.notation import format_position
+from quarto.notation import format_cell, format_position
 from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
-from runners.terminal.console import TerminalTable
 from runners.terminal.tables import TableOutput, write
 
 MAX_TURNS = 16  # rows of the table that is shown without --by
+FIRST = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows
 PLAYERS = {"gift": "the giver", "placement": "the mover", "turn": "the mover"}
 
 
@@ -43,21 +43,37 @@ def show_openings(root: PurePath, asked: OpeningsQuery, output: TableOutput) -> 
         if not output.is_printed:
             write(found.rows, output)
             return
-        console.show([_table(found, found.rows, "")], wide=output.wide)
+        _show(found, found.rows, asked, "", output.wide)
         if asked.by is None and found.by != "turn":
             turns = explore(opened, replace(asked, by="turn"))
             shown = turns.rows.head(MAX_TURNS)
-            note = f", the {len(shown)} most played of {len(turns.rows)} (all: --by turn)"
-            console.show([_table(turns, shown, note if len(shown) < len(turns.rows) else "")], wide=output.wide)
+            note = f", the {len(shown)} {FIRST[asked.sort]} of {len(turns.rows)} (all: --by turn)"
+            _show(turns, shown, asked, note if len(shown) < len(turns.rows) else "", output.wide)
 
 
-def _table(found: Explored, rows: pl.DataFrame, note: str) -> TerminalTable:
-    """The decisions with their results and sample games; the samples are the first that a narrow terminal spares."""
+def _show(found: Explored, rows: pl.DataFrame, asked: OpeningsQuery, note: str, wide: bool | None) -> None:
+    """Print the decisions with their results and sample games, which are the first that a narrow terminal spares."""
     text = format_position(found.position, found.rules.name)
-    title = f"{text}: {found.games:,} games by {found.by}{note}; in %, for {PLAYERS[found.by]}"
-    columns = _columns(rows)
-    sample = ResultColumn("sample", rows["sample"].to_list(), right=False, spare=9)
-    return console.tabulated([*columns, sample], title)
+    title = f"{text}: {found.games:,} games by {found.by}{_of(asked)}{note}; in %, for {PLAYERS[found.by]}"
+    games = [game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
+    sample = words("game", games)._replace(spare=8), words("sample", rows["sample"])._replace(spare=9)
+    console.show([console.tabulated([*_columns(rows), *sample], title)], wide=wide)
+    console.print_line(_legend(found, rows))
+
+
+def _of(asked: OpeningsQuery) -> str:
+    """Whose decisions were asked for."""
+    agent, opponent = asked.games.agent, asked.games.opponent
+    against = f" against {opponent}" if opponent else ""
+    return f", decided by {agent}{against}" if agent else f", decided{against}" if opponent else ""
+
+
+def _legend(found: Explored, rows: pl.DataFrame) -> str:
+    """What a row stands for."""
+    shown = set(rows["cell"]) if "cell" in rows.columns else set()
+    groups = [[format_cell(cell) for cell in cells] for cells in cells_alike(found.position, found.rules)]
+    named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
+    return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
 
 
 def _columns(rows: pl.DataFrame) -> list[ResultColumn]:
@@ -65,6 +81,7 @@ def _columns(rows: pl.DataFrame) -> list[ResultColumn]:
     columns = [words(name, [value or "·" for value in rows[name]]) for name in names]
     columns += [column("alike", rows["alike"], spare=2), column("games", rows["games"])]
     columns.append(column("share", rows["share"], percent, spare=1))
+    columns.append(column("score", rows["score"], percent))
     for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
         columns.append(column(name, rows[f"{name}_rate"], percent, spare))
         columns.append(intervals(rows[f"{name}_low"], rows[f"{name}_high"], spare=spare + 3))

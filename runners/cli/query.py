@@ -65,6 +65,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     rules: Annotated[
         str | None, options.rules("Rules of the position, if it does not name them. Default: classic.")
     ] = None,
+    sort: Annotated[
+        str, typer.Option(help="games (most first), score (lowest first) or losses (most first).")
+    ] = "games",
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
     form: options.Format = None,
     output: options.Output = None,
@@ -81,7 +84,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.tables import output_of
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
-    asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed)
+    asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
     show_openings(archive, asked, output_of(form, output, force, wide))
 
 

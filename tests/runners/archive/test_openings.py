@@ -54,6 +54,40 @@ def test_openings_as_data(qarena: Qarena, sample: Path, tmp_path: Path) -> None:
     assert (tmp_path / "turns.csv").read_text().splitlines() == lines
 
 
+def test_the_worst_choices_come_first_if_asked(qarena: Qarena, sample: Path) -> None:
+    asked = ("openings", "--by", "turn", "--agent", "semi_random", "--archive", str(sample), "--format", "json")
+    rules = ("--rules", "classic")
+
+    def rows(*options: str) -> list[dict[str, float]]:
+        found: list[dict[str, float]] = json.loads(qarena(*asked, *rules, *options).out)
+        return found
+
+    by_games, by_score, by_losses = rows(), rows("--sort", "score"), rows("--sort", "losses")
+    assert [row["games"] for row in by_games] == sorted((row["games"] for row in by_games), reverse=True)
+    assert [row["score"] for row in by_score] == sorted(row["score"] for row in by_games)
+    assert [row["losses"] for row in by_losses] == sorted((row["losses"] for row in by_games), reverse=True)
+    assert by_score != by_games
+    assert all(row["score"] == pytest.approx((row["wins"] + row["draws"] / 2) / row["games"]) for row in by_games)
+    assert "did you mean 'score'?" in qarena(*asked, "--sort", "scores").refusal
+
+
+def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(qarena: Qarena, sample: Path) -> None:
+    start = ("openings", "..../..../..../.... 0", "--archive", str(sample))
+    lines = qarena(*start, "--agent", "random", "--opponent", "dumb", "--by", "placement").out.splitlines()
+    assert " games by placement, decided by random against dumb; in %, for the mover" in lines[0]
+    assert lines[-1] == (
+        "Up to symmetry: a row stands for as many choices as alike says; "
+        "a1 for a1 d1 b2 c2 b3 c3 a4 d4; b1 for b1 c1 a2 d2 a3 d3 b4 c4"
+    )
+    run, game = re.findall(r"│ ([0-9a-f]{6}) (\d+) +│", lines[4])[0]
+    shown = qarena("show", run, game, "--archive", str(sample)).out
+    assert shown.startswith(f"Game {run} {game}: ")
+    assert "random" in shown
+    assert "dumb" in shown
+    square = qarena(*start, "--rules", "square", "--by", "placement").out.splitlines()[-1]
+    assert "a1 for a1 d1 a4 d4;" in square
+
+
 def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, sample: Path) -> None:
     def games(*options: str) -> int:
         found = qarena("openings", "--by", "turn", "--format", "json", "--archive", str(sample), *options)
