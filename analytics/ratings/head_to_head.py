@@ -34,6 +34,7 @@ class HeadToHead:
     notes: tuple[str, ...]  # warnings for a reader of these results
     # None if no two pairings of these games played the same openings; equal results have equal ones.
     shared: SharedOpenings | None = field(default=None, compare=False)
+    mover_chooses: bool = field(default=False, compare=False)  # the piece, by these rules
 
     @property
     def tallies(self) -> dict[tuple[str, str], Tally]:
@@ -94,7 +95,7 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadTo
     merged = merged_results(named.values(), shared)
     left_out = len(records) - len(chosen)
     notes = (*names.notes, *_notes(chosen, merged, left_out), *_incomplete(opened, chosen))
-    return HeadToHead(chosen[0].rules.name, merged, notes, shared)
+    return HeadToHead(chosen[0].rules.name, merged, notes, shared, chosen[0].rules.mover_chooses)
 
 
 def _incomplete(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:

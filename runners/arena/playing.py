@@ -63,6 +63,7 @@ class Outcome:
     stopped: bool  # because the user asked to
     root: PurePath  # of the archive
     misbehaviour: Sequence[str] = ()  # a line for each way in which an agent forfeited these games
+    mover_chooses: bool = False  # the piece, by the rules
 
 
 def execute(request: Request, command: str, stop: threading.Event, progress: Progress | None = None) -> Outcome:
@@ -98,6 +99,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         stopped=stop.is_set(),
         root=request.storage.root,
         misbehaviour=experiment.engine.misbehaviour(),
+        mover_chooses=experiment.request.spec.rules.mover_chooses,
     )
 
 

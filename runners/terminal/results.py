@@ -43,11 +43,17 @@ if TYPE_CHECKING:
 
 # A run.
 
+# What to ask about the games of a run; the condition on it goes into the braces.
 QUESTIONS = (
-    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games GROUP BY ALL ORDER BY ALL",
-    "SELECT cell, avg(outcome) AS mean_outcome, count(*) AS games FROM plies WHERE ply = 0 GROUP BY cell ORDER BY cell",
-    "SELECT plies, ending, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL",
+    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
+    (
+        "SELECT cell_name(cell) AS cell, avg(outcome) AS mean_outcome_for_mover, count(*) AS games FROM plies "
+        "WHERE {} AND ply = 0 GROUP BY ALL ORDER BY ALL"
+    ),
+    "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
 )
+SEATS = ("gives the first piece", "places it")  # what each seat does first
+SEATS_OF_MOVERS = ("places the second piece", "the first")  # where the mover chooses the piece
 
 
 def show_outcome(outcome: Outcome, log: Path) -> None:
@@ -62,12 +68,13 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
         if shared:
             command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
             print_line(f"Pairings share openings; intervals over openings: {command}")
-    _show_pairings(outcome.results)
+    _show_pairings(outcome.results, outcome.mover_chooses)
     print_line(_summary(outcome))
     if not outcome.interrupted:
         print_line("Ask the archive:")
         for question in QUESTIONS:
-            print_line(f"  {sql_command(question, outcome.root)}")
+            of_run = question.format(f"run_id = '{outcome.run_id}'")
+            print_line(f"  {sql_command(of_run, outcome.root)}")
     _show_forfeits(outcome, log)
 
 
@@ -90,7 +97,7 @@ def _summary(outcome: Outcome) -> str:
     return f"{speed(outcome.played, outcome.seconds)}; {where}."
 
 
-def _show_pairings(found: Sequence[PairingResult]) -> None:
+def _show_pairings(found: Sequence[PairingResult], mover_chooses: bool) -> None:
     seats = [
         column(
             f"win in seat {seat}",
@@ -103,6 +110,12 @@ def _show_pairings(found: Sequence[PairingResult]) -> None:
     plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
     columns = [*pairing_columns(pairings_frame(found), with_scores=False), *seats, plies]
     show([tabulated(columns, "Pairings (the first agent's view, in %)")])
+    print_line(_seats(mover_chooses))
+
+
+def _seats(mover_chooses: bool) -> str:
+    zero, one = SEATS_OF_MOVERS if mover_chooses else SEATS
+    return f"Seat 0 {zero}, seat 1 {one}."
 
 
 # Crosstables.
@@ -130,6 +143,8 @@ def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) 
         show_crosstable(crosstable(others, met.shared), wide=wide)
     title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     show([tabulated(pairing_columns(met.frame(by_seat)), title)], wide=wide)
+    if by_seat:
+        print_line(_seats(met.mover_chooses))
 
 
 # Ratings.
@@ -152,7 +167,7 @@ def show_ratings(
         ),
         wide=wide,
     )
-    for line in [_common(found), *_open_questions(found), *unrated(found)]:
+    for line in [_common(found, met.mover_chooses), *_open_questions(found), *unrated(found)]:
         print_line(line)
 
 
@@ -164,7 +179,7 @@ def unrated(found: Ratings) -> list[str]:
     return lines
 
 
-def _common(found: Ratings) -> str:
+def _common(found: Ratings, mover_chooses: bool) -> str:
     if math.isnan(found.seat.mean):
         return "The games do not determine the value of seat 0: no agent both won and lost points."
     seat, draws = (
@@ -172,7 +187,8 @@ def _common(found: Ratings) -> str:
         for each, form in ((found.seat, elo), (found.draws, percent))
     )
     drawn = f"of games between equals {percent(found.draws.mean)} % are drawn ({draws})"
-    return f"Seat 0 is worth {elo(found.seat.mean)} Elo ({seat}); {drawn}."
+    first = (SEATS_OF_MOVERS if mover_chooses else SEATS)[0]
+    return f"Seat 0, which {first}, is worth {elo(found.seat.mean)} Elo ({seat}); {drawn}."
 
 
 def _open_questions(found: Ratings) -> list[str]:

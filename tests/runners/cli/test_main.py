@@ -49,10 +49,17 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert "forfeits" not in found.out
     assert re.search(r"120 games in [\d.]+ s, [\d,]+ games a second .*in some games holds 120 games", found.out)
     questions = re.findall(r'^  qarena sql --archive \'some games\' "(.*)"$', found.out, re.MULTILINE)
-    assert questions == list(QUESTIONS)
-    for question in questions:
-        answer = qarena("sql", "--archive", "some games", question)
+    (run_id,) = re.findall(r"; run ([0-9a-f]{12}) in some games", found.out)
+    assert questions == [question.format(f"run_id = '{run_id}'") for question in QUESTIONS]
+    qarena("run", "random", "dumb", "games=40", "rules=own_piece", "archive.root=some games")
+    for question, asked in zip(questions, ("agent_0", "games", "games"), strict=True):
+        answer = qarena("sql", "--archive", "some games", question, "--format", "csv")
         assert (answer.code, answer.err) == (0, "")
+        rows = [line.split(",") for line in answer.out.splitlines()]
+        if asked == "games":
+            assert sum(int(row[rows[0].index(asked)]) for row in rows[1:]) == 120
+        if "cell" in rows[0]:
+            assert all(re.fullmatch("[a-d][1-4]", row[0]) for row in rows[1:])
     again = qarena("run", "agents=[random,dumb,semi_random]", "games=40", "seed=7", "archive.root=some games")
     assert "Nothing to play: run" in again.out
     assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}

@@ -44,9 +44,8 @@ def test_ratings_are_printed_best_first_with_what_all_have_in_common(qarena: Qar
     assert [row[1] for row in rows] == ["semi_random", "rule_based", "dumb", "random"]
     assert rows[-1][2:5] == ["1000.0", "1000.0 to 1000.0", "8,000"]
     assert rows[0][-4:] == ["·", "100.0", "100.0", "100.0"]
-    assert re.search(
-        r"^Seat 0 is worth [\d.]+ Elo \([\d.]+ to [\d.]+\); of games between equals ", found.out, re.MULTILINE
-    )
+    common = r"^Seat 0, which gives the first piece, is worth [\d.]+ Elo \([\d.]+ to [\d.]+\); of games between equals "
+    assert re.search(common, found.out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("form", ["parquet", *seldom("csv", "json")])
@@ -180,6 +179,21 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
     show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
     assert "Crosstable" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("rules", "zero", "one"),
+    [
+        ("classic", "gives the first piece", "places it"),
+        ("own_piece", "places the second piece", "the first"),
+    ],
+)
+def test_the_output_says_who_the_seats_are(qarena: Qarena, rules: str, zero: str, one: str) -> None:
+    seats = f"Seat 0 {zero}, seat 1 {one}."
+    played = qarena("run", "random", "semi_random", "games=400", f"rules={rules}", "archive.root=games")
+    assert seats in played.out.splitlines()
+    assert seats in qarena("crosstable", "--by-seat", "--archive", "games").out.splitlines()
+    assert f"Seat 0, which {zero}, is worth" in qarena("rate", "--archive", "games").out
 
 
 def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
