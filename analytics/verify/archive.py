@@ -178,7 +178,7 @@ class _Tallies:
 
 
 def _without_run(archive: Archive) -> Iterator[Problem]:
-    """Records that refer to a run that is gone. Damaged ones are named elsewhere."""
+    """Verdicts and jobs of sweeps whose run is gone. Damaged ones are named elsewhere. A policy may live without."""
     known = {*archive.recorded()}
     for path in sprt_verdicts.files(archive):
         if path.parent.name.removeprefix("run=") not in known:
@@ -188,10 +188,6 @@ def _without_run(archive: Archive) -> Iterator[Problem]:
             run_id = sweep_job(archive, path).run_id
             if run_id is not None and run_id not in known:
                 yield Problem(path, f"its run {run_id} is gone: {GONE}")
-    for card in policy_cards.readable_cards(archive)[0]:
-        for run_id in sorted({*card.learned["run_ids"]} - known):
-            path = policy_cards.folder_of(archive, card.policy_id) / policy_cards.CARD
-            yield Problem(path, f"run {run_id}, from which it was learned, is gone: {GONE}")
 
 
 def _sweeps(archive: Archive) -> Iterator[Problem]:

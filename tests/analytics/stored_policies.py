@@ -11,7 +11,6 @@ import polars as pl
 from agents.learning.policy import GENOME, Policy
 from analytics.policies.policy_store import PolicyOrigin
 from quarto.rules import CLASSIC
-from tests.analytics.naive_games import RUN_ID
 
 LEARNED = {
     "training": "0123456789ab",
@@ -19,7 +18,7 @@ LEARNED = {
     "parameters": {"games": 20, "learner": {"rate": 0.5}},
     "seed": 3,
     "games": 20,
-    "run_ids": [RUN_ID],
+    "run_ids": ["ba9876543210"],
     "command": "qarena train trainer=counting",
 }
 

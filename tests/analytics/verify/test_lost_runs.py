@@ -21,7 +21,7 @@ GONE = "is gone: restore it from a copy, or remove what refers to it"
 
 @pytest.fixture
 def whole(archive: Archive) -> Archive:
-    """An archive with a sweep, a policy and a verdict of its run, and a job that failed before it had one."""
+    """An archive with a sweep and a verdict of its run, a job that failed before it had one, and a policy."""
     archive.save_sweep_job(SweepJob("s", 0, {"seed": "7"}, RUN_ID))
     archive.save_sweep_job(SweepJob("s", 1, {"seed": "x"}, None, "failed", "no seed", jobs=2))
     policy_store.save(archive, COUNTS, origin())
@@ -31,15 +31,14 @@ def whole(archive: Archive) -> Archive:
     return archive
 
 
-def test_a_sweep_a_policy_and_a_verdict_miss_their_run(whole: Archive) -> None:
+def test_a_sweep_and_a_verdict_miss_their_run(whole: Archive) -> None:
     root = Path(whole.root)
-    (verdict,), (card,) = root.glob("verdicts/*/*"), root.glob("policies/*/card.json")
+    (verdict,) = root.glob("verdicts/*/*")
     Path(whole.record_file(RUN_ID)).unlink()
     for table in ("games", "plies", "tallies"):
         shutil.rmtree(root / table)
     assert {problem.file: problem.what for problem in verify(whole).problems} == {
         root / "sweeps" / "s" / "0.json": f"its run {RUN_ID} {GONE}",
-        card: f"run {RUN_ID}, from which it was learned, {GONE}",
         verdict: "its run has no record",
     }
 
