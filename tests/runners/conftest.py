@@ -68,12 +68,17 @@ def prepared_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps handlers of logging from Hydra, which closes all before it makes its own.
+def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
 
-    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's.
+    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. That of Hydra opens its file
+    at the first message, and the folder is gone by then.
     """
     monkeypatch.setattr(logging, "_handlerList", [])
+    yield
+    for handler in [each for each in logging.getLogger().handlers if type(each) is logging.FileHandler]:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 @pytest.fixture
