@@ -71,8 +71,8 @@ def prepared_once() -> Iterator[None]:
 def handlers_that_others_made(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keeps handlers of logging from Hydra, which closes all before it makes its own; and its own from later tests.
 
-    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. Hydra's opens its file at the
-    first message, and the folder is gone by then.
+    That of absl, which OpenSpiel imports, would close the stream it was made for: pytest's. That of Hydra opens its
+    file at the first message, and the folder is gone by then.
     """
     monkeypatch.setattr(logging, "_handlerList", [])
     yield
