@@ -81,7 +81,8 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     archive = Archive.open(tmp_path / "games here")
     assert policy_cards.cards(archive) == []
     assert unneeded_files(archive) == []
-    program, *arguments = shlex.split(err.splitlines()[-1])
+    (again,) = (line for line in err.splitlines() if line.startswith("  "))  # a note on compiling may follow
+    program, *arguments = shlex.split(again)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0, done.err
