@@ -143,6 +143,10 @@ def _close(everyone: Sequence[OpenArchive]) -> None:
         opened.close()
 
 
+class StillOpeningError(Exception):
+    """There is nothing to read yet: the archive is being opened."""
+
+
 class Library:
     """The content of an archive by now. It is opened again when it changes, or may be mended. Safe for threads."""
 
@@ -158,8 +162,8 @@ class Library:
     def content(self) -> Content | None:
         """The archive as it is, or was a moment ago if it takes long to open.
 
-        None: there is none, it has no runs, or it ``is_opening`` for the first time. Raises ``FailureError`` for a
-        damaged archive.
+        None: there is none, or it has no runs. Raises ``FailureError`` for a damaged archive, ``StillOpeningError``
+        while it is opened for the first time.
         """
         opening = self._renewed()
         if opening is not None:
@@ -167,13 +171,9 @@ class Library:
         with self._lock:
             if self._content is None and self._error is not None:
                 raise self._error
+            if self._content is None and opening is not None and opening.is_alive():
+                raise StillOpeningError
             return self._content
-
-    @property
-    def is_opening(self) -> bool:
-        """Whether there is nothing to read yet because the archive is being opened."""
-        opening = self._opening
-        return self._content is None and opening is not None and opening.is_alive()
 
     def _renewed(self) -> threading.Thread | None:
         """The thread that opens the archive anew; None if nothing has changed."""

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from analytics.sql.database import OpenArchive
 from runners.browse import links
 from runners.browse.charts import warm
-from runners.browse.library import Content, Library
+from runners.browse.library import Content, Library, StillOpeningError
 from runners.browse.replay import prepare
 from runners.browse.runs import Known, RunRow, known, run_rows
 from runners.browse.sections import SUBJECTS
@@ -55,6 +55,9 @@ class ArchiveService:
 
 class NothingToReadError(Exception):
     """The archive is being opened, or has no runs: a page says which."""
+
+    def __init__(self, is_opening: bool = False) -> None:
+        self.is_opening = is_opening
 
 
 class ArchiveReader:
@@ -113,7 +116,10 @@ def archive_service(request: Request) -> ArchiveService:
 
 def reader_of(request: Request) -> ArchiveReader:
     """The archive for a request. Raises ``NothingToReadError``."""
-    content = archive_service(request).library.content()
+    try:
+        content = archive_service(request).library.content()
+    except StillOpeningError:
+        raise NothingToReadError(is_opening=True) from None
     if content is None:
         raise NothingToReadError
     return ArchiveReader(request, content)
@@ -122,8 +128,8 @@ def reader_of(request: Request) -> ArchiveReader:
 Reading = Annotated[ArchiveReader, Depends(reader_of)]
 
 
-def nothing_to_read(request: Request, _error: Exception) -> Response:
+def nothing_to_read(request: Request, error: Exception) -> Response:
     """The page for an archive that is being opened, or has no runs, and how it is filled."""
-    if archive_service(request).library.is_opening:
+    if isinstance(error, NothingToReadError) and error.is_opening:
         return page(request, "browse_opening.html", refresh=1)
     return page(request, "browse_empty.html")

@@ -290,7 +290,6 @@ def test_a_library_shows_what_is_there_by_now(tmp_path: Path, monkeypatch: pytes
     root = tmp_path / "games"
     library = Library(root)
     assert library.content() is None  # there is no archive
-    assert not library.is_opening
     shutil.copytree(SAMPLE, root)
     content = library.content()
     assert content is not None
