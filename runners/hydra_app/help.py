@@ -112,7 +112,12 @@ def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
         if any(key.name == group for key in groups):
             chosen.append((group.partition("@")[0], value, f"{group.partition('@')[2] or group}."))
     if not chosen and groups:
-        yield from ("", "To see the keys of an agent or of another option, name it: " + EXAMPLES_OF_OPTIONS)
+        yield from (
+            "",
+            *textwrap.wrap(
+                f"To see the keys of an agent or of another option, name it: {EXAMPLES_OF_OPTIONS}", _width()
+            ),
+        )
     for group, name, prefix in dict.fromkeys(chosen):
         text = text_of(group, name)
         keys = [key for key in explained_keys(text) if key.name not in NOT_PARAMETERS and key.default]
