@@ -139,6 +139,14 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         self.load()
         return self
 
+    def _search_new_conversions(self, *args: Any, **kws: Any) -> bool:
+        """Called by numba if no machine code fits: registers conversions of the arguments, and tells it to look again.
+
+        It looks again only if there were new ones. Another thread may have registered them a moment ago.
+        """
+        super()._search_new_conversions(*args, **kws)
+        return True
+
     def _prepare(self) -> None:
         """Have what machine code is made with, and read from."""
         import_implementations()
