@@ -67,44 +67,39 @@ def prepare(request: Request) -> Experiment:
     with where_typed():  # parameters may name files
         agents = [agent.build() for agent in request.spec.agents]
         code = code_of(request.spec, agents)
-    request = _of_this_code(request, code)
+    request = _checked_for_other_code(request, code)
     engine = engine_of(request.spec, agents, request.keep_going)  # before the archive is touched
     archive = Archive.open(request.storage.root, create=True)
-    return Experiment(_checked_for_other_code(request, archive, code), engine, archive, code)
+    return Experiment(request, engine, archive, code)
 
 
-def _of_this_code(request: Request, code: Mapping[str, Any]) -> Request:
-    """The request for a run of this code alone, if that is asked for, or if there is one beside that of other code."""
-    storage, own = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
-    if storage.other_code == "new":
-        return own
-    if storage.other_code == "refuse" and content_of(storage.root) is not None:
-        archive = Archive.open(storage.root)
-        first, mine = archive.run(request.spec.run_id), archive.run(own.spec.run_id)
-        if mine is not None and first is not None and differences(first, code):
-            note = (
-                f"run {first.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
-            )
-            return replace(own, notes=(*own.notes, note))
-    return request
+def _checked_for_other_code(request: Request, code: Mapping[str, Any]) -> Request:
+    """The request for the run that this code plays.
 
-
-def _checked_for_other_code(request: Request, archive: Archive, code: Mapping[str, Any]) -> Request:
-    """The request, with a note if other code began its run and the request allows that.
-
-    Raises ``RequestError`` if it does not, even if no game is missing: the results would be those of other players.
+    That is a run of this code alone, if it is asked for, or if there is one beside that of other code. If other code
+    began the run and the request allows that, a note says so. Otherwise ``RequestError`` is raised, even if no game is
+    missing: the results would be those of other players.
     """
+    storage, own = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
+    request = own if storage.other_code == "new" else request
+    if content_of(storage.root) is None:
+        return request
+    archive = Archive.open(storage.root)
     known = archive.run(request.spec.run_id)
     other = differences(readable(known), code) if known else ""
     if known is None or not other:
         return request
     begun = f"run {known.run_id} was begun by other code ({other})"
-    if request.storage.other_code == "refuse":
+    if storage.other_code != "refuse":
+        return replace(request, notes=(*request.notes, f"{begun}: its games count as if this code had played them"))
+    mine = archive.run(own.spec.run_id)
+    if mine is None or differences(readable(mine), code):
         raise RequestError(
             f"{begun}: archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its "
             "games all the same"
         )
-    return replace(request, notes=(*request.notes, f"{begun}: its games count as if this code had played them"))
+    note = f"run {known.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
+    return replace(own, notes=(*own.notes, note))
 
 
 @dataclass
