@@ -236,11 +236,11 @@ class Engine:
 
     def _note_forfeits(self, order: Order, games: Games) -> None:
         """Count the games of the agents of ``order``, and those that each has forfeited."""
-        forfeited = games.ending >= FORFEIT_ILLEGAL
-        first_lost = (games.winner == 1) ^ (np.arange(len(games.winner)) % (1 + self.swapped) == 1)
+        total, forfeited = len(games.ending), np.flatnonzero(games.ending >= FORFEIT_ILLEGAL)
+        by_first = int(((games.winner[forfeited] == 1) ^ (forfeited % (1 + self.swapped) == 1)).sum())
         first, second = self.pairings[order.pairing]
-        self.guarded[first].count_games(len(forfeited), int((forfeited & first_lost).sum()))
-        self.guarded[second].count_games(len(forfeited) * (first != second), int((forfeited & ~first_lost).sum()))
+        self.guarded[first].count_games(total, by_first)
+        self.guarded[second].count_games(total * (first != second), len(forfeited) - by_first)
 
     def _note_illegal(self, order: Order, games: Games) -> None:
         """Count the games of ``order`` that were forfeited by illegal turns, and have each agent's first described."""
