@@ -6,9 +6,8 @@ import keyword
 import re
 from pathlib import Path
 
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf._utils import get_yaml_loader
+from omegaconf import OmegaConf
 
 from quarto.errors import FailureError, RequestError, nearest
 from quarto.sources import find
@@ -69,7 +68,7 @@ def _check_name(name: str) -> None:
 def _read_otherwise(name: str) -> bool:
     """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
     hydra = OverridesParser.create().parse_override(f"key={name}").value()
-    return hydra != name or yaml.load(name, get_yaml_loader()) != name  # noqa: S506  (a name, by OmegaConf's safe loader)
+    return hydra != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
 
 
 def _named(text: str, name: str) -> str:
