@@ -10,14 +10,19 @@ import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
+from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
+from analytics.perfect.annotate import AnnotationSettings, annotate_runs
+from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
+from analytics.store.records import SweepJob
 from analytics.store.schema import DECISIONS
 from analytics.verify.problems import Problem
+from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
 
 def index(
@@ -39,6 +44,21 @@ def save_verdict(archive: Archive, run_id: str) -> None:
     trial = SequentialTest(Hypotheses(), 8)
     trial.take(np.full(8, 4, np.int8))
     sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
+
+
+def save_own_verdict(archive: Archive, run_id: str) -> None:
+    """Store the verdict of a sequential test on the games of a run."""
+    trial = sprt_verdicts.trial(archive, run_id, Hypotheses(0, 50), 8)
+    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(run_id, trial, "qarena sprt"))
+
+
+def derive_all(archive: Archive, run_id: str, from_pieces: int) -> None:
+    """Index a run, annotate boards with so many pieces or more, and add a sweep, a verdict and a policy."""
+    index_runs(archive, [run_id], 2)
+    annotate_runs(archive, [run_id], AnnotationSettings(from_pieces=from_pieces, megabytes=1.0))
+    archive.save_sweep_job(SweepJob("sweep", 0, {"games": "16"}, run_id, jobs=1))
+    save_own_verdict(archive, run_id)
+    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
 
 
 def about_values(problem: Problem) -> bool:

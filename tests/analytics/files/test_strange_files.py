@@ -19,8 +19,6 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.sprt import Hypotheses
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_tallies
@@ -32,6 +30,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import FOLDERS, remove, unneeded_files
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
+from tests.analytics.indexed import derive_all
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.marks import seldom
@@ -41,7 +40,7 @@ SECONDS = 60  # after which what hangs is ended
 
 @pytest.fixture(autouse=True)
 def ended() -> Iterator[None]:
-    """What waits for a pipe, or reads a device, is an error and no test that hangs."""
+    """A call that waits for a pipe, or reads a device, becomes an error; the test does not hang."""
 
     def end(*_: object) -> None:
         raise TimeoutError
@@ -60,12 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive = Archive.open(root, create=True)
     archive.save_run(record())
     store(archive, RUN_ID, [random_block(16, pairing) for pairing in range(3)])
-    index_runs(archive, [RUN_ID], 2)
-    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=13, megabytes=0.1))
-    archive.save_sweep_job(SweepJob("sweep", 0, {"games": "16"}, RUN_ID, jobs=1))
-    trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0, 50), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
-    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    derive_all(archive, RUN_ID, from_pieces=13)
     assert verify(archive).problems == []
     return root
 
@@ -120,7 +114,7 @@ def strange(archive: Archive, place: str, kind: Kind, aside: Path) -> Path:
 
 
 def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]]:
-    """What reads an archive, and what writes to one."""
+    """Calls that read an archive, and calls that write to one."""
     other = Archive.open(elsewhere / "other", create=True)
     other.save_run(record())
     store(other, RUN_ID, [random_block(16, pairing, 0, 16) for pairing in range(3)])

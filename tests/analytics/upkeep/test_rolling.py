@@ -54,7 +54,7 @@ def always(_children: Sequence[StoredRange], _units: int) -> bool:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
-    """What the next two fixtures copy."""
+    """The archive that the next two fixtures copy."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.save_run(record(games=52))
     store(archive, RUN_ID, [random_block(3, pairing, 0, UNITS // 3) for pairing in range(3)], most=4)

@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from analytics.derived_tables.indexing import index_runs
-from analytics.perfect.annotate import AnnotationSettings, annotate_runs
-from analytics.policies import policy_store
-from analytics.statistics.sprt import Hypotheses
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
+from tests.analytics.indexed import derive_all
 from tests.analytics.naive_games import RUN_ID
-from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.marks import seldom
 
 FOLDERS = (
@@ -32,12 +26,7 @@ FOLDERS = (
 @pytest.fixture
 def complete(archive: Archive) -> Archive:
     """An archive with files of every kind."""
-    index_runs(archive, [RUN_ID], 2)
-    annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=1.0))
-    archive.save_sweep_job(SweepJob("sweep", 0, {"games": "16"}, RUN_ID, jobs=1))
-    trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0, 50), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
-    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    derive_all(archive, RUN_ID, from_pieces=12)
     assert {path.relative_to(archive.root).parts[0] for path in one_of_each_kind(archive)} == {"archive.json", *FOLDERS}
     return archive
 

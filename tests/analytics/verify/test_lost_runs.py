@@ -1,4 +1,4 @@
-"""What refers to a run that is gone is named: nothing else in an archive could tell that there was one."""
+"""Records that refer to a run that is gone are named: nothing else in an archive could tell that there was one."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from analytics.policies import policy_store
-from analytics.statistics.sprt import Hypotheses
-from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
+from tests.analytics.indexed import save_own_verdict
 from tests.analytics.naive_games import RUN_ID
 from tests.analytics.stored_policies import COUNTS, origin
 
@@ -25,8 +24,7 @@ def whole(archive: Archive) -> Archive:
     archive.save_sweep_job(SweepJob("s", 0, {"seed": "7"}, RUN_ID))
     archive.save_sweep_job(SweepJob("s", 1, {"seed": "x"}, None, "failed", "no seed", jobs=2))
     policy_store.save(archive, COUNTS, origin())
-    trial = sprt_verdicts.trial(archive, RUN_ID, Hypotheses(0, 50), 8)
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
+    save_own_verdict(archive, RUN_ID)
     assert verify(archive).problems == []
     return archive
 
