@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -100,6 +101,12 @@ def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def resuming(errors: str) -> list[str]:
+    """The words of the command that resumes, which an interrupted command prints; a note on compiling may follow."""
+    (line,) = (line for line in errors.splitlines() if line.startswith("  "))
+    return shlex.split(line)
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 import subprocess
 import time
@@ -17,7 +16,7 @@ from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, rows, start, wait_for
+from tests.runners.experiments import SLEEPY, assert_same_rows, resuming, rows, start, wait_for
 
 ARGUMENTS = (
     *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
@@ -87,8 +86,7 @@ def test_ctrl_c_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     assert 4 <= int(kept[1]) < 400
     assert verify(Archive.open(folder / "games here")).problems == []
 
-    *_, resume = err.splitlines()
-    program, *arguments = shlex.split(resume)
+    program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0

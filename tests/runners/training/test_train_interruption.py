@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import start, wait_for
+from tests.runners.experiments import resuming, start, wait_for
 
 GAMES = 40_000
 ARGUMENTS = (
@@ -81,8 +80,7 @@ def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, 
     archive = Archive.open(tmp_path / "games here")
     assert policy_cards.cards(archive) == []
     assert unneeded_files(archive) == []
-    (again,) = (line for line in err.splitlines() if line.startswith("  "))  # a note on compiling may follow
-    program, *arguments = shlex.split(again)
+    program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0, done.err
