@@ -19,7 +19,7 @@ _KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_
 
 
 class StrangeFileError(OSError):
-    """What has to be a file or a folder is something else, or a link leads to it."""
+    """A link, a pipe or a device stands where a file or a folder has to be."""
 
     def __init__(self, path: str, mode: int) -> None:
         super().__init__(errno.EINVAL, f"{path} is {_kind(mode)}, neither a file nor a folder")
@@ -107,7 +107,7 @@ class LocalBackend(Backend):
 
     @contextmanager
     def _scanned(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
-        """What is directly in a folder; nothing if there is no such folder."""
+        """The entries of a folder; none if there is no such folder."""
         with ExitStack() as stack:
             try:
                 found = stack.enter_context(os.scandir(folder)) if self._folder(folder) else iter(())
@@ -238,7 +238,7 @@ def _status(found: os.stat_result) -> FileStatus:
 
 
 def _kind(mode: int) -> str:
-    """What is at a path, from its mode."""
+    """The kind of file that a mode stands for."""
     return _KINDS.get(stat.S_IFMT(mode), "a device")
 
 

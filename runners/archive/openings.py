@@ -69,7 +69,7 @@ def _of(asked: OpeningsQuery) -> str:
 
 
 def _legend(found: Explored, rows: pl.DataFrame) -> str:
-    """What a row stands for."""
+    """The choices that a row stands for."""
     shown = set(rows["cell"]) if "cell" in rows.columns else set()
     groups = [[format_cell(cell) for cell in cells] for cells in cells_alike(found.position, found.rules)]
     named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analytics import open_archive
-from analytics.results.columns import RUN_DIGITS, ResultColumn, column, game_name, words
+from analytics.results.columns import ResultColumn, column, game_name, words
 from analytics.store.archive import Archive, unknown_run
 from quarto.batch import LINE
 from quarto.errors import RequestError
@@ -26,6 +26,7 @@ from runners.terminal.files import is_printed, write_file
 
 BOARD_WIDTH = 2 + 2 * SIDE
 GAP = 4  # columns between two boards
+MOST_RUNS = 6  # that a message names
 WIDTH = 80  # of a row of boards where there is no terminal
 BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
 VALUE_LEGEND = (
@@ -53,9 +54,9 @@ def _run_of(archive: Archive, prefix: str) -> str:
     if not found:
         raise unknown_run(archive, prefix, known)
     if len(found) > 1:
-        ids = ", ".join(found[:RUN_DIGITS])
+        ids = ", ".join(found[:MOST_RUNS])
         named = f"run {prefix!r} is one of several" if prefix else "there are several runs, name one"
-        raise RequestError(f"{named}: {ids}{', …' if len(found) > RUN_DIGITS else ''}")
+        raise RequestError(f"{named}: {ids}{', …' if len(found) > MOST_RUNS else ''}")
     return found[0]
 
 
@@ -166,7 +167,7 @@ def _result(game: ArchivedGame) -> str:
 
 
 def _losses(game: ArchivedGame, judged: Judgements) -> list[str]:
-    """What each player lost, if anything is judged."""
+    """A line on the losses of each player, if anything is judged."""
     lost: list[list[int]] = [[], []]
     for each in replay.decisions(game, judged):
         if each.judgement is not None and each.judgement.regret:

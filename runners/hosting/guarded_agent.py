@@ -71,7 +71,7 @@ class Fault:
 
     @property
     def counted(self) -> str:
-        """What happened, where first, and how often."""
+        """The fault, its first position, and how often it happened."""
         times = "once" if self.count == 1 else f"{self.count:,} times"
         return f"{self}, first in position {self.position}: {times}"
 
@@ -287,7 +287,7 @@ def exception_text(error: BaseException) -> str:
 
 
 def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> tuple[str, str]:
-    """What was answered and why that is illegal; lines on that with the position, its board, and what was legal."""
+    """The answer and the reason why it is illegal; lines with the position, its board, and the legal turns besides."""
     cell, gift = turn
     text, name = format_position(position), "" if rules.name == "classic" else f", rules {rules.name}"
     board = text.split()[0].split("/")

@@ -21,7 +21,6 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 
-GROUPS = ("agent", "rules", "trainer", "kind", "objective")  # folders of yamls in such a folder
 # Environment variables, so that processes that a launcher starts have them too: absolute paths, and the name of this
 # launch's output folders, which must differ between two launches in the same second.
 OWN_FOLDERS = "QARENA_OWN_FOLDERS"
@@ -55,7 +54,7 @@ def own_modules(folders: Sequence[Path]) -> Iterator[None]:
     Raises ``RequestError`` for one that is not a folder.
     """
     for folder in folders:
-        if folder.name in GROUPS and any(folder.glob("*.yaml")):
+        if (CONF / folder.name).is_dir() and any(folder.glob("*.yaml")):
             raise RequestError(f"--config-dir {folder}: name the folder that holds {folder.name}/, {folder.parent}")
         if not folder.is_dir():
             raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")

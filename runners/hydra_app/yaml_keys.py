@@ -38,7 +38,7 @@ def keys_in(text: str) -> Iterator[Key]:
 
 
 def introduction(text: str) -> tuple[str, list[str]]:
-    """What a yaml is for, and the commands of its examples, from its first comment."""
+    """The purpose of a yaml and the commands of its examples, from its first comment."""
     lines = [line.strip("# ") for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())]
     examples = [line for line in lines if line.startswith(EXAMPLE)]
     return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples

@@ -53,7 +53,7 @@ class Loaded:
         return self._game(**copy.deepcopy(self._game_kwargs))
 
     def advice(self, error: BaseException) -> str:
-        """What to do about an attribute that the game lacks, or nothing: the end of a message."""
+        """Advice on an attribute that the game lacks, or nothing: the end of a message."""
         lacks = str(error).startswith(f"{self._game.__name__!r} object has no attribute ")
         if not (isinstance(error, AttributeError) and lacks):
             return ""
