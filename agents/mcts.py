@@ -107,7 +107,7 @@ def back_up_faithfully(grown: Tree, depth: int, value: float, expanded: bool, c:
 
 @inlined
 def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
-    """The root's child to play: most visits, then best value, then first; or best value, then first.
+    """The root's child to play: most visits, then best value, then made first; or best value, then made first.
 
     A child proven won comes before all others, a child proven lost after them.
     """
@@ -162,7 +162,9 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         while nodes[here].visits > 0 and nodes[here].came_to == GOES_ON:
             childless = nodes[here].made == 0
             if childless or nodes[here].unmade != NO_MOVE:
-                here, state, size = make_child(grown, here, size, state, safe_gifts, rules)
+                here, state, size, index = make_child(
+                    grown, here, size, state, (seed, index, faithful), safe_gifts, rules
+                )
                 expanded = childless
             else:
                 here = best_child(grown, here, roots_of_logs[nodes[here].visits])
@@ -192,15 +194,17 @@ class Mcts(KernelAgent):
     """Study E's ``mcts``: UCT with ``iterations`` iterations for each turn, a cell and a gift at once.
 
     An iteration goes down from the present position by the highest UCB1, W/n + c sqrt(ln N / n), for the player to
-    move. (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006.) Unvisited children come first, in the
-    order of cells, then gifts. If the last node was visited before, it gets its children and the first of them is
-    entered. One random playout follows, and all nodes of the path get its reward: 1 for the winner, 0 for the loser,
-    ``draw_reward`` for both. The position itself is the first such node: its first iteration is a playout.
+    move. (Kocsis and Szepesvari, "Bandit based Monte-Carlo planning", ECML 2006.) Unvisited children come first, in
+    random order: a random gift with all cells, then another gift. Ties go to the child that was entered first. If the
+    last node was visited before, it gets its children and the first of them is entered. One random playout follows, and
+    all nodes of the path get its reward: 1 for the winner, 0 for the loser, ``draw_reward`` for both. The position
+    itself is the first such node: its first iteration is a playout.
 
     ``final``: the child of the root with the most visits is played, ties by value, or the one with the best value.
 
     ``faithful`` follows the study's code:
 
+    - Unvisited children come in the order of cells, then gifts. So ties go to the first cells.
     - All nodes are chosen for the root player's sake, as if the opponent helped.
     - The root has 2 visits for good.
     - The node where selection ends counts each visit twice.
@@ -213,7 +217,8 @@ class Mcts(KernelAgent):
     ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
     iterations on top (see ``agents.search.kept_tree``).
 
-    Randomness: words are drawn in order from index 0, one for each move of each playout.
+    Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the
+    move that a node will get next. A gift that is not safe is drawn again.
     """
 
     kernel = mcts_turn

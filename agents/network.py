@@ -9,16 +9,14 @@ from numpy.typing import NDArray
 
 from agents.learning.boards import check_ascending, check_within, refuse
 from agents.learning.policy import Policy, checked_columns
+from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS, encoded_turns
 from quarto.rng import Streams
-from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES
+from quarto.rules import ATTRIBUTES, CELLS, NONE
 from quarto.views import BatchView
 
 NETWORK = "network"  # the kind of policy
-CHOICES = PIECES + 1  # an action is CHOICES * cell + gift, as in exported episodes
-NO_CELL, NO_GIFT = CELLS, PIECES  # of an action that only gives, or only places
-ACTIONS = CHOICES * (CELLS + 1)
 PLANES = (CELLS + 1) * ATTRIBUTES
-INPUTS = PLANES + ACTIONS
+INPUTS = PLANES + TURNS
 UNIT = 2.0**-16  # weights are multiples of it, and units are rounded to it
 MOST = 64.0  # |weight|, and a unit: sums of so many products are exact in float64
 MOST_UNITS, MOST_LAYERS = 512, 8
@@ -36,18 +34,6 @@ def inputs(pieces: NDArray[np.int8], legal: NDArray[np.bool_]) -> NDArray[np.int
     bits = (pieces[:, :, None] >> np.arange(ATTRIBUTES)) & 1
     seen = np.where(pieces[:, :, None] == NONE, 0, 2 * bits - 1).reshape(len(pieces), PLANES)
     return np.concatenate([seen, legal], axis=1, dtype=np.int8)
-
-
-def legal_actions(batch: BatchView) -> NDArray[np.bool_]:
-    """The legal actions in positions of one ply: [B, 289]. A placement that ends the game has no gift."""
-    legal = np.zeros((len(batch), CELLS + 1, CHOICES), np.bool_)
-    gives_only = batch.hand == NONE
-    ends = batch.winning_cells() | ~batch.available.any(axis=1, keepdims=True)
-    legal[:, :CELLS, :PIECES] = (batch.free & ~ends)[:, :, None] & batch.available[:, None, :]
-    legal[:, :CELLS, NO_GIFT] = batch.free & ends
-    legal[gives_only] = False
-    legal[gives_only, NO_CELL, :PIECES] = batch.available[gives_only]
-    return legal.reshape(len(batch), ACTIONS)
 
 
 def values_of(layers: Layers, seen: NDArray[np.int8]) -> NDArray[np.float64]:
@@ -76,24 +62,35 @@ class Network:
         self._layers = None if policy is None else _layers(policy)
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        legal = legal_actions(batch)
+        pieces, legal = encoded_turns(batch.packed, batch.rules)
         if self._layers is None:
             actions = rng.choice(0, legal)
         else:
-            pieces = np.concatenate([batch.board, batch.hand[:, None]], axis=1)
             actions = np.where(legal, values_of(self._layers, inputs(pieces, legal)), -np.inf).argmax(axis=1)
         cells, gifts = np.divmod(actions, CHOICES)
         return np.where(cells == NO_CELL, NONE, cells), np.where(gifts == NO_GIFT, NONE, gifts)
 
 
 def policy_of(layers: Layers) -> Policy:
-    """Layers as a policy; weights are rounded to multiples of ``UNIT``."""
-    parts = []
+    """Layers as a policy, with weights rounded to multiples of ``UNIT``.
+
+    Raises ``ValueError`` for layers that no network has.
+    """
+    parts, width = [], INPUTS
     for number, (weights, biases) in enumerate(layers):
-        rows = np.concatenate([weights, biases[None]])
+        if np.shape(weights) != (width, np.size(biases)) or width > MOST_UNITS:
+            wanted = f"({width}, {np.size(biases)}), of at most {MOST_UNITS} inputs"
+            raise ValueError(f"weights of layer {number} are {np.shape(weights)}, not {wanted}")
+        rows = np.vstack([weights, np.ravel(biases)]).astype(np.float64)
+        largest = np.abs(rows).max(initial=0.0)
+        if not largest <= MOST:
+            raise ValueError(f"a weight of layer {number} is {largest:g} in size: at most {MOST:g} is possible")
         indices = np.indices(rows.shape).reshape(2, -1)
-        rounded = np.clip(np.rint(rows.ravel() / UNIT) * UNIT, -MOST, MOST)
-        parts.append((np.full(rows.size, number), *indices, rounded))
+        parts.append((np.full(rows.size, number), *indices, np.rint(rows.ravel() / UNIT) * UNIT))
+        width = np.size(biases)
+    if width != TURNS or not 0 < len(parts) <= MOST_LAYERS:
+        found = f"{len(parts)} layers, the last of {width} units"
+        raise ValueError(f"{found}: a network has 1 to {MOST_LAYERS} layers, the last of {TURNS} units")
     columns = (np.concatenate(each) for each in zip(*parts, strict=True))
     types = (np.int8, np.int16, np.int16, np.float64)
     return Policy(NETWORK, table={name: each.astype(t) for name, each, t in zip(COLUMNS, columns, types, strict=True)})
@@ -118,6 +115,6 @@ def _layers(policy: Policy) -> Layers:
         rows = weight[own].reshape(width + 1, units)
         layers.append((rows[:-1], rows[-1]))
         width = units
-    if width != ACTIONS:
-        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {ACTIONS} actions")
+    if width != TURNS:
+        raise ValueError(f"the last layer of a policy has {width} units, not a value for each of {TURNS} actions")
     return layers

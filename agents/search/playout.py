@@ -108,6 +108,36 @@ def gifts_with(position: Position, cell: int, safe_gifts: bool, rules: Any) -> i
 
 
 @inlined
+def draw_unmade(node: Any, position: Position, seed: int, index: int, safe_gifts: bool, rules: Any) -> int:
+    """Draw the next ``unmade`` move of a node; returns the index of the next unused word.
+
+    A random gift comes first, with all cells in random order, then another gift. So no turn comes before another
+    because of its number, and few draws see every cell. A move that ``safe_gifts`` forbids is drawn again.
+    """
+    alone, first = gift_alone(position, rules), node.made == 0
+    gift, cells, gifts = move_gift(node.unmade), int64(node.cells), int64(node.gifts)
+    if first:
+        cells, gifts = int64(0), position.available
+    node.unmade = NO_MOVE
+    while first or cells != 0 or gifts != 0:
+        word = draw(seed, index)
+        index += 1
+        if cells == 0:
+            gift = random_piece(word, gifts)
+            gifts &= ~(int64(1) << (gift & 15))
+            cells = int64(1) if alone else ~position.occupied & ALL_CELLS
+        bit = random_cell(word, cells)
+        cells &= ~(int64(1) << bit)
+        cell = int64(NONE) if alone else bit
+        first = False
+        if gift == NONE or (gifts_with(position, cell, safe_gifts, rules) >> gift) & 1 != 0:
+            node.unmade = encode_move(cell, gift)
+            break
+    node.cells, node.gifts = cells, gifts
+    return index
+
+
+@inlined
 def next_move(position: Position, move: int, safe_gifts: bool, rules: Any) -> int:
     """The move after ``move``, after NO_MOVE the first: cells ascending, gifts within each; NO_MOVE at the end."""
     cell, cells = int64(NONE), int64(0)

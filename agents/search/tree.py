@@ -14,7 +14,7 @@ import numba
 import numpy as np
 
 from agents.base import scratch
-from agents.search.playout import LONGEST_GAME, NO_MOVE, next_move, play_move
+from agents.search.playout import LONGEST_GAME, NO_MOVE, draw_unmade, next_move, play_move
 from quarto.bits import array_pointer, float_bits
 from quarto.jit import inlined, int64, uint64
 from quarto.position import Position
@@ -26,7 +26,9 @@ NODE = np.dtype(
         ("child", np.int32),  # the first of the row, or the child made last, or NOBODY
         ("older", np.int32),  # in a list: the child made before, or NOBODY
         ("move", np.int16),  # that leads here
-        ("unmade", np.int16),  # the first move that has no child yet, or NO_MOVE; valid once there is a child
+        ("unmade", np.int16),  # the next move to get a child, or NO_MOVE; valid once there is a child
+        ("cells", np.uint16),  # not drawn yet with the gift of ``unmade``
+        ("gifts", np.uint16),  # not drawn yet
         ("made", np.int16),  # how many children there are; they are a row if none is unmade
         ("came_to", np.int8),  # GOES_ON, LINE or FULL_BOARD
         ("proven", np.int8),  # OPEN, WON or LOST
@@ -81,22 +83,37 @@ def add_node(nodes: Any, number: int, move: int, came_to: int) -> None:
 
 
 @inlined
-def make_child(grown: Tree, parent: int, size: int, position: Position, safe_gifts: bool, rules: Any) -> Any:
-    """Make the parent's next child; returns its number, the position there and the new ``size`` of the tree."""
+def make_child(
+    grown: Tree, parent: int, size: int, position: Position, drawn: Any, safe_gifts: bool, rules: Any
+) -> Any:
+    """Make the parent's next child; returns its number, the position there, the new ``size`` and the next index.
+
+    ``drawn`` has the turn's seed, the index of its next unused word, and whether moves come by number instead.
+    """
+    seed, index, in_order = drawn
     nodes, child = grown.nodes, size
-    elder = int64(nodes[parent].child)
-    move = int64(nodes[parent].unmade) if elder != NOBODY else next_move(position, NO_MOVE, safe_gifts, rules)
+    node = nodes[parent]
+    elder = int64(node.child)
+    if elder == NOBODY:
+        if in_order:
+            node.unmade = next_move(position, NO_MOVE, safe_gifts, rules)
+        else:
+            index = draw_unmade(node, position, seed, index, safe_gifts, rules)
+    move = int64(node.unmade)
     after, came_to = play_move(position, move, rules)
     add_node(nodes, child, move, came_to)
     nodes[child].older = elder
-    nodes[parent].child = child
-    nodes[parent].made += 1
-    nodes[parent].unmade = next_move(position, move, safe_gifts, rules)
+    node.child = child
+    node.made += 1
+    if in_order:
+        node.unmade = next_move(position, move, safe_gifts, rules)
+    else:
+        index = draw_unmade(node, position, seed, index, safe_gifts, rules)
     size += 1
-    if nodes[parent].unmade == NO_MOVE:
+    if node.unmade == NO_MOVE:
         size = line_up(grown, parent, size)
         child = size - 1
-    return child, after, size
+    return child, after, size, index
 
 
 @inlined
@@ -115,7 +132,7 @@ def line_up(grown: Tree, parent: int, size: int) -> int:
 
 @inlined
 def best_child(grown: Tree, parent: int, root_of_log: float) -> int:
-    """The child in the parent's row with the highest bound, first on ties."""
+    """The child in the parent's row with the highest bound, on ties the one that was made first."""
     values, spreads = grown.values, grown.spreads
     first = uint64(grown.nodes[parent].child)
     end = first + uint64(grown.nodes[parent].made)

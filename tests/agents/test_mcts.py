@@ -100,7 +100,7 @@ def test_games_with_kept_trees_are_those_of_the_slow_twin(
 
 def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -> None:
     plies = [(0, 0), (15, 1), (3, 2), (12, 4), (5, 5), (10, 10), (6, 15), (9, 3)]
-    player = lift(Mcts(iterations=500, reuse=True), CLASSIC, "mcts")
+    player = lift(Mcts(iterations=5000, reuse=True), CLASSIC, "mcts")
     slot, same = np.zeros(1, np.uint32), 0
 
     def turn_in(position: Position, seed: int, *slots: NDArray[np.uint32]) -> tuple[int, int]:
@@ -171,3 +171,21 @@ def test_final_is_what_the_text_or_the_code_says_unless_given() -> None:
 def test_safe_gifts_are_refused_where_nothing_is_given() -> None:
     with pytest.raises(ValueError, match="safe_gifts=true has no meaning where the mover chooses"):
         Mcts(safe_gifts=True).knowledge(PRESETS["own_piece"])
+
+
+@pytest.mark.parametrize("iterations", [20, 200])
+def test_no_cell_and_no_piece_is_preferred_for_its_number(iterations: int) -> None:
+    # After two placements all turns are worth about the same to a short search: it plays any of 14 cells and 13 pieces.
+    player, games = lift(Mcts(iterations=iterations), CLASSIC, "mcts"), 7_000
+    position = from_plies([(0, 5), (15, 10)], 6)
+    turns = player.play(Batch.of([position] * games), Streams(np.arange(games, dtype=np.uint64)))
+    for chosen, choices in ((turns.cells, 14), (turns.gifts, 13)):
+        counts = np.bincount(chosen)[np.unique(chosen)]
+        assert len(counts) == choices
+        assert counts.min() > 0.7 * games / choices
+
+
+def test_the_studys_code_prefers_the_first_cells() -> None:
+    player = lift(Mcts(iterations=200, faithful=True), CLASSIC, "mcts")
+    turns = player.play(Batch.of([from_plies([(0, 5), (15, 10)], 6)] * 200), Streams(np.arange(200, dtype=np.uint64)))
+    assert (turns.cells < 2).mean() > 0.9

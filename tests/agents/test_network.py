@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import Policy
-from agents.network import ACTIONS, INPUTS, NETWORK, UNIT, Layers, Network, policy_of
+from agents.network import INPUTS, NETWORK, UNIT, Layers, Network, policy_of
+from quarto.observations import TURNS
 from quarto.rules import CLASSIC
 from tests import naive
 from tests.naive import NONE, View
@@ -25,7 +26,7 @@ def layers(units: int = 3) -> Layers:
     def drawn(*shape: int) -> Any:
         return np.rint(chance.normal(0, 0.5, shape) / UNIT) * UNIT
 
-    return [(drawn(INPUTS, units), drawn(units)), (drawn(units, ACTIONS), drawn(ACTIONS))]
+    return [(drawn(INPUTS, units), drawn(units)), (drawn(units, TURNS), drawn(TURNS))]
 
 
 class Twin:
@@ -68,7 +69,7 @@ class Twin:
                     for x in sums
                 ]
             )
-        best = max((action for action in range(ACTIONS) if legal[action]), key=lambda action: (units[action], -action))
+        best = max((action for action in range(TURNS) if legal[action]), key=lambda action: (units[action], -action))
         cell, gift = divmod(best, 17)
         return (NONE if cell == 16 else cell), (NONE if gift == 16 else gift)
 
@@ -89,6 +90,11 @@ def changed(name: str, row: int, value: Any) -> Policy:
     return Policy(NETWORK, table=table)
 
 
+def only_layer(number: int) -> Policy:
+    table = policy_of(layers()).table
+    return Policy(NETWORK, table={key: column[table["layer"] == number] for key, column in table.items()})
+
+
 def without(rows: slice) -> Policy:
     return Policy(NETWORK, table={key: np.delete(column, rows) for key, column in policy_of(layers()).table.items()})
 
@@ -103,10 +109,26 @@ def without(rows: slice) -> Policy:
         (changed("layer", 0, 9), "layer 9 in row 0 of a policy is not from 0 to 7"),
         (changed("column", 1, 0), "has the same layer, row, column as the row before"),
         (without(slice(5, 6)), "layer 0 of a policy is not a row for each of 357 inputs and the biases"),
-        (policy_of(layers()[:1]), "the last layer of a policy has 3 units, not a value for each of 289 actions"),
+        (only_layer(0), "the last layer of a policy has 3 units, not a value for each of 289 actions"),
     ],
     ids=str,
 )
 def test_a_policy_that_no_network_has_is_refused(policy: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         Network(policy)
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ([], "0 layers, the last of 357 units: a network has 1 to 8 layers"),
+        (layers()[:1], "1 layers, the last of 3 units"),
+        ([(layers()[0][0].T, layers()[0][1])], "weights of layer 0 are (3, 357), not (357, 3), of at most 512 inputs"),
+        ([(layers()[0][0] * np.nan, layers()[0][1])], "a weight of layer 0 is nan in size: at most 64 is possible"),
+        ([(layers()[0][0] * 1e6, layers()[0][1])], "in size: at most 64 is possible"),
+    ],
+    ids=str,
+)
+def test_layers_that_no_network_has_are_refused(known: Layers, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        policy_of(known)

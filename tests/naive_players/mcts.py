@@ -1,11 +1,45 @@
-"""The slow twin of ``mcts``: study E's tree search with all nodes as objects and all children made at once."""
+"""The slow twin of ``mcts``: study E's tree search with all nodes as objects."""
 
 from __future__ import annotations
 
 from math import inf, log, sqrt
 
-from tests.naive import View
-from tests.naive_players.searching import FULL_BOARD, LINE, Move, Words, after, moves, random_move, what_comes_of
+from tests.naive import NONE, View, any_cell, any_piece, empty_cells
+from tests.naive_players.searching import (
+    FULL_BOARD,
+    LINE,
+    Move,
+    Words,
+    after,
+    gives_only,
+    moves,
+    random_move,
+    what_comes_of,
+)
+
+
+class RandomOrder:
+    """All moves in random order: a gift with all its cells, then another gift. Each draw takes a word."""
+
+    def __init__(self, view: View, safe_gifts: bool) -> None:
+        self.view = view
+        self.allowed = moves(view, safe_gifts)
+        self.gifts = list(view.available) or [NONE]
+        self.gift = NONE
+        self.cells: list[int] = []
+
+    def next(self, words: Words) -> Move | None:
+        while self.cells or self.gifts:
+            word = words.next()
+            if not self.cells:
+                self.gift = any_piece(word, self.gifts) if self.view.available else NONE
+                self.gifts.remove(self.gift)
+                self.cells = [NONE] if gives_only(self.view) else empty_cells(self.view.board)
+            cell = self.cells[0] if gives_only(self.view) else any_cell(word, self.cells)
+            self.cells.remove(cell)
+            if (cell, self.gift) in self.allowed:
+                return cell, self.gift
+        return None
 
 
 class Node:
@@ -14,6 +48,8 @@ class Node:
         self.move = move
         self.ending = ending
         self.children: list[Node] = []
+        self.order: RandomOrder | None = None
+        self.unmade: Move | None = None  # the next child's
         self.visits = 0
         self.total = 0.0
         self.bound = inf  # faithful: as it was when the node was last visited
@@ -23,9 +59,17 @@ class Node:
     def value(self) -> float:
         return self.total / self.visits if self.visits else 0.0
 
-    def expand(self, safe_gifts: bool) -> None:
-        for move in moves(self.view, safe_gifts):
-            self.children.append(Node(after(self.view, move), move, what_comes_of(self.view, move)))
+    def make_child(self, safe_gifts: bool, words: Words) -> Node:
+        if self.order is None:
+            self.order = RandomOrder(self.view, safe_gifts)
+            self.unmade = self.order.next(words)
+        assert self.unmade
+        self.children.append(self.child(self.unmade))
+        self.unmade = self.order.next(words)
+        return self.children[-1]
+
+    def child(self, move: Move) -> Node:
+        return Node(after(self.view, move), move, what_comes_of(self.view, move))
 
     def upper_bound(self, c: float, parent_visits: int) -> float:
         if self.visits == 0:
@@ -77,22 +121,22 @@ class Mcts:
         for node in queue:
             visited = [child for child in node.children if child.visits]
             if count + len(visited) > self.most_kept:
-                node.children = []
+                node.children, node.order, node.unmade = [], None, None
             else:
                 count += len(visited)
                 queue += visited
 
     def iterate(self, root: Node, words: Words) -> None:
-        path = self.descend(root)
+        path = self.descend(root, words)
         self.back_up(path, self.evaluate(path[-1], words))
 
-    def descend(self, root: Node) -> list[Node]:
+    def descend(self, root: Node, words: Words) -> list[Node]:
         """The nodes from the root to the first that is unvisited or ends the game."""
         path = [root]
         while path[-1].visits > 0 and not path[-1].ending:
-            if not path[-1].children:
-                path[-1].expand(self.safe_gifts)
-            path.append(self.select(path[-1]))
+            here = path[-1]
+            new = here.unmade or not here.children
+            path.append(here.make_child(self.safe_gifts, words) if new else self.select(here))
         return path
 
     def select(self, parent: Node) -> Node:
@@ -113,7 +157,7 @@ class Mcts:
         for node in reversed(path):
             if any(child.proven is True for child in node.children):
                 node.proven = False
-            elif node.children and all(child.proven is False for child in node.children):
+            elif node.children and not node.unmade and all(child.proven is False for child in node.children):
                 node.proven = True
             if node.proven is not None:
                 result = 1 if node.proven else -1
@@ -125,7 +169,7 @@ class Mcts:
         return {1: 1.0, 0: self.draw_reward, -1: 0.0}[result]
 
     def decision(self, root: Node) -> Node:
-        """Proven wins first, proven losses last; then as ``final`` says; then the first."""
+        """Proven wins first, proven losses last; then as ``final`` says; then the one that was made first."""
 
         def rank(child: Node) -> tuple[int, float, float]:
             known = {True: 1, None: 0, False: -1}[child.proven]
@@ -156,7 +200,7 @@ class FaithfulMcts(Mcts):
             value = self.value(node, root_to_move, words)
             self.count(node, parent, value)
             return value
-        node.expand(self.safe_gifts)
+        node.children = [node.child(move) for move in moves(node.view, self.safe_gifts)]
         value = self.value(node.children[0], not root_to_move, words)
         node.visits += 1
         node.total += value
