@@ -17,6 +17,8 @@ from quarto.rules import CELLS, NONE, PIECES, SIDE, cell_at
 PIECE_DIGITS = "0123456789ABCDEF"
 COLUMN_LETTERS = "abcd"
 ROW_DIGITS = "1234"
+# By attribute bit 3 to 0: the word for the bit set, and clear.
+ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
 CLASSIC_NAME = "classic"
 RULES_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 SHOWN = 60  # characters of a wrong text that a message repeats

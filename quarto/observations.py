@@ -5,6 +5,9 @@ attribute value. Columns 0 to 3 are 1 if the piece is square, solid, coloured, h
 row of an empty cell, or of an empty hand, is 0: an empty hand shows that a piece is to be chosen. An action mask is
 int8 [16], 1 where an action is legal. The legal actions are the empty cells if there is a piece in hand, else the
 pieces left.
+
+A whole turn has one number, ``CHOICES * cell + gift``, 0 to 288. Cell 16: no placement (a gift alone). Gift 16: no
+gift, because the placement ends the game. Where the mover chooses the piece, the gift is the piece that is placed.
 """
 
 from __future__ import annotations
@@ -12,19 +15,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
 from quarto.batch import Batch
-from quarto.jit import int64, kernel
+from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, Position, board, piece_at
-from quarto.rules import ATTRIBUTES, CELLS, PIECES
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, RULE_TABLES, Rules
 from quarto.stepwise import ACTIONS, HAND
+from quarto.threats import winning_cells
 
 ROWS_OF_PIECES = CELLS + 1
 VALUES = 2 * ATTRIBUTES
 SHAPE = (ROWS_OF_PIECES, VALUES)
+
+NO_CELL, NO_GIFT = CELLS, PIECES  # of a turn that only gives, or only places
+CHOICES = PIECES + 1
+TURNS = CHOICES * (CELLS + 1)  # 289
 
 _SET = (np.arange(PIECES)[:, None] >> np.arange(ATTRIBUTES)) & 1
 # [17, 8] int8: the values of each piece, and 0 for NONE, which Python counts as the last row.
@@ -53,6 +62,7 @@ def mask(bits: int) -> NDArray[np.int8]:
 # Fields of a batch; they may lie apart in memory, as those of records do.
 LANES, CELL_BITS, SMALL = (types.Array(each, 1, "A") for each in (types.uint64, types.uint16, types.int8))
 ROWS = types.uint64[:, ::1]
+RULES = numba.from_dtype(RULE_TABLES)
 
 
 @kernel(types.void(LANES, CELL_BITS, CELL_BITS, SMALL, ROWS, ROWS))
@@ -74,3 +84,52 @@ def encoded(batch: Batch) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     observations, masks = np.empty((size, ROWS_OF_PIECES), np.uint64), np.empty((size, 2), np.uint64)
     _encode(batch.lanes, batch.occupied, batch.available, batch.hand, observations, masks)
     return observations.view(np.int8).reshape(size, *SHAPE), masks.view(np.int8)
+
+
+@inlined
+def turn_is_legal(turn: int, lanes: int, occupied: int, available: int, hand: int, rules: Any) -> bool:
+    """Whether a turn is legal in a position."""
+    cell, gift = turn // CHOICES, turn % CHOICES
+    gives = gift < PIECES and (available >> (gift & 15)) & 1 == 1
+    if turn < 0 or turn >= TURNS or (cell < CELLS and (occupied >> cell) & 1):
+        return False
+    if hand < 0:
+        return gives and (cell < CELLS) == (rules.mover_chooses != 0)
+    ends = available == 0 or (winning_cells(lanes, occupied, hand, rules) >> cell) & 1
+    return cell < CELLS and (gift == NO_GIFT if ends else gives)
+
+
+@inlined
+def mark_turns(lanes: int, occupied: int, available: int, hand: int, rules: Any, legal: NDArray[np.bool_]) -> None:
+    """Mark the legal turns of a position in ``legal`` [289], which is false."""
+    wins = winning_cells(lanes, occupied, hand, rules) if hand >= 0 else int64(0)
+    gives_only = hand < 0 and rules.mover_chooses == 0
+    for cell in range(CELLS + 1):
+        if gives_only != (cell == NO_CELL) or (occupied >> cell) & 1:
+            continue
+        if hand >= 0 and (available == 0 or (wins >> cell) & 1):
+            legal[CHOICES * cell + NO_GIFT] = True
+        else:
+            for piece in range(PIECES):
+                legal[CHOICES * cell + piece] = (available >> piece) & 1 == 1
+
+
+@kernel(types.void(LANES, CELL_BITS, CELL_BITS, SMALL, RULES, types.int8[:, ::1], types.boolean[:, ::1]))
+def _encode_turns(lanes: Any, occupied: Any, available: Any, hand: Any, rules: Any, pieces: Any, legal: Any) -> None:
+    for i in range(lanes.shape[0]):
+        cells, left, piece = int64(occupied[i]), int64(available[i]), int64(hand[i])
+        for cell in range(CELLS):
+            pieces[i, cell] = piece_at(lanes[i], cell) if (cells >> cell) & 1 else int64(NONE)
+        pieces[i, HAND] = piece
+        mark_turns(lanes[i], cells, left, piece, rules, legal[i])
+
+
+def encoded_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+    """The pieces and the legal turns of a batch of positions, in which nobody has finished a line.
+
+    Pieces [B, 17] int8: those on cells 0 to 15 and the one in hand, -1 for none. Legal turns [B, 289] bool.
+    """
+    size = len(batch.lanes)
+    pieces, legal = np.empty((size, ROWS_OF_PIECES), np.int8), np.zeros((size, TURNS), np.bool_)
+    _encode_turns(batch.lanes, batch.occupied, batch.available, batch.hand, rules.tables, pieces, legal)
+    return pieces, legal

@@ -21,11 +21,12 @@ ENV_ID = "quarto-arena/Quarto-v0"
 TURNS_ID = "quarto-arena/QuartoTurns-v0"  # a step is a whole turn, as in exported episodes
 
 pettingzoo.register("aec", ENV_ID, "quarto.env.turns:env")
-gymnasium.register(
-    ENV_ID,
-    entry_point="runners.environments.single:QuartoEnv",
-    vector_entry_point="runners.environments.vector:QuartoVectorEnv",
-)
-gymnasium.register(TURNS_ID, entry_point="runners.environments.whole_turns:QuartoTurnsEnv")
+for name, turns in ((ENV_ID, False), (TURNS_ID, True)):
+    gymnasium.register(
+        name,
+        entry_point="runners.environments.single:QuartoEnv",
+        vector_entry_point="runners.environments.vector:QuartoVectorEnv",
+        kwargs={"turns": turns},
+    )
 
 __all__ = ["ENV_ID", "TURNS_ID", "env", "raw_env"]

@@ -8,8 +8,10 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from quarto.batch import Batch
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import entry, inlined, int64, kernel, uint64
+from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on, placed
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.base import Base
@@ -23,6 +25,8 @@ MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of 
 
 POSITION = (types.uint64, types.int64, types.int64, types.int64)  # lanes, occupied, available, hand
 STATE = (*POSITION, RULES_TYPE, SEARCH_TYPE)
+BATCH = (types.uint64[::1], types.uint16[::1], types.uint16[::1], types.int8[::1])  # the same of ``B`` positions
+ILLEGAL = np.int8(-128)  # instead of the value of a turn that is none
 
 
 @kernel(types.int64(*STATE))
@@ -154,6 +158,22 @@ def values_of(lanes: Any, occupied: Any, hands: Any, values: Any, rules: Any, se
         values[i] = value_of(lanes[i], filled, available, hand, rules, search)
 
 
+@kernel(types.void(types.int8[:, ::1], *BATCH, RULES_TYPE, SEARCH_TYPE))
+def turn_values_of(values: Any, lanes: Any, occupied: Any, available: Any, hands: Any, rules: Any, search: Any) -> None:
+    """The values of all turns of ``B`` live positions into ``values`` [B, 289].
+
+    Stops early once ``search.stopped`` is 1.
+    """
+    turns = np.empty((CELLS * PIECES, 4), np.int8)
+    for i in range(len(lanes)):
+        if search.stopped != 0:
+            break
+        state = (lanes[i], int64(occupied[i]), int64(available[i]), int64(hands[i]))
+        for turn in turns[: turns_of(False, turns, *state, rules, search)]:
+            cell = int64(turn[0]) if turn[0] >= 0 else int64(NO_CELL)
+            values[i, CHOICES * cell + (turn[1] if turn[1] >= 0 else NO_GIFT)] = turn[2]
+
+
 class SolvedTurn(NamedTuple):
     """One turn with its value and its distance."""
 
@@ -238,6 +258,17 @@ class Solver:
         """
         found = np.zeros(len(lanes), np.int8)
         values_of(lanes, occupied, np.full(len(lanes), NONE, np.int8) if hands is None else hands, found, *self.state)
+        return found
+
+    def turn_values(self, batch: Batch) -> NDArray[np.int8]:
+        """The value of every turn in ``B`` live positions, for the player who takes it: [B, 289].
+
+        1 won, 0 drawn, -1 lost, ``ILLEGAL`` (-128) where the turn is not legal. Turns are numbered as in
+        ``quarto.observations``. The values mean nothing once the solver is ``stopped``.
+        """
+        found = np.full((len(batch.lanes), TURNS), ILLEGAL)
+        lanes, occupied, available, hands = map(np.ascontiguousarray, batch[:-1])
+        turn_values_of(found, lanes, occupied, available, hands, *self.state)
         return found
 
     def distance(self, position: Position, value: int) -> int:

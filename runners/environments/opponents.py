@@ -1,4 +1,4 @@
-"""The opponent of a learner: any agent, by its label or as an object."""
+"""What the environments of one game and of many share: the opponent of a learner, its seat, what is seen and done."""
 
 from __future__ import annotations
 
@@ -6,28 +6,58 @@ from contextlib import nullcontext
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+from gymnasium import spaces
+
 from agents.base import Agent
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.location import location_of
-from quarto.rules import Rules
+from quarto.errors import RequestError
+from quarto.observations import SHAPE, TURNS
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.stepwise import ACTIONS
 from runners.arena.config import agent_named
+from runners.arena.schemas import MAX_OPENING_PLIES
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hydra_app.config_dir import user_config_dir
 
 
 def opponent_of(
-    opponent: str | Agent, rules: Rules, archive: str | PurePath = DEFAULT_ARCHIVE, config_dir: str | Path | None = None
-) -> GuardedAgent:
+    opponent: str | Agent | None,
+    rules: Rules,
+    archive: str | PurePath = DEFAULT_ARCHIVE,
+    config_dir: str | Path | None = None,
+) -> GuardedAgent | None:
     """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
+
+    None if there is none: the learner plays both seats.
 
     Policies are those of ``archive``; ``config_dir`` is a folder with agents of the user's own. Raises
     ``RequestError`` for an agent or a parameter that does not exist, and for an agent that does not play the rules.
     """
+    if opponent is None:
+        return None
     if not isinstance(opponent, str):
         return GuardedAgent(opponent, type(opponent).__name__, rules)
     with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
         spec = agent_named(opponent, location_of(archive), True)
         return GuardedAgent(spec.build(), spec.label, rules)
+
+
+def spaces_of(turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
+    """The space of an observation and that of an action: of whole turns, or of single decisions."""
+    if turns:
+        return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURNS)
+    return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
+
+
+def checked_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
+    """The number of imposed plies. Raises ``RequestError`` for one that cannot be, and for turns without gifts."""
+    if turns and rules.mover_chooses:
+        raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
+    if not 0 <= opening_plies <= MAX_OPENING_PLIES:
+        raise RequestError(f"opening_plies={opening_plies} is not a number of plies from 0 to {MAX_OPENING_PLIES}")
+    return opening_plies
 
 
 def checked_seat(seat: Any) -> int | None:

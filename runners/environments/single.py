@@ -7,7 +7,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
@@ -17,13 +16,12 @@ from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.jit import uint64
 from quarto.named_rules import rules_named
 from quarto.notation import format_game
-from quarto.observations import SHAPE, mask, observation
-from quarto.position import ALL_CELLS
+from quarto.observations import CHOICES, encoded_turns, mask, observation
 from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
 from runners.environments.game_log import GameLog
-from runners.environments.opponents import checked_seat, opponent_of
+from runners.environments.opponents import checked_plies, checked_seat, opponent_of, spaces_of
 from runners.hosting.lockstep import draw_openings
 
 Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
@@ -33,14 +31,19 @@ SEEDS = 1 << 63
 class QuartoEnv(gymnasium.Env):
     """A game of a learner against ``opponent``, which answers within ``step``.
 
-    Observations are int8 [17, 8], actions 0 to 15 are cells or pieces, see ``quarto.observations``. ``info`` has the
-    legal actions as ``action_mask``, int8 [16], and the learner's ``seat``; at the end of a game also its ``ending``
-    and the ``game`` as text. Rewards: 1 won, -1 lost, 0 drawn or not over. An illegal action forfeits the game (-1). If
-    the opponent forfeits, which no action of the learner caused, the game is truncated with reward 0.
+    Observations are int8 [17, 8], actions 0 to 15 are cells or pieces, see ``quarto.observations``. With ``turns`` an
+    observation is int8 [17], the piece on each cell, then the one in hand, -1 for none; an action is a whole turn, 0 to
+    288, as in exported episodes. ``info`` has the legal actions as ``action_mask``, int8 [16] or [289], and the
+    learner's ``seat``; at the end of a game also its ``ending`` and the ``game`` as text. Rewards: 1 won, -1 lost, 0
+    drawn or not over. An illegal action forfeits the game (-1). If the opponent forfeits, which no action of the
+    learner caused, the game is truncated with reward 0.
 
-    ``opponent``: an agent's label or object. ``rules``: ``Rules`` or a yaml's name. ``seat``: 0, 1, or None for a
-    random one in each game. ``record``: a file to which finished games are appended as text, where the learner is
-    called ``name``. ``archive``, ``config_dir``: see ``opponent_of``.
+    ``opponent``: an agent's label or object, or None: the learner plays both seats. Then ``seat`` of ``info`` is the
+    one that acts next, and a reward is for the one that acted. ``rules``: ``Rules`` or a yaml's name. ``seat``: 0, 1,
+    or None for a random one in each game. ``record``: a file to which finished games are appended as text, where the
+    learner is called ``name``. ``archive``, ``config_dir``: see ``opponent_of``. ``opening_plies`` are random ones
+    before the first action, which finish no line. Raises ``RequestError`` for ``turns`` where the mover chooses the
+    piece.
 
     Once the game is over the mask allows every action: where Gymnasium begins a new game in the next step, it asks for
     one more action, which it ignores. The first game after ``reset(seed=s)`` is game 0 of seed s, further resets
@@ -49,9 +52,9 @@ class QuartoEnv(gymnasium.Env):
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012  (Gymnasium's form)
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make takes)
         self,
-        opponent: str | Agent = "random",
+        opponent: str | Agent | None = "random",
         rules: Rules | str = "classic",
         seat: int | None = None,
         render_mode: str | None = None,
@@ -59,19 +62,21 @@ class QuartoEnv(gymnasium.Env):
         name: str = "learner",
         archive: str | PurePath = DEFAULT_ARCHIVE,
         config_dir: str | Path | None = None,
+        opening_plies: int = 0,
+        turns: bool = False,
     ) -> None:
         self.rules = rules_named(rules)
         self.render_mode = render_mode
-        self.observation_space = spaces.Box(0, 1, SHAPE, np.int8)
-        self.action_space = spaces.Discrete(ACTIONS)
+        self.observation_space, self.action_space = spaces_of(turns)
         self.seat = 0
         self.game = StepwiseGame(self.rules)
+        self._turns, self._opening_plies = turns, checked_plies(opening_plies, turns, self.rules)
         self._fixed_seat = checked_seat(seat)
-        self.opening_plies = 0  # random ones before the first decision, from the next reset on
         self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
-        self._player = self._opponent.player()
+        self._player = self._opponent.player() if self._opponent else None
         self._renderer = Renderer(render_mode)
-        self._log = None if record is None else GameLog(record, name, self._opponent.label, self.rules.name)
+        against = self._opponent.label if self._opponent else name
+        self._log = None if record is None else GameLog(record, name, against, self.rules.name)
         self._seed: int | None = None
         self._number = 0  # of the game under this seed
         self._stream = np.zeros(1, np.uint64)  # of the opponent in this game
@@ -92,30 +97,32 @@ class QuartoEnv(gymnasium.Env):
         self._stream[0] = stream(word, self._number, 0)
         random_seat = int(stream(word, self._number, OPENING) & uint64(1))
         self.seat = random_seat if self._fixed_seat is None else self._fixed_seat
-        self._player.start(range(1))
-        ending = self._answer() if self.game.seat != self.seat else None
-        self._renderer.watched(self.game.position)
-        found, _, _, _, info = self._step(ending)
+        if self._player:
+            self._player.start(range(1))
+        found, _, _, _, info = self._step(self._answer())
         return found, info
 
     def step(self, action: Any) -> Step:
-        """Take the learner's decision and, if it is then the opponent's turn, that turn."""
-        if not self.game.legal >> int(action) & 1:
+        """Take the learner's decision or turn and, if it is then the opponent's turn, that turn."""
+        if not 0 <= int(action) < self.action_space.n or not self._legal()[int(action)]:
             return self._step(FORFEIT_ILLEGAL, forfeit_of=self.seat)
-        self.game.act(int(action))
-        ending = self._answer() if not self.game.over and self.game.seat != self.seat else None
-        self._renderer.watched(self.game.position)
-        return self._step(ending)
+        decisions = divmod(int(action), CHOICES) if self._turns else (int(action),)
+        for decision in decisions:
+            if decision < ACTIONS:  # otherwise it is no placement, or no gift
+                self.game.act(decision)
+        return self._step(self._answer())
 
     def _opening(self, seed: int) -> NDArray[np.int8]:
         """The imposed plies of this game, which finish no line: [2, K] pieces, then cells."""
-        openings = np.empty((2, self.opening_plies, 1), np.int8)
+        openings = np.empty((2, self._opening_plies, 1), np.int8)
         draw_openings(seed, self._number, self.rules.tables, openings)
         return openings[:, :, 0]
 
     def _answer(self) -> int | None:
-        """Play the opponent's turn. Returns the ending if it forfeits."""
+        """Play the opponent's turn if it is its turn. Returns the ending if it forfeits."""
         game, rng = self.game, Streams(self._stream + turn_offset_of(self.game.turn))
+        if self._opponent is None or self._player is None or self.game.over or game.seat == self.seat:
+            return None
         turns = self._opponent.ask(self._player, Batch.of([game.position]), rng, np.zeros(1, np.uint32))
         cell, gift = int(turns.cells[0]), int(turns.gifts[0])
         if cell in (ERROR, LATE):
@@ -132,20 +139,30 @@ class QuartoEnv(gymnasium.Env):
     def _step(self, forfeit: int | None, forfeit_of: int | None = None) -> Step:
         """The values of ``step``: ``forfeit`` is the ending of a forfeited game, the opponent's fault by default."""
         lost_by = 1 - self.seat if forfeit_of is None else forfeit_of
-        game, info = self.game, {"action_mask": self._mask(forfeit), "seat": self.seat}
+        game, acted = self.game, self.seat
+        self._renderer.watched(game.position)
+        over = game.over or forfeit is not None
+        if self._opponent is None and not over:
+            self.seat = game.seat
+        legal = np.ones(self.action_space.n, np.bool_) if over else self._legal()
+        info: dict[str, Any] = {"action_mask": legal.astype(np.int8), "seat": self.seat}
         truncated = forfeit is not None and lost_by != self.seat
-        terminated = not truncated and (game.over or forfeit is not None)
+        terminated = not truncated and over
         winner = game.winner if forfeit is None else 1 - lost_by
         if terminated or truncated:
             ending = forfeit if forfeit is not None else FULL_BOARD if winner == NONE else LINE
             info |= {"ending": ENDINGS[ending], "game": format_game(game.plies)}
             self._record(winner, ending)
-        reward = 0.0 if truncated or not terminated or winner == NONE else 1.0 if winner == self.seat else -1.0
-        return observation(game.pieces), reward, terminated, truncated, info
+        reward = 0.0 if truncated or not terminated or winner == NONE else 1.0 if winner == acted else -1.0
+        seen = np.array(game.pieces, np.int8) if self._turns else observation(game.pieces)
+        return seen, reward, terminated, truncated, info
 
-    def _mask(self, forfeit: int | None) -> NDArray[np.int8]:
-        over = self.game.over or forfeit is not None
-        return mask(ALL_CELLS if over else self.game.legal)
+    def _legal(self) -> NDArray[np.bool_]:
+        """The legal actions of a game that is not over: bool [16], or [289] for whole turns."""
+        if not self._turns:
+            return mask(self.game.legal).astype(np.bool_)
+        _, legal = encoded_turns(Batch.of([self.game.position]), self.rules)
+        return legal.reshape(-1)
 
     def _record(self, winner: int, ending: int) -> None:
         if self._log is not None:
@@ -156,8 +173,8 @@ class QuartoEnv(gymnasium.Env):
             self._log.add(games, np.array([self.seat], np.int8))
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The legal actions: bool [16], under the name that sb3-contrib asks for."""
-        return self._mask(None).astype(bool)
+        """The legal actions, all of them once the game is over, under the name that sb3-contrib asks for."""
+        return np.ones(self.action_space.n, np.bool_) if self.game.over else self._legal()
 
     def render(self) -> Any:
         """The board as text (``ansi``) or as an image, [height, width, 3] uint8; ``human`` shows it in a window."""

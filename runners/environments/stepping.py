@@ -1,4 +1,4 @@
-"""Kernels of the vectorised environment: one decision of each learner, then one turn of each opponent it waits for."""
+"""Kernels of the vectorised environment: one action of each learner, then one turn of each opponent it waits for."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from agents.base import ERROR, LATE, RULES_TYPE
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
 from quarto.bits import popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
+from quarto.observations import CHOICES, turn_is_legal
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line
 from quarto.stepwise import ACTIONS
+from runners.hosting.lockstep import OPENINGS_TYPE, attempt_opening
+
+RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all games
 
 # A game of a learner against the opponent, at any ply: a record each. A kernel that is given all of it as one pointer
 # counts no references; with an array for each field, that took two thirds of a step.
@@ -65,6 +69,14 @@ def games_of(envs: Envs) -> Games:
     return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
 
 
+class StepOptions(NamedTuple):
+    """How an environment steps; 1 means yes."""
+
+    seat: int  # the learner's: 0, 1, RANDOM_SEAT or BOTH_SEATS
+    turns: int  # an action is a whole turn, see ``quarto.observations``
+    begin: int  # no action is taken: only games that are over begin anew
+
+
 class OpponentPositions(NamedTuple):
     """Room for the positions in which the opponent takes its turn, compacted to the front."""
 
@@ -82,18 +94,8 @@ class OpponentPositions(NamedTuple):
 
 
 ENVS_TYPE = types.Array(numba.from_dtype(ENV), 1, "C")
+OPTIONS_TYPE = numba.typeof(StepOptions(0, 0, 0))
 OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.empty(1))
-
-
-@inlined
-def _begin(env: Any, fixed_seat: int) -> None:
-    """A new game."""
-    env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
-    env.number += 1
-    env.stream = stream(env.seed, env.number, 0)
-    random_seat = int64(stream(env.seed, env.number, OPENING) & uint64(1))
-    env.seat = random_seat if fixed_seat < 0 else fixed_seat
-    env.over = False
 
 
 @inlined
@@ -132,6 +134,31 @@ def _choose(env: Any, piece: int) -> None:
     env.available &= ~(int64(1) << piece)
 
 
+@kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
+def _impose(envs: Envs, i: int, openings: Any, rules: Any) -> int:
+    """Draw the imposed plies of a new game and play them; returns how many."""
+    env = envs[i]
+    source, attempt = stream(env.seed, env.number, OPENING), int64(0)
+    while not attempt_opening(openings, 0, source, attempt, rules):
+        attempt += 1
+    for ply in range(openings.shape[1]):
+        _choose(env, int64(openings[0, ply, 0]))
+        _place(env, int64(openings[1, ply, 0]), int64(0), rules)  # it finishes no line
+    return int64(openings.shape[1])
+
+
+@inlined
+def _begin(env: Any, seat: int, first: int) -> int:
+    """A new game, in which seat ``first`` takes the first turn; 1 if that is the opponent."""
+    env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
+    env.number += 1
+    env.stream = stream(env.seed, env.number, 0)
+    random_seat = int64(stream(env.seed, env.number, OPENING) & uint64(1))
+    env.seat = first if seat == BOTH_SEATS else random_seat if seat == RANDOM_SEAT else seat
+    env.over = False
+    return int64(env.seat != first)
+
+
 @inlined
 def _decide(env: Any, action: int, rules: Any) -> bool:
     """Take the learner's decision; true if the opponent takes its turn then."""
@@ -146,24 +173,49 @@ def _decide(env: Any, action: int, rules: Any) -> bool:
     return mover_chooses and not env.over
 
 
-@kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], types.int64, RULES_TYPE))
-def decide_all(envs: Envs, asked: OpponentPositions, actions: Any, fixed_seat: int, rules: Any) -> int:
-    """Take the decision of each learner, or begin a new game where one was over.
+@kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
+def _take_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
+    """Take the learner's whole turn; 1 if the opponent takes its turn then."""
+    env = envs[i]
+    occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
+    if not turn_is_legal(turn, env.lanes, occupied, available, hand, rules):
+        _end(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
+        return 0
+    if hand != NONE:
+        _place(env, turn // CHOICES, int64(env.seat), rules)
+    if not env.over:
+        _choose(env, turn % CHOICES)
+    return int64(not env.over)
 
-    ``actions`` [N] int64; ``fixed_seat`` is -1 for random seats. Returns how many opponents take their turns now: their
-    positions are in ``asked``.
+
+@kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], OPTIONS_TYPE, OPENINGS_TYPE, RULES_TYPE))
+def step_all(
+    envs: Envs, asked: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
+) -> int:
+    """Take the action of each learner, or begin a new game where one was over.
+
+    ``actions`` [N] int64; ``openings`` [2, K, 1] is room for K imposed plies. Returns how many opponents take their
+    turns now: their positions are in ``asked``. A learner that plays both seats decides for the opponent next.
     """
     batch, slots, seeds, turns = asked
     size, mover_chooses = int64(0), rules.mover_chooses != 0
+    first = (openings.shape[1] + int64(mover_chooses)) & 1
     for i in range(envs.shape[0]):
         env = envs[i]
+        if options.begin and not env.over:
+            continue
         env.reward, env.terminated, env.truncated, env.begun = 0.0, False, False, env.over
         if env.over:
-            _begin(env, fixed_seat)
-            waits = int64(env.seat) != int64(mover_chooses)  # seat 0 gives first; or seat 1 chooses and places
+            waits = _begin(env, options.seat, first) != 0
+            if openings.shape[1]:
+                _impose(envs, int64(i), openings, rules)
+        elif options.turns:
+            waits = _take_turn(envs, int64(i), int64(actions[i]), rules) != 0
         else:
             waits = _decide(env, int64(actions[i]), rules)
-        if waits:
+        if waits and options.seat == BOTH_SEATS:
+            env.seat = 1 - int64(env.seat)
+        elif waits:
             turn = popcount(int64(env.occupied)) + int64(env.hand != NONE or mover_chooses)
             batch.lanes[size], batch.occupied[size], batch.available[size] = env.lanes, env.occupied, env.available
             batch.hand[size], batch.last_cell[size] = env.hand, env.last_cell

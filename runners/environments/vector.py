@@ -7,7 +7,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -18,38 +17,57 @@ from analytics import DEFAULT_ARCHIVE
 from quarto.env.rendering import RENDER_MODES, image_of, text_of
 from quarto.errors import RequestError, nearest
 from quarto.named_rules import rules_named
-from quarto.observations import SHAPE, encoded
+from quarto.observations import encoded, encoded_turns
 from quarto.rng import Streams
 from quarto.rules import Rules
-from quarto.stepwise import ACTIONS
 from runners.environments.game_log import GameLog
-from runners.environments.opponents import checked_seat, opponent_of
+from runners.environments.opponents import checked_plies, checked_seat, opponent_of, spaces_of
 from runners.environments.single import SEEDS
-from runners.environments.stepping import OpponentPositions, answer_all, decide_all, games_of, new_envs, positions_of
+from runners.environments.stepping import (
+    BOTH_SEATS,
+    RANDOM_SEAT,
+    OpponentPositions,
+    StepOptions,
+    answer_all,
+    games_of,
+    new_envs,
+    positions_of,
+    step_all,
+)
 
+Observations = NDArray[np.int8]  # [N, 17, 8], or [N, 17] where an action is a whole turn
 STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
-Observations = NDArray[np.int8]  # [N, 17, 8]
 Steps = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+
+
+def _resets_at_once(mode: AutoresetMode | str) -> bool:
+    """Whether a game that is over begins anew in the same step. Raises ``RequestError`` for another mode."""
+    offered = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP)
+    names = [each.value for each in offered]
+    if mode not in offered and mode not in names:
+        raise RequestError(f"autoreset_mode={mode} is not offered{nearest(str(mode), names)}")
+    return bool(AutoresetMode(mode) == AutoresetMode.SAME_STEP)
 
 
 class QuartoVectorEnv(VectorEnv):
     """``num_envs`` games of a learner against ``opponent``, each at its own ply, stepped together by compiled code.
 
     Game ``i`` after ``reset(seed=s)`` is the game of ``QuartoEnv`` after ``reset(seed=s + i)``, with the same keys; a
-    list of seeds gives each its own. Arrays of ``N`` games: observations int8 [N, 17, 8], rewards float64 [N],
-    terminations and truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] and ``seat`` int8 [N]; if games
-    have ended, ``ending`` int8 [N], an index into ``quarto.batch.ENDINGS`` where ``_ending`` is true.
+    list of seeds gives each its own. Arrays of ``N`` games: observations int8 [N, 17, 8] (of whole turns [N, 17]),
+    rewards float64 [N], terminations and truncations bool [N]. ``infos`` has ``action_mask`` int8 [N, 16] (of whole
+    turns [N, 289]) and ``seat`` int8 [N]; if games have ended, ``ending`` int8 [N], an index into
+    ``quarto.batch.ENDINGS`` where ``_ending`` is true.
 
-    A game that is over begins anew in the next step, whose action for it is ignored (``AutoresetMode.NEXT_STEP``).
-    Jitted agents are asked for all games at once, agents in Python once for each ply at which they have to decide.
+    A game that is over begins anew in the next step, whose action for it is ignored (``AutoresetMode.NEXT_STEP``). With
+    ``AutoresetMode.SAME_STEP`` it begins anew at once, and ``infos`` has its last observation in ``final_obs``, where
+    ``_final_obs`` is true. Jitted agents are asked for all games at once, agents in Python once for each ply at which
+    they have to decide.
     """
-
-    metadata = {"render_modes": STILL_MODES, "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
         self,
         num_envs: int = 1,
-        opponent: str | Agent = "random",
+        opponent: str | Agent | None = "random",
         rules: Rules | str = "classic",
         seat: int | None = None,
         render_mode: str | None = None,
@@ -57,6 +75,9 @@ class QuartoVectorEnv(VectorEnv):
         name: str = "learner",
         archive: str | PurePath = DEFAULT_ARCHIVE,
         config_dir: str | Path | None = None,
+        opening_plies: int = 0,
+        turns: bool = False,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
     ) -> None:
         if num_envs < 1:
             raise RequestError(f"num_envs={num_envs} is not a number of games: give 1 or more")
@@ -64,15 +85,19 @@ class QuartoVectorEnv(VectorEnv):
             raise RequestError(f"render_mode {render_mode!r} does not exist{nearest(render_mode, STILL_MODES)}")
         self.rules = rules_named(rules)
         self.num_envs, self.render_mode = num_envs, render_mode
-        self.single_observation_space = spaces.Box(0, 1, SHAPE, np.int8)
-        self.single_action_space = spaces.Discrete(ACTIONS)
+        self._resets_at_once = _resets_at_once(autoreset_mode)
+        self.metadata = {"render_modes": STILL_MODES, "autoreset_mode": AutoresetMode(autoreset_mode)}
+        self.single_observation_space, self.single_action_space = spaces_of(turns)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        fixed_seat = checked_seat(seat)
-        self._fixed_seat = -1 if fixed_seat is None else fixed_seat
         self._opponent = opponent_of(opponent, self.rules, archive, config_dir)
-        self._player = self._opponent.player()
-        self._log = None if record is None else GameLog(record, name, self._opponent.label, self.rules.name)
+        self._player = self._opponent.player() if self._opponent else None
+        fixed_seat = checked_seat(seat)
+        played = BOTH_SEATS if self._opponent is None else RANDOM_SEAT if fixed_seat is None else fixed_seat
+        self._options = StepOptions(played, int(turns), 0)
+        self._openings = np.empty((2, checked_plies(opening_plies, turns, self.rules), 1), np.int8)
+        against = self._opponent.label if self._opponent else name
+        self._log = None if record is None else GameLog(record, name, against, self.rules.name)
         self._envs, self._asked = new_envs(num_envs), OpponentPositions.empty(num_envs)
         self._has_seeds = False
 
@@ -85,7 +110,8 @@ class QuartoVectorEnv(VectorEnv):
             envs["seed"], envs["number"] = self._seeds(seed), -1
             self._has_seeds = True
         envs["over"] = True
-        self._player.start(range(self.num_envs))
+        if self._player:
+            self._player.start(range(self.num_envs))
         self._advance(np.zeros(self.num_envs, np.int64), fresh=True)
         observations, masks = self._seen()
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
@@ -105,26 +131,36 @@ class QuartoVectorEnv(VectorEnv):
         return np.array([own if own is not None else other for own, other in zip(given, drawn, strict=True)], np.uint64)
 
     def step(self, actions: Any) -> Steps:
-        """Take a decision in each game, ``actions`` [N] integers, and the opponent's turn where it follows."""
+        """Take an action in each game, ``actions`` [N] integers, and the opponent's turn where it follows."""
         chosen = np.asarray(actions, np.int64)
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
         envs = self._envs
         self._advance(chosen)
         observations, masks = self._seen()
-        infos: dict[str, Any] = {"action_mask": masks, "seat": envs["seat"].copy()}
+        rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
+        infos: dict[str, Any] = {}
         over = envs["over"].copy()
         if over.any():
             infos |= {"ending": envs["ending"].copy(), "_ending": over}
             if self._log is not None:
                 self._log.add(games_of(envs[over]), envs["seat"][over])
-        rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
+            if self._resets_at_once:
+                infos |= {"final_obs": observations, "_final_obs": over}
+                self._advance(chosen, begin=True)
+                observations, masks = self._seen()
+        infos |= {"action_mask": masks, "seat": envs["seat"].copy()}
         return observations, rewards, terminated, truncated, infos
 
-    def _advance(self, actions: NDArray[np.int64], fresh: bool = False) -> None:
-        """Take one step in all games; with ``fresh`` the player knows already that they begin."""
+    def _advance(self, actions: NDArray[np.int64], fresh: bool = False, begin: bool = False) -> None:
+        """Take one step in all games; with ``fresh`` the player knows already that they begin.
+
+        With ``begin`` no action is taken, only games that are over begin anew.
+        """
         envs, asked, rules = self._envs, self._asked, self.rules.tables
-        size = decide_all(envs, asked, actions, self._fixed_seat, rules)
+        size = step_all(envs, asked, actions, self._options._replace(begin=int(begin)), self._openings, rules)
+        if self._opponent is None or self._player is None:
+            return
         if self._player.game_words and not fresh:
             self._player.restart(np.flatnonzero(envs["begun"]))
         if size == 0:
@@ -141,7 +177,12 @@ class QuartoVectorEnv(VectorEnv):
 
     def _seen(self) -> tuple[Observations, NDArray[np.int8]]:
         """Observations and action masks; in a game that is over every action is allowed."""
-        observations, masks = encoded(positions_of(self._envs))
+        positions = positions_of(self._envs)
+        if self._options.turns:
+            observations, legal = encoded_turns(positions, self.rules)
+            masks = legal.view(np.int8)
+        else:
+            observations, masks = encoded(positions)
         masks[self._envs["over"]] = 1
         return observations, masks
 

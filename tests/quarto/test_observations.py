@@ -3,20 +3,33 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from quarto.batch import Batch
-from quarto.observations import SHAPE, VALUES, encoded, mask, observation, observation_of
+from quarto.observations import (
+    NO_CELL,
+    NO_GIFT,
+    SHAPE,
+    TURNS,
+    VALUES,
+    encoded,
+    encoded_turns,
+    mask,
+    observation,
+    observation_of,
+)
 from quarto.position import Position
-from quarto.rules import NONE
+from quarto.rules import CLASSIC, NONE, Rules
 from quarto.stepwise import ACTIONS, StepwiseGame
+from tests import naive
 
 
-def games(seed: int, count: int) -> list[StepwiseGame]:
+def games(seed: int, count: int, rules: Rules = CLASSIC) -> list[StepwiseGame]:
     """The states of random games."""
     chance = random.Random(seed)
     found: list[StepwiseGame] = []
     while len(found) < count:
-        game = StepwiseGame()
+        game = StepwiseGame(rules)
         while not game.over:
             found.append(game.copy())
             game.act(chance.choice([action for action in range(ACTIONS) if game.legal >> action & 1]))
@@ -59,3 +72,31 @@ def test_positions_that_lie_apart_in_memory_are_encoded_too() -> None:
     apart = Batch(*(field[::2] for field in batch))  # type: ignore[arg-type]  # each keeps its own type
     for whole, part in zip(encoded(batch), encoded(apart), strict=True):
         assert np.array_equal(whole[::2], part)
+
+
+def can_be_taken(game: StepwiseGame, cell: int, gift: int) -> bool:
+    """Whether the decisions of a turn can be taken one after the other, and are all there are."""
+    other = game.copy()
+    if game.rules.mover_chooses:
+        if gift == NO_GIFT or not other.available >> gift & 1:
+            return False
+        other.act(gift)
+        return cell != NO_CELL and bool(other.legal >> cell & 1)
+    if (cell == NO_CELL) != (game.hand == NONE):
+        return False
+    if cell != NO_CELL:
+        if not other.legal >> cell & 1:
+            return False
+        other.act(cell)
+    return other.over if gift == NO_GIFT else bool(other.legal >> gift & 1)
+
+
+@pytest.mark.parametrize("rules", naive.PRESETS.values(), ids=naive.PRESETS)
+def test_turns_are_those_whose_decisions_can_be_taken(rules: Rules) -> None:
+    states = [state for state in games(4, 260, rules) if not (rules.mover_chooses and state.hand != NONE)]
+    pieces, legal = encoded_turns(Batch.of([state.position for state in states]), rules)
+    assert pieces.dtype == np.int8
+    assert legal.dtype == np.bool_
+    assert pieces.tolist() == [state.pieces for state in states]
+    for state, row in zip(states, legal, strict=True):
+        assert row.tolist() == [can_be_taken(state, *divmod(turn, 17)) for turn in range(TURNS)]

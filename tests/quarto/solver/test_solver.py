@@ -6,12 +6,15 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
+from quarto.batch import Batch
 from quarto.notation import parse_position
+from quarto.observations import encoded_turns
 from quarto.position import EMPTY, Position, board, from_plies
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.solver.solver import Solver
+from quarto.solver.solver import ILLEGAL, Solver
 from quarto.symmetry import symmetries
 from tests.marks import seldom
 from tests.naive import PRESETS, has_line
@@ -46,6 +49,19 @@ def test_values_distances_and_turns_are_those_of_playing_every_game_out(name: st
                 position, rules
             ), position
             assert solver.solve(position, turns=False, distance=False) == (expected.value, None, ())
+
+
+@pytest.mark.parametrize("name", ["classic", "own_piece"])
+def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> None:
+    rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
+    positions = [each for pieces in (9, 12, 15) for each in live_positions(rules, pieces, 12, 3)]
+    batch = Batch.of(positions)
+    values = solver.turn_values(batch)
+    assert np.array_equal(values != ILLEGAL, encoded_turns(batch, rules)[1])
+    for position, row in zip(positions, values, strict=True):
+        for turn in solver.turns(position, distance=False):
+            cell, gift = (16 if each == NONE else each for each in (turn.cell, turn.gift))
+            assert row[17 * cell + gift] == turn.value
 
 
 @pytest.mark.slow

@@ -62,6 +62,10 @@ def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any
         {"opponent": "polito"},  # in a process of its own, with a live game in each slot
         {"opponent": Greedy()},  # always illegal after a while
         {"opponent": SamePly(), "seat": 0},  # in Python, answers to batches
+        {"opponent": None},  # the learner plays both seats
+        {"opponent": None, "rules": "own_piece", "opening_plies": 3},
+        {"opponent": "random", "turns": True, "opening_plies": 2},
+        {"opponent": None, "turns": True, "rules": "square"},
     ],
     ids=lambda options: ",".join(str(value) if isinstance(value, str | int) else "own" for value in options.values()),
 )
@@ -91,6 +95,47 @@ def test_each_game_is_that_of_the_single_environment(options: dict[str, Any]) ->
                 assert ENDINGS[infos["ending"][i]] == info["ending"]
                 ended += 1
     assert ended > GAMES
+
+
+@pytest.mark.parametrize("opponent", ["random", "mcts(iterations=4,reuse=true)", "polito", None], ids=str)
+def test_a_game_that_begins_at_once_is_the_one_that_would_begin_next(opponent: str | None) -> None:
+    """The same games, without the step in which one begins."""
+    one, other = made(1, opponent=opponent), made(1, opponent=opponent, autoreset_mode="SameStep")
+    seen, infos = one.reset(seed=3)
+    assert np.array_equal(other.reset(seed=3)[0], seen)
+    ended = 0
+    for word in np.random.default_rng(6).integers(1 << 40, size=150).tolist():
+        legal = np.flatnonzero(infos["action_mask"][0])
+        action = [legal[word % len(legal)]]
+        seen, *outcome, infos = one.step(action)
+        at_once, *same, known = other.step(action)
+        assert [each.tolist() for each in same] == [each.tolist() for each in outcome]
+        if infos.get("_ending", [False])[0]:
+            assert np.array_equal(known["final_obs"], seen)
+            assert known["_final_obs"].tolist() == [True]
+            assert known["ending"] == infos["ending"]
+            seen, *_, infos = one.step([0])
+            ended += 1
+        assert np.array_equal(at_once, seen)
+        assert np.array_equal(known["action_mask"], infos["action_mask"])
+        assert known["seat"] == infos["seat"]
+    assert ended > 5
+
+
+@pytest.mark.parametrize("turns", [False, True])
+def test_a_learner_of_both_seats_gets_the_rewards_of_the_seat_that_acted(turns: bool) -> None:
+    environment, chance = made(opponent=None, turns=turns), np.random.default_rng(7)
+    _, infos = environment.reset(seed=1)
+    assert not infos["seat"].any()  # seat 0 gives the first piece
+    rewards = []
+    for _ in range(60):
+        before, over = infos["seat"], infos.get("_ending", np.zeros(GAMES, bool))
+        _, reward, terminated, _, infos = environment.step(chosen(infos["action_mask"], chance))
+        rewards += reward[terminated].tolist()
+        if turns:  # a turn is the other seat's, unless the game is over or begins
+            assert np.array_equal(infos["seat"] != before, ~terminated & ~over | over & (before == 1))
+    assert set(rewards) <= {0.0, 1.0}  # only the seat that places can win
+    assert 1.0 in rewards
 
 
 def test_agents_in_python_are_asked_for_games_of_one_ply_at_a_time() -> None:
@@ -162,6 +207,10 @@ def test_wrong_requests_are_refused_in_a_line() -> None:
         made(0)
     with pytest.raises(RequestError, match=r"render_mode 'human' does not exist; .*valid: ansi, rgb_array"):
         made(render_mode="human")
+    with pytest.raises(RequestError, match=r"autoreset_mode=Disabled is not offered; .*valid: NextStep, SameStep"):
+        made(autoreset_mode="Disabled")
+    with pytest.raises(RequestError, match="opening_plies=16 is not a number of plies from 0 to 15"):
+        made(opening_plies=16)
     environment = made(3)
     environment.reset()
     with pytest.raises(ValueError, match=r"actions have shape \(2,\), not \(3,\)"):

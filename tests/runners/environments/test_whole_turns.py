@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.network import ACTIONS, CHOICES
 from quarto.errors import RequestError
 from quarto.notation import parse_game
+from quarto.observations import CHOICES, TURNS
 
 pytestmark = pytest.mark.extras
 
 
 def made(**options: Any) -> Any:
-    from runners.environments.whole_turns import QuartoTurnsEnv
+    import gymnasium
 
-    return QuartoTurnsEnv(**options)
+    from quarto.env import TURNS_ID
+
+    return gymnasium.make(TURNS_ID, **options).unwrapped
 
 
 def test_gymnasium_accepts_it() -> None:
@@ -52,7 +54,7 @@ def test_an_illegal_turn_forfeits_and_a_seed_repeats_the_opening() -> None:
     seen, info = environment.reset(seed=3)
     assert np.array_equal(environment.reset(seed=3)[0], seen)
     assert not np.array_equal(environment.reset()[0], seen)
-    illegal = next(action for action in range(ACTIONS) if not environment.action_masks()[action])
+    illegal = next(action for action in range(TURNS) if not environment.action_masks()[action])
     _, reward, terminated, _, info = environment.step(illegal)
     assert (reward, terminated, info["ending"]) == (-1.0, True, "forfeit_illegal")
 
