@@ -17,6 +17,7 @@ from analytics.exchange.to_csv import game_rows, ply_rows
 from analytics.exchange.to_d3rlpy import write_d3rlpy
 from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
+from analytics.exchange.whole_runs import record_line
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
 from analytics.results.plain_text import csv_of
@@ -155,11 +156,15 @@ def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten |
 
 
 def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> int:
-    """Write games as text or csv; returns how many."""
-    games = 0
+    """Write games as text or csv; returns how many. In text, a whole run has a line with its record."""
+    games, recorded = 0, set[str]()
     for chunk in chunks:
         if request.form == "text":
-            out.write(text_of(chunk.heading, chunk.chosen.games))
+            if chunk.whole and chunk.record.run_id not in recorded:
+                recorded.add(chunk.record.run_id)
+                out.write(record_line(chunk.record, chunk.whole))
+            named = (chunk.record.run_id, chunk.chosen.game_id) if chunk.whole else ()
+            out.write(text_of(chunk.heading, chunk.chosen.games, *named))
         else:
             by_game = request.rows == "games"
             rows = game_rows(chunk) if by_game else ply_rows(chunk, request.perspective or "mover")

@@ -1,31 +1,36 @@
 """Import of games as ordinary runs.
 
-A run's id follows from the games of its first import, so importing them again adds nothing. The games of two players in
-a text may also begin with the games of a run, or the reverse. Then they are the same games, and the run gets those that
-it lacks. So no game is counted twice, whether a text has grown or is a part of an earlier one.
+A text may hold runs whole, see ``whole_runs``. The rest of this module is about single games.
+
+Their run's id follows from the games of its first import, so importing them again adds nothing. The games of two
+players in a text may also begin with the games of a run, or the reverse. Then they are the same games, and the run gets
+those that it lacks. So no game is counted twice, whether a text has grown or is a part of an earlier one.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
+from analytics.exchange.whole_runs import add_whole_run, whole_runs
 from analytics.store import units
 from analytics.store.archive import Archive
-from analytics.store.blocks import games_at
-from analytics.store.range_files import read_games, store_games
+from analytics.store.blocks import RangeGames, games_at, united
+from analytics.store.range_files import read_games, store_range
 from analytics.store.records import RunRecord, now, run_id_of
-from quarto.batch import Block, Games
+from analytics.store.schema import first_game_id
+from quarto.batch import Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
 
@@ -56,20 +61,34 @@ class ImportedRun(NamedTuple):
 def import_games(
     archive: Archive, text: ParsedText, rules: Mapping[str, Rules], code: Mapping[str, Any], command: str
 ) -> list[ImportedRun]:
-    """Add the games of a text. Games with the same rules, event, date and opening are one run with fixed seats.
+    """Add the games of a text. Runs that are whole in it stay what they are.
 
-    A text that has grown extends its runs; new players in it have a run of their own. ``rules`` are by name, ``code``
-    is as in a run's record. Raises
-    ``FailureError`` if the archive cannot be written.
+    Other games with the same rules, event, date and opening are one run with fixed seats. A text that has grown extends
+    its runs; new players in it have a run of their own. ``rules`` are by name, ``code`` is as in a run's record. Raises
+    ``RequestError`` if the archive has other games of a whole run, ``FailureError`` if it cannot be written.
     """
-    return [
+    done, single = list[ImportedRun](), np.ones(len(text.tags), np.bool_)
+    for run in [*whole_runs(text, rules)]:
+        single[run.rows] = False
+        heading = _heading(text.known[text.tags[run.rows[0]]])
+        done.append(ImportedRun(run.record.run_id, heading, len(run.rows), add_whole_run(archive, run)))
+    return done + [
         run
-        for parts in _runs(text)
-        for run in _add_new_or_more(archive, parts, rules[parts[0][0].rules], code, command)
+        for parts in _runs(text.taken(single))
+        for run in _add_new_or_more(archive, parts, rules[parts[0].heading.rules], code, command)
     ]
 
 
-HeadingGames = tuple[Heading, Games]
+class HeadingGames(NamedTuple):
+    """The games of one heading in a text."""
+
+    heading: Heading
+    games: Games
+    place: NDArray[np.int64]  # [G] of each game in the text, ascending
+
+    def beyond(self, games: int) -> HeadingGames:
+        """These without the first ones."""
+        return HeadingGames(self.heading, games_at(self.games, slice(games, None)), self.place[games:])
 
 
 def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
@@ -79,7 +98,8 @@ def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
     for at in np.unique(text.tags).tolist():
         of_heading.setdefault(headings[at], []).append(at)
     for _, run in groupby(sorted(of_heading), key=lambda heading: heading[:4]):
-        yield [(heading, games_at(text.games, np.isin(text.tags, of_heading[heading]))) for heading in run]
+        places = ((heading, np.flatnonzero(np.isin(text.tags, of_heading[heading]))) for heading in run)
+        yield [HeadingGames(heading, games_at(text.games, place), place) for heading, place in places]
 
 
 def _heading(tags: Tags) -> Heading:
@@ -87,21 +107,30 @@ def _heading(tags: Tags) -> Heading:
 
 
 def _spec(parts: list[HeadingGames], rules: Rules) -> dict[str, Any]:
-    """The spec of a run, which holds a hash of its games."""
-    heading = parts[0][0]
-    labels = sorted({label for each, _ in parts for label in (each.agent_0, each.agent_1)})
+    """The spec of a run, which holds a hash of its games and, if pairings take turns in the text, of their order."""
+    heading = parts[0].heading
+    labels = sorted({label for each in parts for label in (each.heading.agent_0, each.heading.agent_1)})
     digest = hashlib.sha256()
-    for each, games in parts:
-        digest.update(text_of(each, games))
+    for each in parts:
+        digest.update(text_of(each.heading, each.games))
+    pairing = np.repeat(np.arange(len(parts)), [len(each.place) for each in parts])[_order(parts)]
+    turns = (
+        {} if (np.diff(pairing) >= 0).all() else {"order": hashlib.sha256(pairing.astype("<i4").tobytes()).hexdigest()}
+    )
     return {
         "rules": asdict(rules),
         "agents": [{"label": label, "target": TARGET, "params": {}} for label in labels],
-        "pairings": [[labels.index(each.agent_0), labels.index(each.agent_1)] for each, _ in parts],
+        "pairings": [[labels.index(each.heading.agent_0), labels.index(each.heading.agent_1)] for each in parts],
         "seed": 0,
         "opening_plies": heading.opening,
         "seats": "fixed",
-        IMPORTED: {"event": heading.event, "date": heading.date, "sha256": digest.hexdigest()},
+        IMPORTED: {"event": heading.event, "date": heading.date, "sha256": digest.hexdigest(), **turns},
     }
+
+
+def _order(parts: Sequence[HeadingGames]) -> NDArray[np.int64]:
+    """[G] the games of all parts, one part after the other, in the order of the text."""
+    return np.argsort(np.concatenate([each.place for each in parts]))
 
 
 class _StoredPairing(NamedTuple):
@@ -133,8 +162,8 @@ def _add_new_or_more(
 
 def _known(archive: Archive, part: HeadingGames, rules: Rules) -> _StoredPairing | None:
     """The pairing with the most games of which the games of a part are a continuation or a beginning."""
-    heading, games = part
-    text = text_of(heading, games)
+    heading = part.heading
+    text = text_of(heading, part.games)
     found = []
     for record in archive.runs():
         source = record.spec.get(IMPORTED)
@@ -168,54 +197,55 @@ def _extend(archive: Archive, record: RunRecord, parts: list[HeadingGames], rule
                 raise FailureError(
                     f"run {record.run_id} was extended with other games meanwhile: run the same command again"
                 )
-            if found.games < len(part[1].plies):
-                lacking.append((found.pairing, part[0], games_at(part[1], slice(found.games, None))))
+            if found.games < len(part.place):
+                lacking.append((found.pairing, part.beyond(found.games)))
         held = archive.ranges(record.run_id)
         added = _store(archive, record, lacking, int(held.ends[-1]))
-    sizes = [len(games.plies) for _, games in parts]
+    sizes = [len(part.place) for part in parts]
     archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
-    return ImportedRun(record.run_id, parts[0][0], sum(sizes), added)
+    return ImportedRun(record.run_id, parts[0].heading, sum(sizes), added)
 
 
 def _add(
     archive: Archive, parts: list[HeadingGames], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
-    heading = parts[0][0]
     run_id = run_id_of(spec)
-    sizes = [len(games.plies) for _, games in parts]
+    sizes = [len(part.place) for part in parts]
     known = archive.run(run_id)
     number = known.number if known else archive.next_number()
     record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
     if known is None:
         archive.save_run(record)
     with archive.only_writer(run_id, PATIENCE):
-        added = _store(archive, record, [(pairing, *part) for pairing, part in enumerate(parts)])
+        added = _store(archive, record, [*enumerate(parts)])
     archive.update_run(run_id, lambda known: known and structs.replace(known, status="complete"))
-    return ImportedRun(run_id, heading, sum(sizes), added)
+    return ImportedRun(run_id, parts[0].heading, sum(sizes), added)
 
 
-def _store(archive: Archive, record: RunRecord, parts: list[tuple[int, Heading, Games]], first: int = 0) -> int:
-    """Write what the archive lacks of games by pairing, whose pairs are numbered from ``first`` on; how many it were.
+def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, HeadingGames]], first: int = 0) -> int:
+    """Write what the archive lacks of games by pairing; how many it were.
 
-    Pair numbers run through all pairings: with imposed openings, pairs of the same number in different pairings share
-    an opening, which imported games need not.
+    They are numbered from ``first`` on in the order of the text, through all pairings. With imposed openings, pairs of
+    the same number in different pairings share an opening, which imported games need not.
     """
-    blocks, number = list[Block](), first
-    for pairing, heading, games in parts:
-        blocks.append(Block(pairing, number, heading.opening, games, swapped=False))
-        number += len(games.plies)
-    lacking = archive.ranges(record.run_id).missing(number, first)
+    if not parts:
+        return 0
+    every = [part for _, part in parts]
+    number = first + np.argsort(_order(every))  # of each game, one part after the other
+    ends = np.cumsum([len(part.place) for part in every])
+    games = united(
+        [
+            RangeGames(
+                first_game_id(pairing, 0) + 2 * of_part,
+                np.full(len(of_part), part.heading.opening, np.int8),
+                part.games,
+            )
+            for (pairing, part), of_part in zip(parts, np.split(number, ends[:-1]), strict=True)
+        ]
+    )
+    end = first + int(ends[-1])
+    lacking = archive.ranges(record.run_id).missing(end, first)
     for low, high in lacking:
-        for span in units.parts(low, high, number, FILE_GAMES):
-            inside = [part for block in blocks if (part := _within(block, *span)) is not None]
-            store_games(archive, record.run_id, record.line, record.pairings, span, inside)
+        for span in units.parts(low, high, end, FILE_GAMES):
+            store_range(archive, record, span, games.within(record.line, *span))
     return sum(high - low for low, high in lacking)
-
-
-def _within(block: Block, first: int, end: int) -> Block | None:
-    """The games of a block whose numbers are in a range; None if there are none."""
-    low, high = max(first, block.first_pair), min(end, block.first_pair + block.pairs)
-    if low >= high:
-        return None
-    rows = slice(low - block.first_pair, high - block.first_pair)
-    return block._replace(first_pair=low, games=Games(*map(np.ascontiguousarray, games_at(block.games, rows))))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.exchange.tags import Tags, outcome_of, parse_tags
+from analytics.exchange.tags import GAME, Tags, outcome_of, parse_tags
 from analytics.exchange.text_kernels import first_line_plies, read_plies
 from analytics.store.blocks import games_at
+from analytics.store.json_records import RecordError, parse
+from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.notation import parse_game
 from quarto.rules import PIECES, Rules
 
+_GAME = re.compile(rb" *\[%s=([0-9a-f]{12}) ([0-9]{1,18})\]" % GAME.encode())
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UTF-8
 
 
@@ -27,30 +31,43 @@ class BadLine(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """The ``G`` lines of a text that are neither empty nor comments."""
+    """The ``G`` lines of a text that are games."""
 
     number: NDArray[np.int64]  # [G] counted from 1
     start: NDArray[np.int64]  # [G] offset of the plies in the text
     end: NDArray[np.int64]  # [G]
     tags: NDArray[np.int64]  # [G] index into the distinct prefixes of lines
+    run: NDArray[np.int64]  # [G] its run, or -1: see ``ParsedText``
+    game_id: NDArray[np.int64]  # [G] in that run
 
 
 class ParsedText(NamedTuple):
-    """The games of a text, and its bad lines."""
+    """The games of a text, the records of runs in it, and its bad lines."""
 
     games: Games  # G of them, in the order of the lines
     tags: NDArray[np.int64]  # [G] index into ``known``
     known: list[Tags]  # the distinct tags of lines
+    run: NDArray[np.int64]  # [G] the run of the game, its id as a number; -1: not given
+    game_id: NDArray[np.int64]  # [G] in that run
+    records: list[RunRecord]
     bad: list[BadLine]
+
+    def taken(self, rows: NDArray[np.bool_]) -> ParsedText:
+        """The games of a mask [G]."""
+        return self._replace(
+            games=games_at(self.games, rows), tags=self.tags[rows], run=self.run[rows], game_id=self.game_id[rows]
+        )
 
 
 def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> ParsedText:
     """The games of a text, one a line. Empty lines and lines that begin with # are skipped.
 
-    ``defaults`` has the tags that a line leaves out. ``rules_of`` returns rules by name or raises ``RequestError``.
+    A line that begins with { is the record of a run. ``defaults`` has the tags that a line leaves out. ``rules_of``
+    returns rules by name or raises ``RequestError``.
     """
     content = content.removeprefix(BYTE_ORDER_MARK)
     found: dict[bytes, int] = {}
+    records, bad = _records(content)
     lines = _lines(content, found)
     parsed = [_tags(prefix, defaults, rules_of) for prefix in found]
     games = Games.zeros(len(lines.number))
@@ -59,23 +76,38 @@ def read_text(content: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) 
     for game in np.flatnonzero(unreadable).tolist():
         reasons[game] = _parse_error(content[lines.start[game] : lines.end[game]].strip())
     reasons |= _set_outcomes(games, lines.tags, parsed, unreadable)
-    bad = [BadLine(int(lines.number[game]), reasons[game]) for game in sorted(reasons)]
+    bad += [BadLine(int(lines.number[game]), reason) for game, reason in reasons.items()]
     good = np.ones(len(lines.number), np.bool_)
     good[list(reasons)] = False
     known = [entry[0] if not isinstance(entry, str) else defaults for entry in parsed]
-    return ParsedText(games_at(games, good), lines.tags[good], known, bad)
+    return ParsedText(games, lines.tags, known, lines.run, lines.game_id, records, sorted(bad)).taken(good)
+
+
+def _records(content: bytes) -> tuple[list[RunRecord], list[BadLine]]:
+    """The records of runs in a text, and the lines that begin like one and are not."""
+    records, bad = list[RunRecord](), list[BadLine]()
+    for number, line in enumerate(content.split(b"\n"), 1) if b"{" in content else ():
+        if line.startswith(b"{"):
+            try:
+                records.append(parse(line, RunRecord))
+            except RecordError as error:
+                bad.append(BadLine(number, f"this record of a run cannot be read: {error}"))
+    return records, bad
 
 
 def _lines(content: bytes, found: dict[bytes, int]) -> Lines:
     """Where games are in a text. Adds each distinct prefix (the tags of a line) to ``found`` with its index."""
-    rows: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, ...]] = []
     start = 0
     for number, line in enumerate(content.split(b"\n"), 1):
-        if line.strip() and not line.lstrip().startswith(b"#"):
+        if line.strip() and not line.lstrip().startswith((b"#", b"{")):
             size = line.rfind(b"]") + 1
-            rows.append((number, start + size, start + len(line), found.setdefault(line[:size], len(found))))
+            prefix, run, game = line[:size], -1, 0
+            if named := _GAME.search(prefix):
+                prefix, run, game = prefix[: named.start()] + prefix[named.end() :], int(named[1], 16), int(named[2])
+            rows.append((number, start + size, start + len(line), found.setdefault(prefix, len(found)), run, game))
         start += len(line) + 1
-    return Lines(*np.array(rows, np.int64).reshape(-1, 4).T.copy())
+    return Lines(*np.array(rows, np.int64).reshape(-1, len(Lines._fields)).T.copy())
 
 
 def _tags(prefix: bytes, defaults: Tags, rules_of: Callable[[str], Rules]) -> tuple[Tags, Rules] | str:

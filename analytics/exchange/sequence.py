@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
+from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
@@ -43,6 +44,9 @@ class GameChunk(NamedTuple):
     heading: Heading
     record: RunRecord
     chosen: RangeGames
+    whole: (
+        int  # 1, 2, … for runs that are exported as they are, in the order in which they began; 0 for games of others
+    )
 
     def seat(self, perspective: str) -> int:
         """The seat that one of ``NAMED_PERSPECTIVES`` means in these games, or ``BOTH_SEATS``."""
@@ -53,6 +57,7 @@ class _Seating(NamedTuple):
     """The games of a pairing in which its first agent holds one of the seats; their ids ascend."""
 
     heading: Heading
+    partial: bool  # the run is not exported as it is
     run: int  # index into the selection's runs
     pairing: int
     game: int  # 0 or 1 within the pair
@@ -70,6 +75,8 @@ def games_in_order(selection: Selection, sample: int | None = None, seed: int = 
     drawn = None if sample is None else draw(selection, sample, seed)
     archive = selection.opened.archive
     wanted = [_wanted(selection, record) if drawn is None else drawn[run] for run, record in enumerate(selection.runs)]
+    whole = [ids is None and _is_whole(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
+    rank = np.where(whole, np.cumsum(whole), 0).tolist()
 
     def read(file: _File) -> RangeGames:
         return read_chosen(archive, selection.runs[file.run].run_id, file.stored, wanted[file.run])
@@ -79,12 +86,15 @@ def games_in_order(selection: Selection, sample: int | None = None, seed: int = 
         for run, record in enumerate(selection.runs)
         for file in (_File(run, stored) for stored in archive.ranges(record.run_id))
         for part in parts_of(archive, record, file.stored, wanted[run])
-        for seating in _seatings(run, record, part.pairing)
+        for seating in _seatings(run, record, not whole[run], part.pairing)
     ]
     parts.sort(key=lambda each: (each[0], each[2]))
     found = read_in_order([(file, part) for _, file, part in parts], read)
     for (seating, file, _), games in zip(parts, found, strict=True):
-        yield from _chunks(seating, selection.runs[file.run], games)
+        rows = np.flatnonzero(games.game_id & 1 == seating.game)
+        for start in range(0, len(rows), CHUNK_GAMES):
+            chosen = games.taken(rows[start : start + CHUNK_GAMES])
+            yield GameChunk(seating.heading, selection.runs[file.run], chosen, rank[file.run])
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:
@@ -117,17 +127,16 @@ def _wanted(selection: Selection, record: RunRecord) -> NDArray[np.int64] | None
     return None if selection.takes_all_of(record) else selection.game_ids(record.run_id)
 
 
-def _seatings(run: int, record: RunRecord, pairing: int) -> Iterator[_Seating]:
+def _is_whole(archive: Archive, record: RunRecord) -> bool:
+    """Whether a run has all units from the first to its last; imported games are a run by themselves."""
+    covered = archive.ranges(record.run_id).covered
+    return IMPORTED not in record.spec and len(covered) == 1 and covered[0][0] == 0
+
+
+def _seatings(run: int, record: RunRecord, partial: bool, pairing: int) -> Iterator[_Seating]:
     """The seatings of a pairing."""
     source = record.spec.get(IMPORTED, {})
     known = record.rules.name, source.get("event", ""), source.get("date", ""), int(record.spec["opening_plies"])
     labels = record.pairings[pairing]
     for game in (0, 1) if record.swapped else (0,):
-        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), run, pairing, game)
-
-
-def _chunks(seating: _Seating, record: RunRecord, found: RangeGames) -> Iterator[GameChunk]:
-    """The games of a seating among those of its pairing."""
-    rows = np.flatnonzero(found.game_id & 1 == seating.game)
-    for start in range(0, len(rows), CHUNK_GAMES):
-        yield GameChunk(seating.heading, record, found.taken(rows[start : start + CHUNK_GAMES]))
+        yield _Seating(Heading(*known, *(labels if game == 0 else labels[::-1])), partial, run, pairing, game)

@@ -17,6 +17,7 @@ from quarto.errors import RequestError, nearest
 from quarto.notation import CLASSIC_NAME
 from quarto.rules import NONE, PIECES
 
+GAME = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
 NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
 RESULTS = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 gives the first piece
 RESULT_OF = {winner: text for text, winner in RESULTS.items()}
@@ -55,6 +56,8 @@ def parse_tags(text: str, defaults: Tags) -> Tags:
                 f"{_shown(text[at:].strip())} is not a tag: write [name=value], and \\] for a ] in a value"
             )
         name, value = match[1], re.sub(r"\\(.)", r"\1", match[2])
+        if name == GAME:
+            raise RequestError(f"tag {name!r}: {_shown(value)} is not a run and a game's id, such as fd0da72c3fbb 555")
         if name not in NAMES:
             raise RequestError(f"tag {name!r} is not known{nearest(name, NAMES)}")
         if name in found:

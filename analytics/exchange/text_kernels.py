@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.exchange.sequence import Heading
-from analytics.exchange.tags import ending_tags, heading_tags
+from analytics.exchange.tags import GAME, ending_tags, heading_tags
 from quarto.batch import ENDINGS, Games
 from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
@@ -18,7 +18,9 @@ from quarto.rules import NONE, PIECES, SIDE, finishes_line
 PLY_BYTES = 5  # a space, the piece, @, the cell
 DIGITS = np.frombuffer(PIECE_DIGITS.encode(), np.uint8)
 COLUMNS, ROWS = (np.frombuffer(text.encode(), np.uint8) for text in (COLUMN_LETTERS, ROW_DIGITS))
-SPACE, TAB, RETURN, NEWLINE, AT, LOWER_CASE = 32, 9, 13, 10, 64, 32
+SPACE, TAB, RETURN, NEWLINE, AT, LOWER_CASE, ZERO, BRACKET = 32, 9, 13, 10, 64, 32, 48, 93
+ID_BYTES = 20  # of a game's id and the end of its tag, at most
+NO_IDS = np.empty(0, np.int64)
 
 
 class Prefixes(NamedTuple):
@@ -36,22 +38,38 @@ class Prefixes(NamedTuple):
         return Prefixes(rows, np.array([len(text) for text in texts]))
 
 
-def lines_of(games: Games, prefixes: Prefixes) -> bytes:
-    """A line for each game: its prefix and its plies, separated by spaces, and a newline."""
-    longest = int(prefixes.lengths.max()) + PIECES * PLY_BYTES + 1
+def lines_of(games: Games, prefixes: Prefixes, game_id: NDArray[np.int64] = NO_IDS) -> bytes:
+    """A line for each game: its prefix and its plies, separated by spaces, and a newline.
+
+    With ``game_id`` [G] the prefix is an open tag, which the id ends.
+    """
+    longest = int(prefixes.lengths.max()) + ID_BYTES + PIECES * PLY_BYTES + 1
     out = np.empty(len(games.plies) * longest, np.uint8)
-    return out[: _write(games, prefixes, out)].tobytes()
+    return out[: _write(games, prefixes, game_id, out)].tobytes()
 
 
-def text_of(heading: Heading, games: Games) -> bytes:
-    """The lines of games of one heading, with everything that is needed to import them again."""
-    common = heading_tags(heading._asdict())
-    texts = [f"{common} {ending_tags(winner, ending)}" for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
-    return lines_of(games, Prefixes.from_texts([text.encode() for text in texts]))
+def text_of(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] = NO_IDS) -> bytes:
+    """The lines of games of one heading; those of a run with ``run_id`` name their ``game_id`` [G] too."""
+    common, named = heading_tags(heading._asdict()), f" [{GAME}={run_id} " if run_id else ""
+    endings = [ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
+    return lines_of(games, Prefixes.from_texts([f"{common} {tags}{named}".encode() for tags in endings]), game_id)
+
+
+@inlined
+def _write_id(game_id: int, at: int, out: NDArray[np.uint8]) -> int:
+    """Write a number and the end of its tag; returns where they end."""
+    size = int64(1)
+    while size < ID_BYTES - 1 and game_id >= 10**size:
+        size += 1
+    for place in range(size):
+        out[at + size - 1 - place] = ZERO + game_id % 10
+        game_id //= 10
+    out[at + size] = BRACKET
+    return at + size + 1
 
 
 @kernel()
-def _write(games: Games, prefixes: Prefixes, out: NDArray[np.uint8]) -> int:
+def _write(games: Games, prefixes: Prefixes, game_id: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
     at = int64(0)
     for game in range(games.plies.shape[0]):
         outcome = len(ENDINGS) * (int64(games.winner[game]) + 1) + int64(games.ending[game])
@@ -59,6 +77,8 @@ def _write(games: Games, prefixes: Prefixes, out: NDArray[np.uint8]) -> int:
         for i in range(prefixes.lengths[outcome]):
             out[at] = prefixes.text[outcome, i]
             at += 1
+        if game_id.shape[0]:
+            at = _write_id(game_id[game], at, out)
         for ply in range(games.plies[game]):
             if at > start:
                 out[at] = SPACE

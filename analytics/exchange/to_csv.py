@@ -16,7 +16,7 @@ NO_PREFIX = Prefixes.from_texts([b""] * (3 * len(ENDINGS)))
 
 def game_columns(chunk: GameChunk) -> pl.DataFrame:
     """[G] the columns of each game without its plies."""
-    heading, record, chosen = chunk
+    heading, record, chosen, *_ = chunk
     games = chosen.games
     return pl.DataFrame(
         {

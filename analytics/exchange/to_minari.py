@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analytics.exchange.sequence import GameChunk
-from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes
+from analytics.exchange.turns import OBSERVED, Episodes
 from quarto.errors import RequestError, of_extra
+from quarto.observations import TURNS
 from quarto.rules import NONE, PIECES
 
 DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
@@ -66,7 +67,7 @@ def write_minari(
     from minari.dataset.minari_storage import MinariStorage
 
     folder.mkdir(parents=True)
-    observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(ACTIONS)
+    observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(TURNS)
     data = folder.resolve() / DATA  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
     known = list[_EpisodeGames]()

@@ -14,7 +14,8 @@ import polars as pl
 
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.to_csv import game_columns
-from analytics.exchange.turns import ACTIONS, OBSERVED, Episodes, StepOptions
+from analytics.exchange.turns import OBSERVED, Episodes, StepOptions
+from quarto.observations import TURNS
 
 ROW_GROUP_ROWS = 65536
 NO_ACTION = -1  # of a step without a decision; no valid action
@@ -56,7 +57,7 @@ def _steps(episodes: Episodes, options: StepOptions, imposed: bool) -> pl.DataFr
         flags[~is_last] = episodes.imposed
         columns["imposed"] = flags
     if options.masks:
-        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, ACTIONS))
+        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURNS))
     return pl.DataFrame(columns)
 
 

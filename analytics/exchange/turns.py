@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 from quarto.batch import FORFEIT_ILLEGAL, Games
 from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.rules import CELLS, NONE, PIECES, finishes_line
+from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS, mark_turns
+from quarto.position import ALL_PIECES, pieces_on
+from quarto.rules import CELLS, NONE
 
 BOTH_SEATS = -1
 PERSPECTIVES = {"mover": BOTH_SEATS, "seat_0": 0, "seat_1": 1}
 
 OBSERVED = CELLS + 1  # int8: the piece on each cell, then the hand; NONE where there is none
-NO_CELL, NO_GIFT = CELLS, PIECES  # of an action that only gives, or only places
-CHOICES = PIECES + 1  # an action is CHOICES * cell + gift
-ACTIONS = CHOICES * (CELLS + 1)  # 289
 
 
 class StepOptions(NamedTuple):
@@ -42,7 +41,7 @@ class Episodes(NamedTuple):
     steps: NDArray[np.int64]  # [E] at least 1
     terminated: NDArray[np.bool_]  # [E] ended by the rules; otherwise truncated
     observations: NDArray[np.int8]  # [S + E, 17]
-    actions: NDArray[np.int64]  # [S] 0..288
+    actions: NDArray[np.int64]  # [S] numbers of turns, see ``quarto.observations``
     rewards: NDArray[np.float32]  # [S] 0 but for the last step of an episode
     imposed: NDArray[np.bool_]  # [S] whether a part of the turn was imposed
     masks: NDArray[np.bool_]  # [S + E, 289] legal actions, or [0, 289] if they are not asked for
@@ -73,7 +72,7 @@ def episodes_of(opening: NDArray[np.int8], games: Games, options: StepOptions, t
         np.empty(rows, np.int64),
         np.zeros(rows, np.float32),
         np.zeros(rows, np.bool_),
-        np.zeros((rows + size if options.masks else 0, ACTIONS), np.bool_),
+        np.zeros((rows + size if options.masks else 0, TURNS), np.bool_),
     )
     _fill(opening, games, options, tables, episodes)
     return episodes
@@ -138,7 +137,10 @@ def _fill(opening: NDArray[np.int8], games: Games, options: StepOptions, rules: 
                 placed += 1
             seen[CELLS] = hand
             if options.masks and not over:
-                _mark(seen, lanes, occupied, rules, episodes.masks[row])
+                available = ALL_PIECES & ~pieces_on(lanes, occupied)
+                if hand >= 0:
+                    available &= ~(int64(1) << hand)
+                mark_turns(lanes, occupied, available, hand, rules, episodes.masks[row])
             row += 1
             if i < steps:
                 cell = int64(NO_CELL) if count == turn else int64(games.cells[turn - 1, game])
@@ -153,30 +155,3 @@ def _fill(opening: NDArray[np.int8], games: Games, options: StepOptions, rules: 
         if episodes.terminated[episode] and winner >= 0:
             # The mover of the last turn has finished the line, so from the mover's perspective the game is won.
             episodes.rewards[step - 1] = 1 if options.seat < 0 or winner == options.seat else -1
-
-
-@kernel()
-def _mark(seen: NDArray[np.int8], lanes: int, occupied: int, rules: Any, legal: NDArray[np.bool_]) -> None:
-    """Mark the legal actions. A placement that ends the game has no gift."""
-    used = int64(0)
-    for at in range(OBSERVED):
-        if seen[at] >= 0:
-            used |= 1 << int64(seen[at])
-    hand = int64(seen[CELLS])
-    for cell in range(CELLS + 1):
-        gives_only = cell == NO_CELL
-        if rules.mover_chooses:
-            if gives_only or (occupied >> cell) & 1:
-                continue
-        elif gives_only != (hand < 0) or (not gives_only and (occupied >> cell) & 1):
-            continue
-        ends = used == (1 << PIECES) - 1 and not rules.mover_chooses
-        if hand >= 0 and not ends:
-            after = lanes | (spread(hand) << uint64(cell))
-            ends = finishes_line(after, occupied | (1 << cell), hand, cell, rules)
-        if ends:
-            legal[CHOICES * cell + NO_GIFT] = True
-        else:
-            for piece in range(PIECES):
-                if not (used >> piece) & 1:
-                    legal[CHOICES * cell + piece] = True

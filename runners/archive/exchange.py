@@ -68,9 +68,12 @@ def import_file(root: PurePath, file: str, rules: str, event: str | None, skip_b
     known = {name: rules_of(name) for name in {text.known[at].rules for at in set(text.tags.tolist())}}
     code = code_by([TARGET], learning=False)
     archive = Archive.open(root, create=True)
-    for run in import_games(archive, text, known, code, command):
+    imported = import_games(archive, text, known, code, command)
+    for run in imported:
         roll_up_small(archive, run.run_id)  # a text that grows day by day leaves a file each day
         typer.echo(_import_summary(run))
+    for lost in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
+        typer.echo(f"run {lost} is not whole in {source}: its games are single games, without pairs", err=True)
     return 1 if text.bad else 0
 
 

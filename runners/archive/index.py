@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
@@ -22,15 +23,17 @@ from analytics.files.backends import backend_of
 from analytics.files.location import location_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
+from analytics.sql.scratch import Scratch
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import add_up
 from runners.executors.base import THREADS, Executor, Stop, Task
 from runners.executors.machine import available_cores
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import INTERRUPTED, end_at_once, interruptible
 from runners.terminal import console
 from runners.terminal.progress import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
+GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
 
 
@@ -119,15 +122,41 @@ def answer(root: PurePath, text: str, limits: Limits, output: TableOutput, check
     """Print or write the answer to a question in SQL. If it needs positions that are not indexed, that is done first.
 
     Only the first rows are printed. What is written in parts needs no more memory than ``limits`` allow, however
-    many rows it has.
+    many rows it has. The process ends if all of this takes longer than the time limit.
     """
+    with _ended_late(limits):
+        try:
+            _answer(root, text, limits, output, check)
+        except NotIndexedError:
+            if not is_writable(root):
+                raise
+            bring_all_up_to_date(root)
+            _answer(root, text, limits, output, check)
+
+
+@contextmanager
+def _ended_late(limits: Limits) -> Iterator[None]:
+    """Inside the context the process ends at the time limit.
+
+    DuckDB does not interrupt some functions, and files are compared with their checksums before it is asked.
+    """
+    if limits.seconds is None:
+        yield
+        return
+    timer = threading.Timer(limits.seconds + GRACE_SECONDS, _end, [limits])
+    timer.daemon = True
+    timer.start()
     try:
-        _answer(root, text, limits, output, check)
-    except NotIndexedError:
-        if not is_writable(root):
-            raise
-        bring_all_up_to_date(root)
-        _answer(root, text, limits, output, check)
+        yield
+    finally:
+        timer.cancel()
+
+
+def _end(limits: Limits) -> None:
+    late = limits.late()
+    for folder in Scratch.folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    end_at_once(f"error: {late}", late.exit_code)
 
 
 def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, check: bool) -> None:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
+from analytics.results.columns import game_name
 from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.blocks import RangeGames
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
@@ -140,7 +141,8 @@ def show_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int
         print_note(f"the run was played by other code ({found.other_code})")
     if found.differing and found.first:
         (first, end), (game, stored, played) = found.differing, found.first
-        print_line(f"differs: run {run_id}, from units {first} to {end - 1} on; the first game that differs is {game}")
+        units, name = f"from units {first} to {end - 1} on", game_name(run_id, game)
+        print_line(f"differs: run {run_id}, {units}; the first game that differs is {name}")
         print_line(f"  in the archive  {stored}\n  played again    {played}")
         return 1
     if found.interrupted:

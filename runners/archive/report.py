@@ -12,6 +12,7 @@ from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
 from runners.terminal.files import write_file
+from runners.terminal.progress import progress_bar
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:
@@ -22,9 +23,9 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     """
     archive = Archive.open(root)
     runs = among(chosen_runs(archive, run_ids)) if run_ids else None
-    with open_archive(root) as opened:
+    with open_archive(root) as opened, progress_bar("writing the report", "games"):
         condition = both(opened, runs, where) if runs and where is not None else runs or where
-        page = report(opened, condition, title)
+        page = report(opened, condition, title, run_ids)
     content = page.encode()
     write_file(output, content)
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")

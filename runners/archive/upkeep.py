@@ -9,6 +9,7 @@ import typer
 
 from analytics.files.backends import backend_of
 from analytics.store.archive import Archive, chosen_runs
+from analytics.store.marker import note_if_unknown
 from analytics.store.schema import TABLES
 from analytics.upkeep import merging
 from analytics.upkeep.compaction import Compacted, files_to_compact
@@ -29,7 +30,7 @@ def compact(root: PurePath, wanted: Sequence[str], most: int) -> None:
     archive = Archive.open(root)
     runs, total = chosen_runs(archive, wanted), Compacted()
     try:
-        with progress_bar("compacting", "files", wanted=True) as bar:
+        with progress_bar("compacting", "files") as bar:
             bar.start(sum(files_to_compact(archive, run_id, most) for run_id in runs))
             for run_id in runs:
                 done = compact_run(archive, run_id, most, bar.advance)
@@ -51,8 +52,10 @@ def merge(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     if len(set(names)) < len(names):
         raise RequestError("an archive is named twice: the destination, which comes last, is not one of the sources")
     sources = [Archive.open(root) for root in roots[:-1]]
+    for root in roots[:-1]:
+        note_if_unknown(root)
     target = Archive.open(roots[-1], create=True)
-    with progress_bar("merging", "games", wanted=True) as bar:
+    with progress_bar("merging", "games") as bar:
         bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
         done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
     counts = {
@@ -72,7 +75,7 @@ def delta(root: PurePath, folder: Path, games_only: bool) -> None:
     from analytics.exchange.to_delta import to_delta  # an extra
 
     archive, tables = Archive.open(root), tuple(TABLES)[: 1 if games_only else None]
-    with progress_bar("writing", "games", wanted=True) as bar:
+    with progress_bar("writing", "games") as bar:
         games = sum(map(archive.games_held, archive.run_ids()))
         bar.start(games * len(tables))
         added = to_delta(archive, folder, tables, bar.advance)

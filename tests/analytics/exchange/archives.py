@@ -45,7 +45,7 @@ def games_of(root: Path, where: str = "true") -> pl.DataFrame:
         SELECT rules, agent_0, agent_1, winner, games.plies, opening, ending,
                (SELECT list(piece ORDER BY ply) FROM plies WHERE (plies.run_id, plies.game_id) = (games.run_id, id)),
                (SELECT list(cell ORDER BY ply) FROM plies WHERE (plies.run_id, plies.game_id) = (games.run_id, id))
-        FROM (SELECT *, game_id AS id FROM games WHERE {where}) AS games JOIN runs USING (run_id) ORDER BY ALL
+        FROM (SELECT *, game_id AS id FROM games WHERE {where}) AS games ORDER BY ALL
     """
     with open_archive(root) as opened:
         return opened.sql(question)

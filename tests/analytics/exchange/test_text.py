@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
@@ -17,7 +19,10 @@ from analytics.exchange.reading import ParsedText, read_text
 from analytics.exchange.sequence import Heading
 from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
 from analytics.exchange.text_kernels import text_of
+from analytics.exchange.whole_runs import record_line
+from analytics.results.pairings import pairings_frame, results
 from analytics.store.archive import Archive
+from analytics.store.blocks import games_at
 from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
@@ -25,8 +30,8 @@ from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game
 from quarto.rules import Rules
 from tests import naive
-from tests.analytics.exchange.archives import archive_of, games_of
-from tests.analytics.naive_games import block_of, has_line, random_game
+from tests.analytics.exchange.archives import RUNS, archive_of, games_of
+from tests.analytics.naive_games import block_of, has_line, random_block, random_game, store
 
 CODE = {"version": "0.1.0", "fingerprint": "ab" * 8, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
 WON = "0@a1 1@b1 2@c1 3@d1"  # pieces that are neither high nor coloured: seat 0 finishes the row
@@ -132,17 +137,107 @@ def test_lines_are_found_as_the_naive_twin_finds_them() -> None:
         assert len(goes_on) > 5
 
 
-def test_exported_text_imports_as_the_same_games_and_leaves_as_the_same_text(tmp_path: Path) -> None:
+def answers(root: Path) -> dict[str, Any]:
+    """The rows of all views that tell of runs and games, and the ratings."""
+    with open_archive(root) as opened:
+        found: dict[str, Any] = {
+            view: opened.sql(f"FROM {view} ORDER BY ALL").rows() for view in ("games", "plies", "pairs", "seats")
+        }
+        found["runs"] = opened.sql("SELECT * EXCLUDE ranges FROM runs ORDER BY ALL").rows()
+        records = opened.archive.runs()
+        found["specs"] = [(record.spec, record.code) for record in records]
+        found["results"] = [pairings_frame(results(opened.archive, record.run_id)).rows() for record in records]
+    return found
+
+
+def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(tmp_path: Path) -> None:
     source, copy = archive_of(tmp_path / "source", most=2), tmp_path / "copy"
     text = text_from(source, tmp_path / "one")
     done = import_text(copy, text)
-    assert [(each.games, each.added) for each in done] == [(108, 108), (72, 72)]  # classic, square
-    assert games_of(copy).equals(games_of(source))
+    assert [(each.run_id, each.games, each.added) for each in done] == [
+        (run.run_id, games, games) for run, games in zip(RUNS, (72, 72, 36), strict=True)
+    ]
+    assert answers(copy) == answers(source)
     assert text_from(copy, tmp_path / "two") == text
     found = verify(Archive.open(copy))
     assert (found.problems, found.games) == ([], 180)
-    assert [each.added for each in import_text(copy, text)] == [0, 0]
-    assert games_of(copy).equals(games_of(source))
+    assert [each.added for each in import_text(copy, text)] == [0, 0, 0]
+    shuffled = text.splitlines(keepends=True)
+    random.Random(1).shuffle(shuffled)
+    import_text(tmp_path / "shuffled", b"".join(shuffled))
+    assert answers(tmp_path / "shuffled") == answers(source)
+
+
+@pytest.mark.parametrize("where", ["plies > 5", "agent_0 = 'random'"])
+def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(tmp_path: Path, where: str) -> None:
+    source, copy = archive_of(tmp_path / "source", most=2), tmp_path / "copy"
+    text = text_from(source, tmp_path / "one", where)
+    done = import_text(copy, text)
+    assert games_of(copy).equals(games_of(source, where))
+    assert {run.swapped for run in Archive.open(copy).runs()} == {False}
+    assert text_from(copy, tmp_path / "two") == text
+    assert [each.added for each in import_text(copy, text)] == [0] * len(done)
+
+
+def test_a_text_that_lost_a_line_or_a_record_has_single_games(tmp_path: Path) -> None:
+    lines = text_from(archive_of(tmp_path / "source"), tmp_path / "one").splitlines(keepends=True)
+    record = next(line for line in lines if line.startswith(b"{"))
+    run_id = json.loads(record)["run_id"]
+    game = next(line for line in lines if f"[game={run_id} ".encode() in line)
+    for name, lost in (("game", game), ("record", record)):
+        done = import_text(tmp_path / name, b"".join(line for line in lines if line != lost))
+        assert run_id not in {each.run_id for each in done}
+        assert sum(each.added for each in done) == 180 - (lost is game)
+
+
+def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
+    """An archive of the first run with so many pairs in each pairing."""
+    archive = Archive.open(root, create=True)
+    archive.save_run(RUNS[0])
+    found = [random_block(seed, pairing, 0, 12, forfeits=0.2) for pairing in range(3)]
+    games = [block._replace(games=games_at(block.games, slice(2 * pairs))) for block in found]
+    store(archive, RUNS[0].run_id, games)
+    return root
+
+
+def test_a_whole_run_gets_what_it_lacks(tmp_path: Path) -> None:
+    short, long = (text_from(run_of(tmp_path / f"{pairs}", pairs), tmp_path / "text") for pairs in (5, 12))
+    root = tmp_path / "archive"
+    assert [import_text(root, text)[0].added for text in (short, long, short)] == [30, 42, 0]
+    assert text_from(root, tmp_path / "text") == long
+    assert verify(Archive.open(root)).problems == []
+
+
+def test_other_games_of_a_whole_run_are_refused(tmp_path: Path) -> None:
+    root = run_of(tmp_path / "archive", 5)
+    before = answers(root)
+    other = text_from(run_of(tmp_path / "other", 12, seed=8), tmp_path / "text")
+    with pytest.raises(RequestError, match=r"units 0 to 7 of the archive are other games than the text has"):
+        import_text(root, other)
+    code = {**CODE, "fingerprint": "cd" * 8}
+    archive = Archive.open(root)
+    archive.save_run(structs.replace(RUNS[0], code=code))
+    longer = text_from(run_of(tmp_path / "longer", 12), tmp_path / "text")
+    with pytest.raises(RequestError, match=r"was played by other code \(cdcdcdcdcdcdcdcd\) than the games of the text"):
+        import_text(root, longer)
+    archive.save_run(RUNS[0])
+    assert answers(root) == before
+
+
+def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
+    text = text_from(run_of(tmp_path / "archive", 2), tmp_path / "text")
+    spec = {**RUNS[0].spec, "seed": 8}
+    for name, changed, complaint in (
+        ("agents", text.replace(b"[agent_1=random]", b"[agent_1=eve]"), "its agents, opening or rules are not those"),
+        ("opening", text.replace(b" [result", b" [opening=1] [result"), "its agents, opening or rules are not those"),
+        ("spec", record_line(structs.replace(RUNS[0], spec=spec), 1) + text.partition(b"\n")[2], "describes run"),
+    ):
+        assert changed != text
+        with pytest.raises(RequestError, match=complaint):
+            import_text(tmp_path / name, changed)
+        assert Archive.open(tmp_path / name).runs() == []
+    assert read(text.replace(b'"seed":7', b'"seed":8')).bad[0].reason.startswith("this record of a run cannot be read")
+    assert "is not a run and a game's id, such as fd0da72c3fbb 555" in read(f"[game=x 1] {WON}").bad[0].reason
 
 
 def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_path: Path) -> None:
@@ -290,6 +385,30 @@ def test_no_games_are_no_text() -> None:
 def games_in_text(dice: Any, players: str, count: int) -> list[str]:
     tags = f"[event=cup] [agent_0={players[0]}] [agent_1={players[1]}]"
     return [naive_line(random_game(dice, naive.PRESETS["classic"]), tags) for _ in range(count)]
+
+
+def test_the_order_of_a_text_is_kept_across_players_and_seats(tmp_path: Path) -> None:
+    dice = random.Random(8)
+    ab, ba = (games_in_text(dice, players, 40) for players in ("ab", "ba"))
+    lines = [line for both in zip(ab, ba, strict=True) for line in both]
+    dice.shuffle(lines)
+    root = tmp_path / "archive"
+    (half,) = import_text(root, "\n".join(lines[:50]))
+    (whole,) = import_text(root, "\n".join(lines))
+    assert (whole.run_id, whole.games, whole.added) == (half.run_id, 80, 30)
+    assert import_text(root, "\n".join(sorted(lines, key=lambda line: line[:40]))) == [whole._replace(added=0)]
+    assert verify(Archive.open(root)).problems == []
+    compact(Archive.open(root), whole.run_id)
+    with open_archive(root) as opened:
+        found = opened.sql("""
+            SELECT any_value(agent_0) AS agent_0,
+                   string_agg(piece_name(piece) || '@' || cell_name(cell), ' ' ORDER BY ply) AS game
+            FROM games JOIN plies USING (run_id, game_id) GROUP BY game_number ORDER BY game_number""").rows()
+    played = [line for line in lines if "@" in line]
+    assert found == [(line.split("agent_0=")[1][0], line.split("] ")[-1]) for line in played]
+    other = tmp_path / "other"
+    (elsewhere,) = import_text(other, "\n".join(lines[:50][::-1]))
+    assert elsewhere.run_id != half.run_id
 
 
 def test_a_text_that_has_grown_extends_its_run(tmp_path: Path) -> None:

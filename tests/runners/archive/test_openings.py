@@ -14,6 +14,7 @@ import pytest
 from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
 from analytics.derived_tables.indexing import index as index_range
+from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.store.archive import Archive
 from runners.archive import index as index_module
 from tests.analytics.folders import snapshot
@@ -36,7 +37,7 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert "@" in found.out, "a sample game"
     archive = Archive.open(sample)
     for run_id in archive.run_ids():
-        assert known_ranges(archive, run_id, "positions").covered == archive.ranges(run_id).covered
+        assert known_ranges(archive, run_id, POSITIONS_TABLE).covered == archive.ranges(run_id).covered
     before = snapshot(sample)
     assert qarena("openings", "--archive", str(sample)).out == found.out
     assert snapshot(sample) == before
@@ -217,7 +218,7 @@ def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
     assert one.out == f"Nothing to index: 1,000 games are indexed in {sample}.\n"
     wrong = qarena("archive", "index", "--run", "d2a027fc112d", "--archive", str(sample))
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
-    assert "rows of positions: no problem(s)" in qarena("archive", "verify", "--archive", str(sample)).out
+    assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
 
 

@@ -70,7 +70,7 @@ def test_the_first_game_that_differs_is_shown(root: Path, qarena: Qarena) -> Non
     ]
     first, here, again = shown.out.splitlines()
     assert shown.code == 1
-    assert first.endswith("the first game that differs is 6")
+    assert first.endswith(f"the first game that differs is {outcome.run_id[:6]} 6")
     assert here.split()[2:5] == ["archive", *texts[0].split()[:2]]
     assert again.split()[2:4] == texts[1].split()[:2]
 
