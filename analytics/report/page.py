@@ -7,24 +7,32 @@ same bytes: the only times in a report are those of the runs.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import chain
+
 import polars as pl
 
 from analytics.query.selection import EVERYTHING
+from analytics.report.content import ReportSection
 from analytics.report.figures import regret
 from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
 from analytics.report.rendering import render
-from analytics.report.sections import SECTIONS, drawn
+from analytics.report.sections import SECTIONS, crosstable_section, drawn, ratings_section
 from analytics.sql.database import OpenArchive
 
 
-def report(opened: OpenArchive, where: str | None = None, title: str | None = None) -> str:
+def report(opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()) -> str:
     """The page about the games that ``where`` chooses, a condition in SQL on the view ``games``; None: all games.
+
+    Crosstables and ratings are by rules. They leave out trainings, but for the runs in ``named``.
 
     Raises ``RequestError`` for an invalid condition and when no game meets it, ``FailureError`` for damaged files.
     """
     chosen = reported_games(opened, where)
-    sections = [section(chosen) for section in SECTIONS]
-    rules = _rules(chosen)
+    parts, rules = chosen.by_rules(named), chosen.rules
+    sections = [*chain.from_iterable(_of_one_rules(part, len(parts) > 1) for part in parts)]
+    sections += [section(chosen) for section in SECTIONS]
     return render(
         "report.html",
         title=title or f"Quarto: {chosen.selection.games:,} games",
@@ -32,10 +40,18 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
         condition=None if chosen.selection.where == EVERYTHING else chosen.selection.where,
         agents=len(chosen.games_of),
         agents_shown=MOST_AGENTS,
+        trainings=len(chosen.records) - sum(len(part.records) for part in parts),
         one_rules=f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules[0]}')" if len(rules) > 1 else None,  # noqa: S608  (shown, not asked)
         sections=[section for section in sections if not section.missing],
         missing=[section for section in sections if section.missing],
     )
+
+
+def _of_one_rules(part: ReportedGames, several: bool) -> Iterator[ReportSection]:
+    """The crosstable and the ratings of games by one set of rules, which are named if there are several."""
+    for section in (crosstable_section, ratings_section):
+        found = section(part)
+        yield replace(found, title=f"{found.title}: {part.rules[0]}") if several else found
 
 
 def mistakes_page(frame: pl.DataFrame, chosen: ReportedGames) -> str:
@@ -56,13 +72,9 @@ def _summary(chosen: ReportedGames) -> str:
     begun = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     return (
         f"{total.games:,} games between {_counted(agents, 'agent')} in {_counted(runs, 'run')}, begun {begun}, under "
-        f"{', '.join(_rules(chosen))} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
+        f"{', '.join(chosen.rules)} rules. Seat 0, which gives first, won {shares[0]}, seat 1 won {shares[1]}, and "
         f"{shares[2]} were drawn. A game took {total.plies / total.games:.2f} plies on average."
     )
-
-
-def _rules(chosen: ReportedGames) -> list[str]:
-    return sorted({record.rules.name for record in chosen.records.values()})
 
 
 def _counted(count: int, noun: str) -> str:

@@ -33,11 +33,6 @@ from quarto.notation import format_cell, format_piece
 MOST_RUNS = 50  # rows of the table of runs
 
 
-def outcome(mean: float) -> str:
-    """A mean outcome, from -1 to 1."""
-    return style.signed(mean, 3)
-
-
 def agent_cells(chosen: ReportedGames, agents: Iterable[str], ranked: bool = False) -> list[Cell]:
     """Labels of agents, marked with their colours; with their ranks in front of them."""
     return [
@@ -115,7 +110,7 @@ def ratings_section(chosen: ReportedGames) -> ReportSection:
     note += "".join(
         f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
     )
-    figures = drawn(chosen, "ratings", [strength.ratings_panel(frame, chosen)])
+    figures = drawn(chosen, f"ratings-{chosen.rules[0]}-", [strength.ratings_panel(frame, chosen)])
     table = PageTable.of("Ratings in Elo", columns, {0: agent_cells(chosen, frame["agent"])})
     return ReportSection("Ratings", note + (apart if several else ""), table, figures, beside=True)
 
@@ -162,8 +157,8 @@ def _mean_length(rows: pl.DataFrame) -> str:
 def first_placements_section(chosen: ReportedGames) -> ReportSection:
     """The cells of the first placements."""
     note = (
-        "Where the first pieces are placed, in percent, and the mean outcome for the mover (1 won, 0 drew, -1 lost) "
-        "against all its opponents. First all agents together, by ply; then the first ply of each agent in seat 1."
+        "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
+        "draw counts half. First all agents together, by ply; then the first ply of each agent in seat 1."
     )
     return _openings(chosen, openings.PLACEMENTS, "Openings: first placements", note)
 
@@ -171,7 +166,7 @@ def first_placements_section(chosen: ReportedGames) -> ReportSection:
 def first_gifts_section(chosen: ReportedGames) -> ReportSection:
     """The pieces that are given first."""
     note = (
-        "Which pieces are given first, in percent, and the mean outcome for the giver. A piece is a hexadecimal digit, "
+        "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
         "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
         "have a hole. "
         "By symmetry no first gift is better than another: what differs is how agents answer it."
@@ -198,8 +193,8 @@ def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str)
         ResultColumn(kind.column, choices),
         column("games", frame["games"]),
         column("share, %", frame["share"], percent),
-        column("mean outcome", frame["mean_outcome"], outcome),
-        intervals(frame["low"], frame["high"], outcome),
+        column("score, %", frame["score"], percent),
+        intervals(frame["low"], frame["high"]),
     ]
     figures = drawn(chosen, kind.column, openings.openings_panels(frame, kind))
     numbers = PageTable.of(title, columns, {2: pieces} if kind is openings.GIFTS else {})
@@ -291,8 +286,6 @@ def _parameters(records: Iterable[RunRecord]) -> PageTable:
 
 
 SECTIONS = (
-    crosstable_section,
-    ratings_section,
     game_lengths_section,
     first_placements_section,
     first_gifts_section,

@@ -17,6 +17,7 @@ from quarto.rules import CELLS, SIDE
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
+ENOUGH = 100  # games of an agent for its bars to set the scale of all: those of fewer may reach beyond it
 TITLE = "Lengths of games"
 HOW = "Bars are games won, lost and drawn, from the bottom. Flat strokes show exact random play."
 
@@ -82,8 +83,10 @@ def lengths_panels(frame: pl.DataFrame, legend: bool = False) -> list[Panel]:
     """A panel for each rules and agent, all on the same scale; with a legend of the colours if asked for."""
     import altair as alt
 
-    shares = [share for name in ("high", "random") for share in frame[name].drop_nulls()]
-    height = alt.Scale(domain=[0, max(shares)], nice=False)
+    frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH)
+    scaling = frame if frequent.is_empty() else frequent
+    shares = [share for name in ("high", "random") for share in scaling[name].drop_nulls()]
+    height = alt.Scale(domain=[0, max(shares)], nice=False, clamp=True)
     several = frame["rules"].n_unique() > 1
     return [
         Panel(

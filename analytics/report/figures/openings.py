@@ -1,4 +1,4 @@
-"""First plies of games: the cells of placements, the pieces given, and the mean outcome for the agent that chose."""
+"""First plies of games: the cells of placements, the pieces given, and the score of the agent that chose."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ TILE = 38  # pixels: the widest number, five letters, leaves a margin
 PIECE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
 FAINT_ON_TILE = "#5b5b5b"
-ENOUGH = 100  # games that a tile needs for its mean outcome to set the scale of the colours
+ENOUGH = 100  # games that a tile needs for its score to set the scale of the colours
 OFTEN = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
 EVERYBODY = ""  # stands for all agents together
 
 
-HOW = "All agents together by ply, then the first ply of each agent. Outcomes are those of the agent that chose."
+HOW = (
+    "All agents together by ply, then the first ply of each agent. Scores are those of the agent that chose, a draw "
+    "counting half."
+)
 
 
 class Kind(NamedTuple):
@@ -48,7 +51,7 @@ def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
     There is a row for each rules, agent that is shown, ply and choice. The agent ``EVERYBODY`` is all agents together,
     shown or not. Columns: ``rules``, ``agent`` (String); ``ply``, ``cell`` or ``piece``, ``games``, ``wins``,
     ``draws``, ``losses`` of the agent that chose (Int64); ``share`` of the choices at that ply (Float64);
-    ``mean_outcome`` (1 won, 0 drew, -1 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
+    ``score`` (1 won, 1/2 drawn, 0 lost) with ``low``, ``high`` (95 %, as in ``mean_score``; Float64).
     """
     found = chosen.ask(kind.question).join(chosen.players(), on=("run_id", "pairing", "game"))
     placing = (pl.col("ply") + 1) % 2
@@ -84,9 +87,9 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
     reach = pl.when(mean.abs() == 1).then(wilson).otherwise(reach)
     return counted.with_columns(
         share=pl.col("games") / pl.col("games").sum().over("rules", "agent", "ply"),
-        mean_outcome=mean,
-        low=(mean - reach).clip(-1),
-        high=(mean + reach).clip(upper_bound=1),
+        score=(mean + 1) / 2,
+        low=((mean - reach + 1) / 2).clip(0),
+        high=((mean + reach + 1) / 2).clip(upper_bound=1),
     )
 
 
@@ -94,7 +97,7 @@ def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
     """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
     import altair as alt
 
-    frequent = frame.filter(pl.col("games") >= ENOUGH)["mean_outcome"].abs().max()
+    frequent = (2 * frame.filter(pl.col("games") >= ENOUGH)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
     panels = []
@@ -107,9 +110,9 @@ def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
 
 
 def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
-    """The shares of the cells or pieces that were chosen and, beside them, the mean outcomes."""
+    """The shares of the cells or pieces that were chosen and, beside them, the scores."""
     tiles = [tile for board in _tiles(rows, kind, reach) for tile in board]
-    headings = [{"x": 0, "text": "how often, %"}, {"x": SIDE + GAP, "text": "mean outcome"}]
+    headings = [{"x": 0, "text": "how often, %"}, {"x": SIDE + GAP, "text": "score, %"}]
     # Quantities instead of a chart a board: a picture of one chart is drawn in half the time of one of two.
     across = alt.Scale(domain=[0, 2 * SIDE + GAP], nice=False)
     down = alt.Scale(domain=[SIDE, -HEADING], nice=False)
@@ -158,7 +161,7 @@ def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[s
             left, known = column + board * (SIDE + GAP), found.get(each)
             text, shade = "" if board else "0", 0.0
             if known and board:
-                text, shade = style.signed(known["mean_outcome"], 2), known["mean_outcome"] / reach
+                text, shade = _percent(known["score"]), (2 * known["score"] - 1) / reach
             elif known:
                 text, shade = _percent(known["share"]), known["share"] / most
             edges = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
@@ -178,7 +181,7 @@ def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> P
 
 
 def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The cells of the first placements, with the mean outcome for the mover, in the games that ``where`` chooses.
+    """The cells of the first placements, with the score of the mover, in the games that ``where`` chooses.
 
     Raises ``RequestError`` for an invalid condition or one that no game meets, and when all first plies were imposed.
     """
@@ -186,5 +189,5 @@ def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
 
 
 def gifts(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The pieces given first, with the mean outcome for the giver; raises as ``openings_board`` does."""
+    """The pieces given first, with the score of the giver; raises as ``openings_board`` does."""
     return _figure(opened, where, GIFTS, "Which pieces are given first")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import polars as pl
@@ -29,6 +29,7 @@ class ReportedGames:
     """The chosen games that a report is about, and what its figures show of them: computed once."""
 
     selection: Selection
+    whole: ReportedGames | None = None  # the games that these are a part of, with their names and colours
 
     @property
     def opened(self) -> OpenArchive:
@@ -52,10 +53,32 @@ class ReportedGames:
 
     @cached_property
     def _renamed(self) -> tuple[Results, AgentNames]:
+        if self.whole is not None:
+            found, names = self.whole._renamed
+            return {key: result for key, result in found.items() if key[0] in self.records}, names
         records = self.selection.runs
         whole = self.selection.takes_whole_runs
         found = of_tallies(self.opened, records) if whole else of_games(self.opened, self.selection.where, records)
         return renamed(found, records)
+
+    @property
+    def rules(self) -> list[str]:
+        """The names of the rules of these games, sorted."""
+        return sorted({record.rules.name for record in self.records.values()})
+
+    def by_rules(self, named: Collection[str] = ()) -> list[ReportedGames]:
+        """The games that results and ratings are about, as ``qarena rate`` takes them: one part for each rules.
+
+        Games of trainings are left out, unless their run is ``named``.
+        """
+        rated = [run for run in self.selection.runs if not run.training or run.run_id in named]
+        found = []
+        for rules in self.rules:
+            runs = tuple(run for run in rated if run.rules.name == rules)
+            counts = tuple(self.selection.counts[self.selection.runs.index(run)] for run in runs)
+            if runs:
+                found.append(ReportedGames(replace(self.selection, runs=runs, counts=counts), self.whole or self))
+        return found
 
     @cached_property
     def shared(self) -> SharedOpenings | None:
@@ -85,7 +108,7 @@ class ReportedGames:
     @cached_property
     def agents(self) -> tuple[str, ...]:
         """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it."""
-        return tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
+        return self.whole.agents if self.whole else tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from analytics.query.game_filter import require_one_rules
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.figures.reported_games import ReportedGames, reported_games
@@ -62,12 +63,12 @@ SCORES = {
 def crosstable(opened: OpenArchive, where: str | None = None) -> Picture:
     """The crosstable of the games that ``where`` chooses: rows against columns, best first.
 
-    Raises ``RequestError`` for an invalid condition or one that no game meets, and when no two different agents
-    played each other.
+    Trainings are left out. Raises ``RequestError`` for an invalid condition or one that no game meets, for games under
+    several rules, and when no two different agents played each other.
     """
     import altair as alt
 
-    chosen = reported_games(opened, where)
+    chosen = _of_one_rules(opened, where)
     frame = crosstable_frame(chosen)
     order = frame["agent"].unique(maintain_order=True).to_list()
     if not order:
@@ -200,12 +201,21 @@ def _rated(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict
 
 def ratings(opened: OpenArchive, where: str | None = None) -> Picture:
     """Ratings over the games that ``where`` chooses; raises as ``crosstable`` does."""
-    chosen = reported_games(opened, where)
+    chosen = _of_one_rules(opened, where)
     frame = ratings_frame(chosen)
     if frame.is_empty():
         raise RequestError("there are no games between different agents: choose others, or play some")
     panel = ratings_panel(frame, chosen)
     return style.styled(panel.picture, panel.title)
+
+
+def _of_one_rules(opened: OpenArchive, where: str | None) -> ReportedGames:
+    """The games that ``where`` chooses, without trainings. Raises as ``crosstable`` does."""
+    parts = reported_games(opened, where).by_rules()
+    if not parts:
+        raise RequestError("all chosen games are those of trainings: choose others")
+    require_one_rules([record for part in parts for record in part.records.values()])
+    return parts[0]
 
 
 def colour_of(chosen: ReportedGames, agent: str) -> str:

@@ -154,7 +154,7 @@ def test_first_choices_are_those_that_were_chosen(
         together[row["rules"], row["agent"], row["ply"]] += row["games"]
         assert row["games"] == sum(counts)
         score = mean_score(counts)
-        assert [row["mean_outcome"], row["low"], row["high"]] == pytest.approx([2 * each - 1 for each in score])
+        assert [row["score"], row["low"], row["high"]] == pytest.approx([*score])
     assert found == expected
     for row in frame.iter_rows(named=True):
         assert row["share"] == pytest.approx(row["games"] / together[row["rules"], row["agent"], row["ply"]])
@@ -280,7 +280,7 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
 FIGURES: dict[Figure, tuple[str, str]] = {
     figures.crosstable: ("1 rule_based", "Score of rows against columns"),
     figures.ratings: ("random", "Elo"),
-    figures.openings_board: ("a1", "mean outcome"),
+    figures.openings_board: ("a1", "score, %"),
     figures.gifts: ("F", "how often, %"),
     figures.game_lengths: ("plies", "share of games"),
     figures.learning_curves: ("generation", "games learned from"),
@@ -353,10 +353,10 @@ def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
     frame = openings.openings_frame(reported_games(opened), openings.PLACEMENTS).filter(
         agent="", rules="classic", ply=0
     )
-    inside = frame.filter((frame["low"] > -1) & (frame["high"] < 1))
+    inside = frame.filter((frame["low"] > 0) & (frame["high"] < 1))
     assert len(inside)
     for row in inside.iter_rows(named=True):
-        assert math.isclose((row["low"] + row["high"]) / 2, row["mean_outcome"], abs_tol=1e-12)
+        assert math.isclose((row["low"] + row["high"]) / 2, row["score"], abs_tol=1e-12)
 
 
 def test_all_that_is_needed_is_a_selection(opened: OpenArchive) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from analytics import open_archive
-from analytics.ratings.ratings import rate
+from analytics.ratings.ratings import rate, ratings
 from analytics.report import style
 from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, strength
@@ -22,7 +23,7 @@ from analytics.report.figures.reported_games import reported_games
 from analytics.report.page import report
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.rendering import render
-from analytics.report.sections import SECTIONS
+from analytics.report.sections import SECTIONS, crosstable_section
 from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
@@ -123,14 +124,15 @@ def content(root: Path) -> str:
 
 def test_every_section_is_there(content: str) -> None:
     page = Page(content)
-    assert page.said_in("h2") == [*TITLES]
-    assert len(TITLES) == len(SECTIONS)
+    of_rules = [f"{title}: {rules}" for rules in ("classic", "own_piece", "square") for title in TITLES[:2]]
+    assert page.said_in("h2") == [*of_rules, *TITLES[2:]]
+    assert len(TITLES) == len(SECTIONS) + 2
     anchors = {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")}
     assert anchors == {*page.all("href")}
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("caption")
     assert {"Runs of the chosen games", "Agents of these runs"} <= {*captions}
-    assert len(captions) == content.count("<table") == 9
+    assert len(captions) == content.count("<table") == 13
 
 
 def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
@@ -155,14 +157,39 @@ def test_labels_and_titles_are_shown_as_they_are(content: str) -> None:
         assert any(label[:9] in text for text in page.said_in("text"))  # of the picture of the ratings
 
 
-def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str) -> None:
-    (table,) = re.findall(r'<section id="crosstable">.*?</table>', content, re.DOTALL)
+def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root: Path) -> None:
+    (table,) = re.findall(r'<section id="crosstable--classic">.*?</table>', content, re.DOTALL)
     rows = [re.findall(r"<td[^>]*>[^<]*", row) for row in re.findall(r"<tr>.*?</tr>", table, re.DOTALL)[1:]]
     for place, cells in enumerate(rows):
         matrix = cells[2 : 2 + len(rows)]
         assert ['class="itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
         assert matrix[place].endswith('title="itself">')
-    assert 'title="never met">–' in table  # noqa: RUF001
+    with open_archive(root) as opened:
+        together = crosstable_section(reported_games(opened)).table
+    assert together is not None
+    assert "never met" in {cell.hint for row in together.cells for cell in row}
+
+
+def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strength, "rate", rate)
+    archive = write_archive(tmp_path / "archive")
+    training = RUNS[1].record.run_id
+    archive.update_run(training, lambda known: known and structs.replace(known, training=True))
+    with open_archive(archive.root) as opened:
+        parts = reported_games(opened).by_rules()
+        assert [part.rules for part in parts] == [["classic"], ["own_piece"]]
+        assert [part.rules for part in reported_games(opened).by_rules([training])][-1] == ["square"]
+        for part in parts:
+            found = strength.fitted(part)
+            assert found is not None
+            assert found.ratings == ratings(opened, rules=part.rules[0]).ratings
+        with pytest.raises(RequestError, match="different rules, classic, own_piece"):
+            strength.ratings(opened)
+        with pytest.raises(RequestError, match="those of trainings"):
+            strength.crosstable(opened, f"run_id = '{training}'")
+    assert "leave out the games of trainings (1 runs). --run takes them in" in made(Path(archive.root))
 
 
 def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -> None:
@@ -285,7 +312,7 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
         PageTable("<c>", ["a", "<b>"], [["<x>", Cell("1", tint=-1.0)], ["y", Cell("<2>", hint='"', code=True)]]),
         [Figure("<f>", "<svg></svg>", "<n>", colour=3)],
     )
-    values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1}
+    values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}
     page = render("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
     assert "<title>&lt;t&gt;</title>" in page
     assert "<p>&lt;s&gt;</p>" in page
