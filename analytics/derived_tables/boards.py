@@ -1,4 +1,7 @@
-"""Replays the plies of a shard: the board before each ply, and the order of play of each game up to symmetry.
+"""Replays the plies of a shard: the board before each ply with its tactics, and the order of play up to symmetry.
+
+*Tactics* are what the rules say of a ply at once: the cells that win, the gifts that are safe, the lines that it
+finished. No search is needed.
 
 *The order of play up to symmetry* is the least image of a game under the symmetries of its rules. Images are compared
 from the first ply on. Symmetries of cells move cells alone, and symmetries of pieces move pieces alone. So cells and
@@ -8,15 +11,25 @@ game tells its opening of any length.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from analytics.derived_tables.positions import Plies, plies_of, starts_of
+from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
-from quarto.jit import int64, kernel
-from quarto.rules import ATTRIBUTES, CELLS, PIECES, Rules
+from quarto.batch import GAME_BITS
+from quarto.bits import spread
+from quarto.jit import int64, kernel, uint64
+from quarto.notation import ATTRIBUTE_WORDS
+from quarto.position import ALL_PIECES
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
+from quarto.threats import VALUES, cells_with, safe_pieces, winning_cells
+from quarto.turns import canonical_turn, first_turn
 
 ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
 
@@ -24,9 +37,27 @@ BOARDS = pl.Schema(
     {
         **PLIES,
         "before": pl.Int32(),  # bit p: piece p is on the board before the ply
-        "occupied": pl.Int32(),  # bit c: cell c holds a piece then
+        "filled": pl.Int32(),  # bit c: cell c holds a piece then
     }
 )
+# More columns, each made for the questions that ask for it.
+AGENTS = pl.Schema(
+    {
+        "giver": pl.Int32(),  # 1 + the number of the agent in the run; 0: the gift was imposed
+        "mover": pl.Int32(),  # likewise, of the placement
+    }
+)
+KEYS = pl.Schema({"occupied": pl.Int64(), "board": pl.Int64()})  # of the position before the placement: ``POSITIONS``
+TACTICS = pl.Schema(
+    {
+        "winning_cells": pl.Int32(),  # bit c: the mover could win on cell c
+        "safe_gifts": pl.Int32(),  # bit p: piece p was left, and the mover could not win with it
+        "lines": pl.Int64(),  # bit n: the ply finished line n of the rules
+        "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with``
+    }
+)
+MORE = pl.Schema({**AGENTS, **KEYS, **TACTICS})
+VALUE_WORDS = [words[clear] for clear in (0, 1) for words in reversed(ATTRIBUTE_WORDS)]  # by attribute value 0 to 7
 
 ORDERS = pl.Schema(
     {
@@ -40,9 +71,17 @@ ORDERS = pl.Schema(
 )
 
 
+class Boards(NamedTuple):
+    """The boards before ``R`` plies."""
+
+    lanes: NDArray[np.uint64]  # [R]
+    before: NDArray[np.int32]  # [R]
+    filled: NDArray[np.int32]  # [R]
+
+
 @kernel()
-def _boards(starts: NDArray[np.int64], plies: Plies, before: NDArray[np.int32], occupied: NDArray[np.int32]) -> int:
-    """Fill the boards before each row; both begin as zeros. Returns the first ply with a row that follows none, or 16.
+def _boards(starts: NDArray[np.int64], plies: Plies, boards: Boards) -> int:
+    """Fill the boards before each row, which begin as zeros. Returns the first ply with a row that follows none, or 16.
 
     ``starts`` [18] are the rows where the plies begin.
     """
@@ -50,12 +89,61 @@ def _boards(starts: NDArray[np.int64], plies: Plies, before: NDArray[np.int32], 
         row = starts[ply]
         for last in range(starts[ply - 1], starts[ply]):
             if row < starts[ply + 1] and plies.game_id[row] == plies.game_id[last]:
-                before[row] = int64(before[last]) | int64(1) << int64(plies.piece[last])
-                occupied[row] = int64(occupied[last]) | int64(1) << int64(plies.cell[last])
+                piece, cell = int64(plies.piece[last]), int64(plies.cell[last])
+                boards.lanes[row] = boards.lanes[last] | (spread(piece) << uint64(cell))
+                boards.before[row] = int64(boards.before[last]) | int64(1) << piece
+                boards.filled[row] = int64(boards.filled[last]) | int64(1) << cell
                 row += 1
         if row != starts[ply + 1]:
             return ply
     return PIECES
+
+
+@kernel()
+def _keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
+    """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical positions before the placements."""
+    for row in range(plies.piece.shape[0]):
+        occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
+        hand = int64(NONE) if mover else int64(plies.piece[row])
+        if occupied == 0:
+            turn = first_turn(hand, choice, tables)
+        else:
+            turn = canonical_turn(boards.lanes[row], occupied, hand, choice, tables)
+        keys[0, row], keys[1, row] = turn.occupied, int64(turn.board)
+
+
+class Tactics(NamedTuple):
+    """The columns ``TACTICS`` of ``R`` plies."""
+
+    winning_cells: NDArray[np.int32]  # [R]
+    safe_gifts: NDArray[np.int32]  # [R]
+    lines: NDArray[np.int64]  # [R]
+    attributes: NDArray[np.int32]  # [R]
+
+
+@kernel()
+def _tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
+    """Fill ``tactics``; ``lines`` [L] are the rules' lines as masks of cells."""
+    for row in range(plies.piece.shape[0]):
+        lanes, occupied = boards.lanes[row], int64(boards.filled[row])
+        piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
+        left = int64(ALL_PIECES) & ~int64(boards.before[row])
+        winning, finished, shared = winning_cells(lanes, occupied, piece, rules), int64(0), int64(0)
+        if (winning >> cell) & 1:
+            after = lanes | (spread(piece) << uint64(cell))
+            for value in range(VALUES):
+                cells = cells_with(after, occupied | int64(1) << cell, value)
+                for line in range(lines.shape[0]):
+                    if cells & lines[line] == lines[line]:
+                        finished |= int64(1) << line
+                        shared |= int64(1) << value
+        if rules.mover_chooses != 0:
+            for other in range(PIECES):
+                if (left >> other) & 1:
+                    winning |= winning_cells(lanes, occupied, other, rules)
+        tactics.winning_cells[row] = winning
+        tactics.safe_gifts[row] = left & safe_pieces(lanes, occupied, rules)
+        tactics.lines[row], tactics.attributes[row] = finished, shared
 
 
 @kernel()
@@ -144,15 +232,43 @@ def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArr
         words[game] = word
 
 
-def boards_of(plies: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a shard's plies with the board before each: a table by the schema ``BOARDS``.
+def boards_of(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
+    """The rows of a shard's plies with the board before each, and with columns of ``MORE``: a table by their schemas.
 
     Raises ``ValueError`` if the rows are not games in order.
     """
-    before, occupied = np.zeros((2, len(plies)), np.int32)
-    reached = _boards(starts_of(plies), plies_of(plies, len(plies)), before, occupied)
-    _require(reached, PIECES)
-    return plies.with_columns(before=pl.Series(before), occupied=pl.Series(occupied))
+    rows, of_plies, rules = len(plies), plies_of(plies, len(plies)), record.rules
+    boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
+    _require(_boards(starts_of(plies), of_plies, boards), PIECES)
+    found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
+    if AGENTS.keys() & set(more):
+        found |= _agents_of(plies, record)
+    if KEYS.keys() & set(more):
+        keys = np.empty((2, rows), np.int64)
+        _keys(of_plies, boards, rules.mover_chooses, keys, symmetries(rules))
+        found |= {name: pl.Series(key) for name, key in zip(KEYS, keys, strict=True)}
+    if TACTICS.keys() & set(more):
+        found |= _tactics_of(of_plies, boards, rules)
+    return plies.with_columns(**{name: column for name, column in found.items() if name in BOARDS or name in more})
+
+
+def _agents_of(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
+    """The columns ``AGENTS``."""
+    game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
+    numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
+    mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
+    chosen = ply >= record.spec["opening_plies"]
+    return {"giver": pl.Series(numbers[mover ^ 1] * chosen), "mover": pl.Series(numbers[mover] * chosen)}
+
+
+def _tactics_of(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
+    """The columns ``TACTICS``."""
+    rows = len(plies.piece)
+    small = np.empty((3, rows), np.int32)
+    tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
+    masks = np.array([sum(1 << cell for cell in line) for line in rules.lines])
+    _tactics(plies, boards, masks, rules.tables, tactics)
+    return {name: pl.Series(column) for name, column in tactics._asdict().items()}
 
 
 def orders_of(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:

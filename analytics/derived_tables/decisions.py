@@ -5,7 +5,7 @@ Its extent says which decisions a file has, and whether choices were counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,25 +13,30 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent, known_ranges
+from analytics.derived_tables.derived_table import Parts, RangeTable, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.store.archive import Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, integer_table
 from analytics.store.records import RunRecord
-from analytics.store.schema import DECISIONS, GIFT, PLACEMENT
 from analytics.store.units import Range
 from quarto.rules import CELLS, PIECES, Rules
 
+GIFT, PLACEMENT = 0, 1
+DECISIONS = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "ply": pl.Int8(),  # 0 to 15
+        "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
+        "seat": pl.Int8(),  # that decided
+        "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
+        "value_after": pl.Int8(),
+        "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
+        "legal": pl.Int32(),  # number of legal choices
+    }
+)
+
 FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
-
-
-def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    return integer_table(merged_rows(parts, ("ply", "kind"), ROW_GROUP_ROWS), DECISIONS)
-
-
-DECISIONS_TABLE = RangeTable("decisions", _joined, command="qarena annotate")
 
 
 class AnnotationExtent(NamedTuple):
@@ -48,7 +53,7 @@ class AnnotationExtent(NamedTuple):
     @staticmethod
     def of_text(text: str) -> AnnotationExtent:
         """The extent in the name of a file. A text that is no extent holds nothing."""
-        if not is_extent(DECISIONS_TABLE.name, text):
+        if not DECISIONS_TABLE.is_extent(text):
             return NOTHING
         return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
 
@@ -66,6 +71,21 @@ class AnnotationExtent(NamedTuple):
 NOTHING = AnnotationExtent(from_pieces=PIECES)
 
 
+def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
+    del record, span
+    return integer_table(merged_rows(parts, ("ply", "kind"), ROW_GROUP_ROWS), DECISIONS)
+
+
+DECISIONS_TABLE = RangeTable(
+    "decisions",
+    DECISIONS,
+    _joined,
+    command="qarena annotate",
+    extents="(0[0-9]|1[0-6])c?",
+    includes=lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),
+)
+
+
 def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
     """The extent that a user asked for; ``from_pieces``: None for the default of the rules."""
     default = FIRST_PIECES_MOVER if rules.mover_chooses else 0
@@ -74,7 +94,7 @@ def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) ->
 
 def note_annotations(archive: Archive, run_id: str) -> None:
     """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
-    units = known_ranges(archive, run_id, DECISIONS_TABLE.name).units
+    units = known_ranges(archive, run_id, DECISIONS_TABLE).units
     record = archive.run(run_id)
     if record is not None and record.annotated != units:
         archive.update_run(run_id, lambda known: known and structs.replace(known, annotated=units))
@@ -90,12 +110,16 @@ def decisions_of(games: RangeGames, first: NDArray[np.int8], values: ExactValues
 
     A table by the schema ``DECISIONS``.
     """
-    kinds = (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT)
-    return pl.concat(
-        pl.DataFrame(_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
-        for ply in range(PIECES)
-        for kind in kinds
-    )
+    return pl.concat(decisions_by_ply(games, first, values, rules))
+
+
+def decisions_by_ply(
+    games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
+) -> Iterator[pl.DataFrame]:
+    """The same rows, a table for each ply and kind."""
+    for ply in range(PIECES):
+        for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
+            yield pl.DataFrame(_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
 
 
 def _columns(

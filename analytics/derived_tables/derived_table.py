@@ -7,6 +7,7 @@ sums (positions, first plies). It counts by the same rule as a parent of games.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,28 +20,27 @@ from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, table_of
 from analytics.store.range_files import file_parts, store_table
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import SCHEMAS
 from analytics.store.units import Range, missing, parts
-
-# By table: the extents that there are. Tables that are not here have none.
-EXTENTS = {"decisions": re.compile("(0[0-9]|1[0-6])c?"), "positions": re.compile("0[1-9]|1[0-6]")}
 
 Parts = Sequence[Iterator[pl.DataFrame]]  # tables of neighbouring ranges, each in parts of its rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RangeTable:
     """A table with a file for each range of units."""
 
     name: str  # of the folder of its files
+    schema: pl.Schema
     join: Callable[[Parts, RunRecord, Range], TableBytes]  # a parent's table, from those of its children
     most: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
+    extents: str = ""  # a regular expression: the extents that its files may have
+    includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
 
-    @property
-    def schema(self) -> pl.Schema:
-        return SCHEMAS[self.name]
+    def is_extent(self, extent: str) -> bool:
+        """Whether a file may have an extent in its name."""
+        return re.fullmatch(self.extents, extent) is not None
 
     @property
     def remedy(self) -> str:
@@ -61,18 +61,13 @@ class RangeTable:
         return store_table(archive, run_id, self.name, games, table_of(frame, self.group_rows), extent)
 
 
-def is_extent(table: str, extent: str) -> bool:
-    """Whether a file of a table may have an extent in its name."""
-    return bool(EXTENTS[table].fullmatch(extent)) if table in EXTENTS else extent == ""
-
-
-def extents_found(archive: Archive, run_id: str, table: str) -> list[str]:
+def extents_found(archive: Archive, run_id: str, table: RangeTable) -> list[str]:
     """The extents of a run's files of a table, the greatest first."""
-    every = {each.extent for each in archive.found(table, run_id)}
-    return sorted((extent for extent in every if is_extent(table, extent)), reverse=True)
+    every = {each.extent for each in archive.found(table.name, run_id)}
+    return sorted(filter(table.is_extent, every), reverse=True)
 
 
-def known_ranges(archive: Archive, run_id: str, table: str) -> Ranges:
+def known_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
     """The files of a derived table for a question that names no extent.
 
     It takes the extent whose files, together with the files of greater extents, hold the most units. On ties it takes
@@ -80,13 +75,13 @@ def known_ranges(archive: Archive, run_id: str, table: str) -> Ranges:
     """
     extents = extents_found(archive, run_id, table)
     enough = [extents[: number + 1] for number in range(len(extents))]
-    every = [archive.ranges(run_id, table, those.__contains__) for those in enough]
+    every = [archive.ranges(run_id, table.name, those.__contains__) for those in enough]
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
-def lacking(archive: Archive, run_id: str, table: str, enough: Extent) -> list[StoredRange]:
+def lacking(archive: Archive, run_id: str, table: RangeTable, enough: Extent) -> list[StoredRange]:
     """The ranges of games that a derived table does not cover to a sufficient extent."""
-    known = archive.ranges(run_id, table, enough)
+    known = archive.ranges(run_id, table.name, enough)
     return [each for each in archive.ranges(run_id) if known.at(each.first) is None]
 
 
@@ -103,12 +98,14 @@ class GamesPart(NamedTuple):
         return self.end - self.first
 
 
-def made_inside(archive: Archive, run_id: str, table: str, lacks: Sequence[StoredRange]) -> Iterator[list[StoredRange]]:
+def made_inside(
+    archive: Archive, run_id: str, table: RangeTable, lacks: Sequence[StoredRange]
+) -> Iterator[list[StoredRange]]:
     """For each of some ranges of games, in order: the files that a table has of parts of this range."""
     ranges, made = Ranges(lacks), {each: list[StoredRange]() for each in lacks}
-    for each in archive.found(table, run_id) if lacks else ():
+    for each in archive.found(table.name, run_id) if lacks else ():
         games = ranges.at(each.first)
-        if games is not None and each.end <= games.end and is_extent(table, each.extent):
+        if games is not None and each.end <= games.end and table.is_extent(each.extent):
             made[games].append(each)
     return iter(made.values())
 

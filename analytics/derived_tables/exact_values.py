@@ -14,7 +14,6 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from analytics.store.schema import NOT_COUNTED
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
@@ -25,6 +24,7 @@ from quarto.solver.search import can_give, can_place
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
+NOT_COUNTED = -1  # instead of a number of choices
 UNKNOWN = 2  # instead of an exact value: 1 won, 0 drawn, -1 lost
 TABLE_PIECES = 9  # boards with more pieces are not looked up where the opponent chooses the piece
 TABLE_PIECES_MOVER = 11  # the same where the mover chooses the piece

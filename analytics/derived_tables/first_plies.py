@@ -7,8 +7,19 @@ import polars as pl
 from analytics.derived_tables.derived_table import Parts, RangeTable
 from analytics.store.blocks import TableBytes, table_of
 from analytics.store.records import RunRecord
-from analytics.store.schema import FIRST_PLIES
 from analytics.store.units import Range
+
+FIRST_PLIES = pl.Schema(
+    {
+        "pairing": pl.Int32(),
+        "second": pl.Int8(),  # agent that placed: 0 the pairing's first, 1 its second
+        "piece": pl.Int8(),  # 0 to 15, as it was given: not up to symmetry
+        "cell": pl.Int8(),  # 0 to 15
+        "games": pl.Int64(),
+        "wins": pl.Int64(),  # of the agent that placed
+        "draws": pl.Int64(),
+    }
+)
 
 KEY = ("pairing", "second", "piece", "cell")
 
@@ -38,4 +49,4 @@ def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     return table_of(_summed(pl.concat([pl.DataFrame(schema=FIRST_PLIES), *rows])))  # no game may have any plies
 
 
-FIRST_PLIES_TABLE = RangeTable("first_plies", _joined, command="qarena archive index")
+FIRST_PLIES_TABLE = RangeTable("first_plies", FIRST_PLIES, _joined, command="qarena archive index")

@@ -50,9 +50,9 @@ def index_parts(archive: Archive, run_ids: Sequence[str], end_ply: int | None = 
     parts: list[IndexPart] = []
     for run_id in run_ids:
         symmetries(readable(archive.known_run(run_id)).rules)  # built here, once, and not by each thread
-        depth = end_ply or max([END_PLY, *map(int, extents_found(archive, run_id, POSITIONS_TABLE.name))])
-        positions = {*lacking(archive, run_id, POSITIONS_TABLE.name, partial(counts_turns_of, depth - 1))}
-        first_plies = {*lacking(archive, run_id, FIRST_PLIES_TABLE.name, "".__eq__)}
+        depth = end_ply or max([END_PLY, *map(int, extents_found(archive, run_id, POSITIONS_TABLE))])
+        positions = {*lacking(archive, run_id, POSITIONS_TABLE, partial(counts_turns_of, depth - 1))}
+        first_plies = {*lacking(archive, run_id, FIRST_PLIES_TABLE, "".__eq__)}
         parts += [
             IndexPart(run_id, games, depth if games in positions else 0, games in first_plies)
             for games in sorted(positions | first_plies)

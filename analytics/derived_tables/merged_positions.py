@@ -17,11 +17,11 @@ from analytics.derived_tables.positions import (
     CELL_AT,
     MASK_AT,
     PAIRING_AT,
+    POSITIONS,
     SECOND_AT,
     Counts,
     frame_of,
 )
-from analytics.store.schema import POSITIONS
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rules import PIECES, Rules

@@ -6,17 +6,18 @@ table of one range, ``merged_positions`` that of a parent.
 
 from __future__ import annotations
 
+import operator
+
 import polars as pl
 
-from analytics.derived_tables.derived_table import Parts, RangeTable, is_extent
+from analytics.derived_tables.derived_table import Parts, RangeTable
 from analytics.derived_tables.merged_positions import AT_ONCE, merged
-from analytics.derived_tables.positions import positions_of
+from analytics.derived_tables.positions import POSITIONS, positions_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes, integer_table
 from analytics.store.range_files import damaged, read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import POSITIONS
 from analytics.store.units import Range
 from quarto.errors import FailureError
 
@@ -33,7 +34,16 @@ def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     return integer_table(merged(parts, record.rules, record.spec["opening_plies"]), POSITIONS)
 
 
-POSITIONS_TABLE = RangeTable("positions", _joined, AT_ONCE, command="qarena archive index", group_rows=GROUP_ROWS)
+POSITIONS_TABLE = RangeTable(
+    "positions",
+    POSITIONS,
+    _joined,
+    AT_ONCE,
+    command="qarena archive index",
+    group_rows=GROUP_ROWS,
+    extents="0[1-9]|1[0-6]",
+    includes=operator.ge,
+)
 
 
 def extent_of(end_ply: int) -> str:
@@ -43,7 +53,7 @@ def extent_of(end_ply: int) -> str:
 
 def counts_turns_of(ply: int, extent: str) -> bool:
     """Whether positions of an extent hold the turns of a ply."""
-    return is_extent(POSITIONS_TABLE.name, extent) and extent > extent_of(ply)
+    return POSITIONS_TABLE.is_extent(extent) and extent > extent_of(ply)
 
 
 def count_positions(archive: Archive, record: RunRecord, stored: StoredRange, plies: range) -> pl.DataFrame:

@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.store.schema import POSITIONS
 from quarto.batch import GAME_BITS
 from quarto.bits import spread
 from quarto.jit import inlined, int64, kernel, uint64
@@ -21,6 +20,24 @@ from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.turns import Turn, canonical_turn, first_turn
+
+# 64 bits even where fewer would do: the encoder stores such columns as differences, which take less than a dictionary.
+POSITIONS = pl.Schema(
+    {
+        "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
+        "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
+        "board": pl.Int64(),  # its pieces and the hand: ``quarto.turns.board_word``
+        "pairing": pl.Int32(),
+        "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
+        "cell": pl.Int8(),  # where the piece was placed, on the canonical board
+        "piece": pl.Int8(),  # the gift that came with it, -1 none; where the mover chooses, the piece placed
+        "imposed": pl.Int8(),  # 0 chosen, 1 the placement was imposed and the gift chosen, 2 the whole turn imposed
+        "games": pl.Int64(),
+        "wins": pl.Int64(),  # of the agent that decided
+        "draws": pl.Int64(),
+        "sample": pl.Int64(),  # number in its pairing of the first of the games: the low 32 bits of its game_id
+    }
+)
 
 CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: none of the turn is, all but its gift, all of it
 

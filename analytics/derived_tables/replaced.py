@@ -6,31 +6,19 @@ that the new one replaced. So these are removed only when the file that counts i
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
-from analytics.derived_tables.decisions import AnnotationExtent
-from analytics.derived_tables.derived_table import is_extent
+from analytics.derived_tables.derived_table import RangeTable
+from analytics.derived_tables.tables import DERIVED
 from analytics.files.atomic import explained
 from analytics.files.backend import FileStatus
 from analytics.store.archive import GAMES, Archive
 from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
-from analytics.store.schema import SCHEMAS
 
 AGE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
 PLIES = "plies"
-# By table: whether an extent includes another.
-INCLUDES: Mapping[str, Callable[[str, str], bool]] = {
-    "decisions": lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),
-    "positions": operator.ge,
-}
-
-
-def includes(table: str, extent: str, other: str) -> bool:
-    """Whether a file with one extent holds everything that a file with the other one holds."""
-    return INCLUDES[table](extent, other) if table in INCLUDES else extent == other
 
 
 class TableFiles(NamedTuple):
@@ -70,16 +58,15 @@ def table_files(archive: Archive, run_id: str) -> TableFiles:
     cannot be listed.
     """
     listed = {}
-    for table in sorted(SCHEMAS, key=lambda table: table == GAMES):  # games last: what is listed before has its games
+    for table in (PLIES, *DERIVED, GAMES):  # games last: what is listed before has its games
         folder = archive.folder(table, run_id)
         with explained("list", folder):
             listed[table] = _Listed(folder, archive.backend.listed(folder))
     found = TableFiles(set(), {})
     games = counting(listed[GAMES].ranges)
     _of_games(listed, games, found)
-    for table in SCHEMAS:
-        if table not in (GAMES, PLIES):
-            _of_derived(table, listed[table], games, found)
+    for name, each in DERIVED.items():
+        _of_derived(each, listed[name], games, found)
     return found
 
 
@@ -104,11 +91,11 @@ def _of_games(listed: Mapping[str, _Listed], games: Ranges, found: TableFiles) -
             found.replaced[plies.path(each)] = max(since, plies.time([each]))
 
 
-def _of_derived(table: str, mine: _Listed, games: Ranges, found: TableFiles) -> None:
+def _of_derived(table: RangeTable, mine: _Listed, games: Ranges, found: TableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
-    files = [each for each in mine.ranges if is_extent(table, each.extent)]
+    files = [each for each in mine.ranges if table.is_extent(each.extent)]
     for extent in {each.extent for each in files}:
-        ranges = fitting((each for each in files if includes(table, each.extent, extent)), games)
+        ranges = fitting((each for each in files if table.includes(each.extent, extent)), games)
         counted = set(ranges)
         for each in files:
             if each in counted:

@@ -24,6 +24,8 @@ _ADVICE = {
     errno.ENOENT: "it was removed while in use: run the same command again",
 }
 
+_READING = ("find", "list", "read")  # what is done without writing
+
 
 @contextmanager
 def explained(what: str, path: PurePath) -> Iterator[None]:
@@ -32,6 +34,8 @@ def explained(what: str, path: PurePath) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        if error.errno == errno.EACCES and what in _READING:
+            raise FailureError(f"cannot {what} {path}: permission denied: let this user read it") from error
         raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
 
 

@@ -114,14 +114,14 @@ def annotation_parts(
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """
-    table = DECISIONS_TABLE.name
     for run_id in run_ids:
         record = readable(archive.known_run(run_id))
         asked = least_extent(record.rules, settings.choices, settings.from_pieces)
-        lacks, known = lacking(archive, run_id, table, asked.is_in), archive.ranges(run_id, table)
+        lacks = lacking(archive, run_id, DECISIONS_TABLE, asked.is_in)
+        known = archive.ranges(run_id, DECISIONS_TABLE.name)
         share = sum(games.units for games in lacks) // (PARTS_EACH * workers)
         most = min(PART_GAMES, max(TASK_GAMES, share * record.line.games_a_pair)) // record.line.games_a_pair
-        for games, made in zip(lacks, made_inside(archive, run_id, table, lacks), strict=True):
+        for games, made in zip(lacks, made_inside(archive, run_id, DECISIONS_TABLE, lacks), strict=True):
             extent = asked.joined(each.extent for each in known.inside(games.first, games.end))
             enough = (each for each in made if extent.is_in(each.extent))
             for part in parts_lacking(run_id, games, enough, most):

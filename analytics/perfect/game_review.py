@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analytics.derived_tables.decisions import decisions_of
+from analytics.derived_tables.decisions import GIFT, decisions_of
 from analytics.derived_tables.exact_values import ExactValues, evaluate
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
 from analytics.store.blocks import RangeGames
-from analytics.store.schema import GIFT
 from quarto.batch import Games
 from quarto.position import Position, board, from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, finished_lines

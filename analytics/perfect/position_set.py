@@ -25,11 +25,11 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.solver.solver import ILLEGAL
 
 FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
 FORMAT = "quarto-arena positions"
 SOURCES = ("canonical", "logged")
-ILLEGAL = np.int8(-128)  # instead of the value of a turn that is none
 ENDS = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
 SCHEMA: dict[str, Any] = {
     "position": pl.String(),  # in notation, a piece in hand; the name of the rules is in the metadata

@@ -16,11 +16,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.perfect.position_set import ENDS, ILLEGAL, SOURCES, PositionSet
+from analytics.perfect.position_set import ENDS, SOURCES, PositionSet
 from analytics.statistics.clusters import ClusterSums
 from analytics.statistics.intervals import Estimate, mean_over_clusters
 from quarto.batch import Turns
 from quarto.rules import CELLS, PIECES
+from quarto.solver.solver import ILLEGAL
 
 LOST = -1
 MOST_REGRET = 2.0  # half-points: from a win to a loss

@@ -10,7 +10,7 @@ from functools import partial
 
 import polars as pl
 
-from analytics.derived_tables.position_index import count_positions, counts_turns_of
+from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions, counts_turns_of
 from analytics.derived_tables.positions import turns_in
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.stored_rows import plies_of, rows_in
@@ -183,7 +183,7 @@ def _decided(
     where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
     files, rest = list[CheckedFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
-        found, lacking = opened.files.derived("positions", record.run_id, partial(counts_turns_of, ply))
+        found, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
         files += found
         rest += [(record, each) for each in lacking]
     parts = [rows_in(opened, files, list(_DECIDED)[1:], where).cast(_DECIDED)] if files else []

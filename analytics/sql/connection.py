@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from analytics.derived_tables.boards import KEYS
 from analytics.derived_tables.position_index import NotIndexedError
 from analytics.files.backends import filesystem_of
 from analytics.sql import records, replays, views
@@ -20,17 +22,22 @@ from analytics.sql.answers import explained
 from analytics.sql.arrow_stream import LazyRows, Stream
 from analytics.sql.files import ArchiveFiles
 from analytics.sql.limits import Limits
+from analytics.sql.replays import Failures, Replay
 from analytics.sql.scratch import Scratch
 from analytics.sql.syntax_trees import POLICY, read_by
 from analytics.store.checked_files import CheckedFile
+from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 
 ORDERED = "ordered_openings"
 KNOWN = {*views.VIEWS, ORDERED, POLICY}  # what a question may read
 
+Values = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a run's record, in SQL
+
 _BUSY_SECONDS = 0.05
-_REPLAYED = {"boards": ("boards", replays.boards), ORDERED: (views.ORDERED, replays.orders)}
+_REPLAYED = {"boards": "boards", ORDERED: views.ORDERED}  # and what is behind it
+_KEYED = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
 _TEXT_MACROS = "position_macros.sql"  # made for the first question that may need it: that takes 50 ms
 _WITH_TEXTS = ("board_text", "position_text", "positions", "query")  # words of such a question
 
@@ -46,13 +53,10 @@ class Connection:
         """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
         self._files = archive_files
         self._made: set[str] = set()  # views that have their rows
+        self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND`` that they have
         self._broken: dict[str, FailureError] = {}  # by view
-        try:
-            self.scratch = Scratch()
-        except OSError as error:
-            raise FailureError(
-                f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
-            ) from error
+        self.failures = Failures()  # of replays that the question of this moment reads
+        self.scratch = Scratch()
         self.duckdb = duckdb.connect(config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill)})
         try:
             self._prepare()
@@ -119,6 +123,10 @@ class Connection:
         if _TEXT_MACROS not in self._made and any(word in text.lower() for word in _WITH_TEXTS):
             self._execute(_TEXT_MACROS)
             self._made.add(_TEXT_MACROS)
+        more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
+        if more != self._columns and not read.views.isdisjoint(_KEYED):
+            self._columns = more
+            self._made -= {*_KEYED}
         for view in sorted({views.MADE.get(name, name) for name in read.views - {POLICY}} - self._made):
             self._make(view, read.composed)
         names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
@@ -138,7 +146,7 @@ class Connection:
             if not perhaps and not isinstance(error, NotIndexedError):
                 raise
             self._broken[view] = error
-            self.duckdb.execute(views.broken(_REPLAYED.get(view, (view,))[0], _in_sql(error)))
+            self.duckdb.execute(views.broken(_REPLAYED.get(view, view), _in_sql(error)))
         except duckdb.OutOfMemoryException:
             raise  # the files are not damaged
         except duckdb.Error as error:
@@ -151,31 +159,46 @@ class Connection:
             frame = records.frame(view, self._files.archive)
             with self.registered({"_frame": frame}):
                 self.duckdb.execute(views.filled(view, "_frame", frame.schema))
-        elif view in _REPLAYED:
-            self._files.sound("plies")
-            self._replay(view)
+        elif view == ORDERED:
+            self._replay(views.ORDERED, self._files.archive.run_ids(), replays.orders, _rules_of)
+        elif view == "boards":
+            made = partial(replays.boards, more=self._columns)
+            values = partial(views.values_of_boards, left_out=views.ON_DEMAND.difference(self._columns))
+            self._replay(view, self._files.archive.run_ids(), made, values)
         elif view == "first_plies":
             counted, rest = self._files.first_plies()
             self._read_files("_first_plies", counted)
             self._read_files(views.UNCOUNTED, rest)
         else:
-            self._read_files(view if view in TABLES else f"_{view}", self._files.sound(view))
+            found = self._files.sound(view)
+            self._read_files(view if view in TABLES else f"_{view}", found)
+            if view == "decisions":
+                self._add_keys({file.run_id for file in found})
         if view in views.DERIVED:
             with self.registered({"_frame": views.pairings(self._files.archive)}):
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
     def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
-        self.duckdb.execute(views.over_files(view, [self.location(file.path) for file in found]))
+        groups = self._files.by_record(found) if view == "games" else [(found, dict[str, str]())] if found else []
+        located = [([self.location(file.path) for file in group], values) for group, values in groups]
+        self.duckdb.execute(views.over_files(view, located))
 
-    def _replay(self, name: str) -> None:
-        """Register the replays of all runs, and the view over them: a condition on the run leaves out the others."""
-        view, replay = _REPLAYED[name]
-        archive = self._files.archive
-        relations = {run_id: f"{view}_{run_id}" for run_id in archive.run_ids()}
-        for run_id, relation in relations.items():
-            frame = replay(archive, run_id)  # raises before DuckDB reads
-            self.duckdb.register(relation, LazyRows(frame))
+    def _replay(self, view: str, run_ids: Iterable[str], replay: Replay, values: Values) -> None:
+        """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
+        self._files.sound("plies")
+        archive, relations = self._files.archive, dict[str, tuple[str, dict[str, str]]]()
+        for run_id in run_ids:
+            record = replays.record_of(archive, run_id)  # raises before DuckDB reads
+            self.duckdb.register(f"{view}_{run_id}", LazyRows(replay(archive, record, self.failures)))
+            relations[run_id] = f"{view}_{run_id}", values(record)
         self.duckdb.execute(views.over_runs(view, relations))
+
+    def _add_keys(self, run_ids: Iterable[str]) -> None:
+        """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
+        keyed = not KEYS.keys().isdisjoint(self._columns)
+        if keyed:
+            self._replay(views.POSITIONS_OF_PLIES, sorted(run_ids), partial(replays.boards, more=[*KEYS]), _rules_of)
+        self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
 
     def policy_question(self, name: str) -> str:
         """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
@@ -218,6 +241,10 @@ class Connection:
         finally:
             for name in done:
                 self.duckdb.unregister(name)
+
+
+def _rules_of(record: RunRecord) -> dict[str, str]:
+    return {"rules": views.literal(record.rules.name)}
 
 
 def _text_of(name: str) -> str:

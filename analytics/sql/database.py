@@ -22,7 +22,9 @@ from analytics.sql.connection import KNOWN, ORDERED, Connection
 from analytics.sql.files import ArchiveFiles, MissingFileError
 from analytics.sql.limits import NO_LIMITS, Limits
 from analytics.sql.vocabulary import check_vocabulary
-from analytics.store.schema import SCHEMAS
+from analytics.store.checked_files import CheckedFile
+from analytics.store.marker import note_if_unknown
+from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import ArenaError, FailureError, RequestError
 
@@ -59,6 +61,8 @@ class OpenArchive:
         self._vocabulary_only = vocabulary_only
         self._connection: Connection | None = None
         self.refresh()
+        if check:
+            note_if_unknown(root)
 
     def refresh(self) -> None:
         """See the archive as it is now. Raises ``FailureError`` as opening it does."""
@@ -150,6 +154,10 @@ class OpenArchive:
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, text, KNOWN)
                 found = ask(connection.duckdb, text, parameters, take, limits)
+            if connection.failures:  # rows are missing
+                failure = connection.failures[0]
+                connection.failures.clear()
+                raise failure
         # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
         if isinstance(found, Complaint):
             raise (broken and broken[0]) or self._error(found)
@@ -181,8 +189,8 @@ class OpenArchive:
         if name == "positions":
             self.again(lambda: self.files.sound(name, run_id))  # games that are not indexed are an error at once
         if run_id is None:
-            return self._asked_lazily(f"FROM {name}")
-        return self._asked_lazily(f"FROM {name} WHERE run_id = {views.literal(run_id)}")
+            return self._asked_lazily(name)
+        return self._asked_lazily(f"{name} WHERE run_id = {views.literal(run_id)}")
 
     runs = partialmethod(view, "runs")  # a row a run
     results = partialmethod(view, "results")  # a row a pairing, agent and seat
@@ -199,7 +207,7 @@ class OpenArchive:
 
     def policy(self, name: str) -> pl.LazyFrame:
         """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
-        return self._asked_lazily(self._connected().policy_question(name))
+        return self._asked_lazily(f"({self._connected().policy_question(name)})")
 
     def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
         """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
@@ -215,31 +223,46 @@ class OpenArchive:
         if run_id is not None:
             self.files.require_run(run_id)
         found = self.again(lambda: self.files.sound(table, run_id))
-        widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in SCHEMAS[table].items()}
-        if not found:
-            return pl.LazyFrame(schema={"run_id": pl.String(), **widened})
+        widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
+        types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
+        groups = self.files.by_record(found) if table == "games" else [(found, {})] if found else []
+        parts = [
+            self._scanned(files, widened).select(**self._columns(types, run_id, values)) for files, values in groups
+        ]
+        return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
+
+    def _scanned(self, found: Sequence[CheckedFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """The rows of files, with their locations in ``path``."""
         # The scan itself widens: with a cast after it, filters could not skip row groups.
-        frame = pl.scan_parquet(
+        return pl.scan_parquet(
             [str(self.location(file.path)) for file in found],
-            schema=widened,
+            schema=schema,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
             hive_partitioning=False,  # it would read folders above the archive as columns
             glob=False,
             include_file_paths="path",
             **self.archive.backend.polars_options,
         )
-        run_of_file = pl.lit(run_id) if run_id is not None else pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
-        return frame.select(run_of_file.alias("run_id"), *widened)
 
-    def _asked_lazily(self, question: str) -> pl.LazyFrame:
-        """The answer to a question, which is asked anew each time that the frame is collected."""
-        return lazily(self.sql(f"FROM ({question}) LIMIT 0").schema, partial(self._parts, question))
+    @staticmethod
+    def _columns(
+        types: Mapping[str, pl.DataType], run_id: str | None, of_records: Mapping[str, str]
+    ) -> dict[str, pl.Expr]:
+        """The columns of scanned rows, those that follow from records in SQL."""
+        run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
+        known = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
+        known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in of_records.items()}
+        return {name: known.get(name, pl.col(name)) for name in types}
 
-    def _parts(self, question: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
+    def _asked_lazily(self, source: str) -> pl.LazyFrame:
+        """The rows of a clause FROM, which are asked for anew each time that the frame is collected."""
+        return lazily(self.sql(f"FROM {source} LIMIT 0").schema, partial(self._parts, source))
+
+    def _parts(self, source: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
         """The answer in parts, on a connection of its own."""
         named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
         limit = "" if most is None else f" LIMIT {most}"
-        text = f"SELECT {named} FROM ({question}){limit}"  # noqa: S608  (names of columns)
+        text = f"SELECT {named} FROM {source}{limit}"  # noqa: S608  (names of columns)
         own, complaint = self.fork(), None
         try:
             own.again(lambda: own._connected().read(text))

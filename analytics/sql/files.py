@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import PurePath
 
-from analytics.derived_tables.derived_table import extents_found, known_ranges
-from analytics.derived_tables.position_index import END_PLY, NotIndexedError, extent_of
+from analytics.derived_tables.derived_table import RangeTable, extents_found, known_ranges
+from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
+from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, NotIndexedError, extent_of
+from analytics.derived_tables.tables import DERIVED, FOLDERS
 from analytics.files.backends import backend_of
+from analytics.sql.views import values_of
 from analytics.store.archive import Archive, Extent, require_whole, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
 from analytics.store.policy_cards import FOLDER, folder_of
 from analytics.store.range_names import StoredRange
 from analytics.store.records import PolicyCard
-from analytics.store.schema import SCHEMAS, TABLES
+from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest
 
@@ -43,7 +46,7 @@ class ArchiveFiles:
     @property
     def folders(self) -> list[PurePath]:
         """The folders of all tables."""
-        return [self.archive.root / name for name in (*SCHEMAS, FOLDER)]
+        return [self.archive.root / name for name in (*FOLDERS, FOLDER)]
 
     def sound(self, table: str, run_id: str | None = None) -> list[CheckedFile]:
         """The files of a table that count, of one run or of all.
@@ -56,9 +59,20 @@ class ArchiveFiles:
             if table in TABLES:
                 found += self.of_games(table, run, self.archive.ranges(run))
             else:
-                found += self._positions(run) if table == "positions" else self.derived(table, run)[0]
+                found += self._positions(run) if table == POSITIONS_TABLE.name else self.derived(DERIVED[table], run)[0]
         self.require_sound(found)
         return found
+
+    def by_record(self, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
+        """Files of games in groups, each with the columns that follow from the records of its runs."""
+        groups: dict[tuple[str, ...], tuple[list[CheckedFile], dict[str, str]]] = {}
+        for file in found:
+            record = None
+            with suppress(FailureError):  # a damaged record: these columns are NULL
+                record = self.archive.run(file.run_id)
+            values = values_of(record)
+            groups.setdefault((*values.values(),), ([], values))[0].append(file)
+        return [*groups.values()]
 
     def _positions(self, run_id: str) -> list[CheckedFile]:
         """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
@@ -66,16 +80,16 @@ class ArchiveFiles:
         Raises ``NotIndexedError`` if there is none.
         """
         least = extent_of(END_PLY)
-        extents = [extent for extent in extents_found(self.archive, run_id, "positions") if extent >= least]
+        extents = [extent for extent in extents_found(self.archive, run_id, POSITIONS_TABLE) if extent >= least]
         for extent in extents:
-            found, lacking = self.derived("positions", run_id, extent.__eq__)
+            found, lacking = self.derived(POSITIONS_TABLE, run_id, extent.__eq__)
             if not lacking:
                 return found
-        _, short = self.derived("positions", run_id, extents.__contains__)
+        _, short = self.derived(POSITIONS_TABLE, run_id, extents.__contains__)
         if not short and not extents:  # there are no games
             return []
         needed = least if short else extents[0]
-        lacking = short or self.derived("positions", run_id, needed.__eq__)[1]
+        lacking = short or self.derived(POSITIONS_TABLE, run_id, needed.__eq__)[1]
         raise NotIndexedError(
             f"{len(lacking)} of {len(self.archive.ranges(run_id))} ranges of games of run {run_id} are not indexed to "
             f"ply {int(needed)}: run 'qarena archive index' first"
@@ -86,14 +100,14 @@ class ArchiveFiles:
         return [self._file(table, run_id, stored) for stored in ranges]
 
     def derived(
-        self, table: str, run_id: str, enough: Extent | None = None
+        self, table: RangeTable, run_id: str, enough: Extent | None = None
     ) -> tuple[list[CheckedFile], list[StoredRange]]:
         """The files of a derived table of a run, and the ranges of games that are in none of them.
 
         Without ``enough`` those of the extent that most games have.
         """
-        archive, folder = self.archive, self.archive.folder(table, run_id)
-        known = known_ranges(archive, run_id, table) if enough is None else archive.ranges(run_id, table, enough)
+        archive, folder = self.archive, self.archive.folder(table.name, run_id)
+        known = known_ranges(archive, run_id, table) if enough is None else archive.ranges(run_id, table.name, enough)
         lacking = [each for each in archive.ranges(run_id) if known.at(each.first) is None]
         return [self._checked(run_id, folder / each.name, each.check) for each in known], lacking
 
@@ -104,7 +118,7 @@ class ArchiveFiles:
         """
         counted, rest = list[CheckedFile](), list[CheckedFile]()
         for run_id in self.archive.run_ids():
-            found, lacking = self.derived("first_plies", run_id)
+            found, lacking = self.derived(FIRST_PLIES_TABLE, run_id)
             counted += found
             rest += self.of_games("plies", run_id, lacking)
         self.require_sound([*counted, *rest])

@@ -66,12 +66,7 @@ class Limits:
         most = math.inf if self.spill is None else bytes_of(self.spill)
         while not done.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
             if not broken and time.monotonic() >= end:
-                broken.append(
-                    RequestError(
-                        f"SQL: the question took longer than {self.seconds:g} seconds: "
-                        f"{self._more('allow more (--timeout), or ')}ask about fewer games"
-                    )
-                )
+                broken.append(self.late())
             if not broken and most < math.inf and _size_of(spilled) > most:
                 broken.append(
                     RequestError(
@@ -83,6 +78,13 @@ class Limits:
                 broken.append(RequestError("SQL: the question was stopped"))
             if broken:
                 connection.interrupt()  # again and again: one between two statements is lost
+
+    def late(self) -> RequestError:
+        """The error for a question that takes longer than it may."""
+        return RequestError(
+            f"SQL: the question took longer than {self.seconds:g} seconds: "
+            f"{self._more('allow more (--timeout), or ')}ask about fewer games"
+        )
 
     def explained(self, complaint: str) -> RequestError | None:
         """The error for DuckDB's message if the question needs too much memory; None if it does not."""

@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.files import POLICY_TABLE
-from analytics.sql.views import STRUCT, VIEWS
+from analytics.sql.views import IN_POLARS, STRUCT, VIEWS
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard, RunRecord, SweepJob
@@ -21,16 +21,6 @@ from analytics.store.snapshot import Snapshot
 from analytics.store.sprt_verdicts import SprtVerdict
 
 Row = dict[str, Any]
-
-_TYPES: Mapping[str, pl.DataType] = {
-    "VARCHAR": pl.String(),
-    "VARCHAR[]": pl.List(pl.String()),
-    "BIGINT": pl.Int64(),
-    "INTEGER": pl.Int32(),
-    "DOUBLE": pl.Float64(),
-    "BOOLEAN": pl.Boolean(),
-    "TIMESTAMP": pl.Datetime("us"),
-}
 
 
 def frame(view: str, archive: Snapshot) -> pl.DataFrame:
@@ -42,7 +32,7 @@ def frame(view: str, archive: Snapshot) -> pl.DataFrame:
     columns = {
         name: typed_settings([row[name] for row in rows])
         if kind == STRUCT
-        else pl.Series([row[name] for row in rows], dtype=_TYPES[kind])
+        else pl.Series([row[name] for row in rows], dtype=IN_POLARS[kind])
         for name, kind in VIEWS[view].items()
     }
     return pl.DataFrame(columns)
@@ -123,7 +113,7 @@ def _run_row(archive: Archive, record: RunRecord) -> Row:
     }
 
 
-def _result_rows(result: PairingResult, run_id: str) -> Iterator[Row]:
+def _result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row]:
     """A row for each agent of a pairing and each seat in which it played."""
     agents = result.first, result.second
     for second, seat in ((0, 0), (0, 1), (1, 0), (1, 1)):
@@ -133,7 +123,14 @@ def _result_rows(result: PairingResult, run_id: str) -> Iterator[Row]:
             counts |= {"wins": losses, "losses": wins}
         if counts["games"]:
             names = {"agent": agents[second], "opponent": agents[1 - second]}
-            yield {"run_id": run_id, "pairing": result.pairing, **names, "seat": seat, **counts}
+            yield {
+                "run_id": record.run_id,
+                "pairing": result.pairing,
+                **names,
+                "seat": seat,
+                **counts,
+                "rules": record.rules.name,
+            }
 
 
 def _job_rows(archive: Archive, job: SweepJob) -> list[Row]:
@@ -222,7 +219,7 @@ _ROWS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
         row
         for record in archive.runs()
         for result in results(archive, record.run_id)
-        for row in _result_rows(result, record.run_id)
+        for row in _result_rows(result, record)
     ],
     "sweeps": lambda archive: [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)],
     "verdicts": lambda archive: [_verdict_row(verdict) for verdict in archive.verdicts()],

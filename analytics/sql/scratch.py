@@ -14,6 +14,9 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
+
+from quarto.errors import FailureError
 
 PREFIX = "quarto-arena-sql-"
 _LOCK = "lock"
@@ -25,11 +28,19 @@ _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 class Scratch:
     """A new temporary folder. Folders that killed processes of this user left are removed."""
 
+    folders: ClassVar[set[Path]] = set()  # of this process: what ends it at once removes them
+
     def __init__(self) -> None:
-        """Raises ``OSError`` if the folder cannot be made."""
-        remove_abandoned(Path(tempfile.gettempdir()))
-        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        """Raises ``FailureError`` if the folder cannot be made."""
+        try:
+            remove_abandoned(Path(tempfile.gettempdir()))
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise FailureError(
+                f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
+            ) from error
+        self.folders.add(self.folder)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     @property
@@ -50,6 +61,7 @@ class Scratch:
     def remove(self) -> None:
         """Remove the folder with all that is in it. May be called twice."""
         shutil.rmtree(self.folder, ignore_errors=True)  # links in it are removed, not followed
+        self.folders.discard(self.folder)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

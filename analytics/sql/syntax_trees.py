@@ -37,6 +37,7 @@ class Read(NamedTuple):
     views: set[str]  # views and table macros
     policies: set[str] | None  # names in policy('NAME'); None: any
     composed: bool = False  # a name is made of texts while it is answered: it may read less than all
+    columns: set[str] | None = None  # names of columns in it; None: it may read any
 
 
 def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Read:
@@ -62,7 +63,27 @@ def read_by(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[
         for argument in function["arguments"]
     }
     policies = None if None in named else {name for name in named if name is not None}
-    return Read((tables | functions) & set(known), policies)
+    return Read((tables | functions) & set(known), policies, columns=_columns(tree))
+
+
+def _columns(tree: Node) -> set[str] | None:
+    """The names of columns in a question; None if it reads columns without naming them, as ``*`` does."""
+    found = [*nodes(tree)]
+    tables = [node for node in found if node.get("type") == "BASE_TABLE"]
+    rows = {node[name].lower() for node in tables for name in ("alias", "table_name")}  # names of whole rows
+    all_of_select = [id(order["expression"]) for node in found for order in node.get("orders") or ()]  # ORDER BY ALL
+    unnamed = any(
+        (node.get("class") == "STAR" and id(node) not in all_of_select)
+        or node.get("type") in ("PIVOT", "SHOW_REF")
+        or node.get("ref_type") == "NATURAL"
+        or node.get("column_name_alias")
+        for node in found
+    )
+    names = [[name.lower() for name in node["column_names"]] for node in found if node.get("class") == "COLUMN_REF"]
+    if unnamed or any(len(parts) == 1 and parts[0] in rows for parts in names):
+        return None
+    using = {name.lower() for node in found for name in node.get("using_columns") or ()}
+    return using | {name for parts in names for name in parts}
 
 
 def _text(argument: Node) -> str | None:

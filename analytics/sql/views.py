@@ -7,16 +7,29 @@ and ``plies`` are those of the table files; ``views.csv`` lists those of the oth
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import PurePath
 
 import polars as pl
 
-from analytics.derived_tables.boards import ORDERS
+from analytics.derived_tables import tables
+from analytics.derived_tables.boards import KEYS, MORE, ORDERS, VALUE_WORDS
 from analytics.store.archive import Archive
-from analytics.store.schema import SCHEMAS, TABLES
+from analytics.store.records import RunRecord
+from analytics.store.schema import TABLES
+from quarto.notation import format_cell
 
+# Types of columns in Polars by their names in DuckDB.
+IN_POLARS: Mapping[str, pl.DataType] = {
+    "VARCHAR": pl.String(),
+    "VARCHAR[]": pl.List(pl.String()),
+    "BIGINT": pl.Int64(),
+    "INTEGER": pl.Int32(),
+    "DOUBLE": pl.Float64(),
+    "BOOLEAN": pl.Boolean(),
+    "TIMESTAMP": pl.Datetime("us"),
+}
 _TYPES: dict[type[pl.DataType], str] = {pl.Int64: "BIGINT", pl.Int32: "INTEGER", pl.Int8: "INTEGER"}  # else VARCHAR
 
 
@@ -33,18 +46,23 @@ def _columns_of_views() -> dict[str, dict[str, str]]:
     return columns
 
 
+OF_RECORDS = ("rules", "opening_number", "game_number")  # columns of games that are in no file
+FileGroup = tuple[Sequence[PurePath], Mapping[str, str]]  # files, and the columns of their rows that they lack
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
 FILLED = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
-DERIVED = ("decisions", "positions", "first_plies")  # by the files of a derived table and the pairings of runs
+DERIVED = tuple(name for name in tables.DERIVED if name in VIEWS)  # by their files and the pairings of runs
 MADE = {"seats": "games", "pairs": "games"}  # views that need the rows of another one
 ORDERED = "_orders"  # behind the table macro ordered_openings
+POSITIONS_OF_PLIES = "_keys"  # behind the columns of decisions that are a position's key
 UNCOUNTED = "_uncounted"  # the plies of games whose first plies are in no file of the derived table
 # What is behind the views of *.sql: rows of files, and replayed rows.
 HIDDEN = {
-    **{f"_{table}": _widened(SCHEMAS[table]) for table in DERIVED},
+    **{f"_{table}": _widened(tables.DERIVED[table].schema) for table in DERIVED},
     UNCOUNTED: _widened(TABLES["plies"]),
-    ORDERED: _widened(ORDERS),
+    ORDERED: _widened(ORDERS) | {"rules": "VARCHAR"},
+    POSITIONS_OF_PLIES: _widened(pl.Schema({"game_id": pl.Int64(), "ply": pl.Int8(), **KEYS})) | {"rules": "VARCHAR"},
 }
+ON_DEMAND = frozenset(MORE)  # columns of boards, and some of decisions, that are made if a question reads them
 STRUCT = "STRUCT"  # the type of a column whose fields depend on the archive
 
 # The folder that a file lies in, and no other: folders above the archive may be called name=value too. DuckDB
@@ -69,12 +87,26 @@ def from_files(paths: Iterable[PurePath]) -> str:
     return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
 
 
-def over_files(view: str, paths: Sequence[PurePath]) -> str:
-    """The statement that creates a view of the rows of Parquet files."""
-    if not paths:
-        return empty(view)
-    values = {name: RUN_OF_FILE if name == "run_id" else name for name in _columns(view)}
-    return _view(view, {name: f"{values[name]}::{kind}" for name, kind in _columns(view).items()}, from_files(paths))
+def values_of(record: RunRecord | None) -> dict[str, str]:
+    """The columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars; None: it has no record."""
+    if record is None:
+        return dict.fromkeys(OF_RECORDS, "NULL")
+    pair, line = "game_id % 4294967296 // 2", record.line
+    unit = pair if line.pairings == 1 else f"({pair} * {line.pairings} + pairing)"
+    return {
+        "rules": literal(record.rules.name),
+        "opening_number": "NULL" if record.opening_seed is None else pair,
+        "game_number": f"{unit} * 2 + game_id % 2" if record.swapped else unit,
+    }
+
+
+def over_files(view: str, groups: Sequence[FileGroup]) -> str:
+    """The statement that creates a view of the rows of Parquet files, in groups: a condition may leave out some."""
+    parts = []
+    for paths, of_records in groups:
+        values = {name: name for name in _columns(view)} | {"run_id": RUN_OF_FILE} | dict(of_records)
+        parts.append(f"SELECT {_typed(view, values)} {from_files(paths)}")
+    return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}" if parts else empty(view)
 
 
 def empty(view: str) -> str:
@@ -82,12 +114,35 @@ def empty(view: str) -> str:
     return _view(view, {name: f"NULL::{kind}" for name, kind in _simple(view).items()}, "WHERE false")
 
 
-def over_runs(view: str, relations: Mapping[str, str]) -> str:
-    """The statement that creates a view of the rows of a relation for each run."""
+def values_of_boards(record: RunRecord, left_out: Collection[str]) -> dict[str, str]:
+    """The columns of ``boards`` that a run's record makes of replayed numbers. To read one ``left_out`` is an error."""
+    labels, rules = f"[{', '.join(map(literal, record.labels))}]", record.rules
+    lines = [" ".join(map(format_cell, line)) for line in rules.lines]
+    values = {
+        "rules": literal(rules.name),
+        "giver": "NULL" if rules.mover_chooses else f"{labels}[giver]",
+        "mover": f"{labels}[mover]",
+        "safe_gifts": "NULL" if rules.mover_chooses else "safe_gifts",
+        "lines": _texts_of_bits("lines", lines),
+        "attributes": _texts_of_bits("attributes", VALUE_WORDS),
+    }
+    return values | {name: f"error('{name} was not made')" for name in left_out}
+
+
+def _texts_of_bits(column: str, texts: Sequence[str]) -> str:
+    """The list of the texts whose bits are set, NULL if no bit is."""
+    listed = ", ".join(map(literal, texts))
+    return f"CASE WHEN {column} <> 0 THEN list_filter([{listed}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
+
+
+def over_runs(view: str, relations: Mapping[str, tuple[str, Mapping[str, str]]]) -> str:
+    """The statement that creates a view of the rows of a relation for each run, with the columns that it lacks."""
     if not relations:
         return empty(view)
-    values = {name: f"{name}::{kind}" for name, kind in _columns(view).items()}
-    parts = (f"SELECT {_listed(values | {'run_id': literal(run)})} FROM {each}" for run, each in relations.items())  # noqa: S608  (names of our own)
+    parts = []
+    for run, (relation, known) in relations.items():
+        values = {name: name for name in _columns(view)} | {"run_id": literal(run)} | dict(known)
+        parts.append(f"SELECT {_typed(view, values)} FROM {relation}")  # noqa: S608  (names of our own)
     return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}"
 
 
@@ -141,6 +196,10 @@ def broken(view: str, reason: str) -> str:
 
 def _view(view: str, values: Mapping[str, str], rest: str) -> str:
     return f"CREATE OR REPLACE VIEW {view} AS SELECT {_listed(values)} {rest}"
+
+
+def _typed(view: str, values: Mapping[str, str]) -> str:
+    return _listed({name: f"({values[name]})::{kind}" for name, kind in _columns(view).items()})
 
 
 def _listed(values: Mapping[str, str]) -> str:

@@ -70,6 +70,14 @@ class RangeGames(NamedTuple):
         return RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
 
+def united(parts: Sequence[RangeGames]) -> RangeGames:
+    """The games of several parts, ascending by id."""
+    ids = np.concatenate([part.game_id for part in parts])
+    opening = np.concatenate([part.opening for part in parts])
+    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(part.games for part in parts), strict=True)))
+    return RangeGames(ids, opening, games).taken(np.argsort(ids))
+
+
 class PlyColumns(NamedTuple):
     """The columns of ``plies``, ``R`` rows."""
 
@@ -138,16 +146,27 @@ def in_order(blocks: Sequence[Block]) -> list[Block]:
     return sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
 
 
-def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[TableBytes, TableBytes]:
-    """The tables ``games`` and ``plies`` of ``blocks``, by the schemas of ``analytics.store.schema``.
+def joined(blocks: Sequence[Block]) -> list[RangeGames]:
+    """The games of blocks, ascending by id, in parts of ``PART_GAMES`` games or more but for the last one."""
+    return [_joined(each) for each in _gathered(block for block in in_order(blocks) if len(block.games.plies))]
 
-    ``pairings[i]`` holds the labels of pairing ``i``: its first and second agent. ``games`` is sorted by ``game_id``,
-    ``plies`` by (``ply``, ``game_id``). A game forfeited before its first ply has a row in ``games`` only. They are
-    encoded in memory (a few megabytes). So a full disk is an ``OSError`` like any other, and checksums are those of the
-    intended bytes, not of those that a disk returned.
+
+def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[TableBytes, TableBytes]:
+    """The tables ``games`` and ``plies`` of ``blocks``: see ``tables_of``."""
+    used = {block.pairing for block in blocks if len(block.games.plies)}
+    return tables_of(joined(blocks), sorted(used), pairings)
+
+
+def tables_of(
+    parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]]
+) -> tuple[TableBytes, TableBytes]:
+    """The tables ``games`` and ``plies`` of games in parts that ascend, by the schemas of ``analytics.store.schema``.
+
+    ``used`` are the numbers of the pairings that have games. ``pairings[i]`` holds the labels of pairing ``i``: its
+    first and second agent. ``games`` is sorted by ``game_id``, ``plies`` by (``ply``, ``game_id``). A game forfeited
+    before its first ply has a row in ``games`` only. They are encoded in memory (a few megabytes). So a full disk is an
+    ``OSError`` like any other, and checksums are those of the intended bytes, not of those that a disk returned.
     """
-    blocks = [block for block in in_order(blocks) if len(block.games.plies)]
-    parts, used = [_joined(each) for each in _gathered(blocks)], sorted({block.pairing for block in blocks})
     games = sum(len(part.game_id) for part in parts)
     room = buffer_for(min(ROW_GROUP_ROWS, PIECES * games), len(PLIES))
     return _games(parts, used, pairings, room), _plies(parts, games, room)

@@ -1,18 +1,28 @@
-"""The file that makes a folder an archive: finding it, making it, and refusing folders that are no archive."""
+"""The file that makes a folder an archive: finding it, making it, and refusing folders that are no archive.
+
+A file in the user's cache folder remembers the archives that were made or verified on this machine.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from contextlib import suppress
 from pathlib import Path, PurePath
 
-from analytics.files.atomic import TEMPORARY
+from analytics.files.atomic import TEMPORARY, aside
 from analytics.files.backends import backend_of
 from analytics.files.local import LOCAL
 from analytics.store.json_records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
+from quarto.caches import cache_root
 from quarto.errors import FailureError, RequestError
+
+logger = logging.getLogger(__name__)
 
 MARKER = "archive.json"
 FORMAT = "quarto-arena archive"
+REMEMBERED = 4096  # archives: then the older half is forgotten
 
 
 class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
@@ -91,6 +101,7 @@ def _make(root: PurePath) -> bytes:
     try:
         backend.prepare(root)
         if backend.create(root / MARKER, content):  # never replaced: writers lock it
+            remember(root)
             return content
     except PermissionError as error:
         raise backend.not_writable(root, error) from error
@@ -116,6 +127,50 @@ def _check(marker: PurePath, content: bytes) -> None:
         raise RequestError(f"{marker} has format {found.format!r}, not {FORMAT!r}: name another folder")
     if found.schema_version != SCHEMA_VERSION:
         raise RequestError(
-            f"archive {marker.parent} has schema version {found.schema_version}, this program reads and writes "
+            f"{marker} has schema version {found.schema_version}, this program reads and writes "
             f"{SCHEMA_VERSION}: use the program that wrote it, or name another folder"
         )
+
+
+# Archives of strangers.
+
+
+def note_if_unknown(root: PurePath) -> None:
+    """Log a warning, once, about an archive that this user neither made nor verified on this machine."""
+    if _identity(root) not in _remembered():
+        remember(root)
+        logger.warning(
+            "archive %r was neither made nor verified on this machine: run 'qarena archive verify' (said once)",
+            str(root),
+        )
+
+
+def remember(root: PurePath) -> None:
+    """Remember an archive. One that cannot be remembered is noted again."""
+    memory, known = _memory(), _remembered()
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        if len(known) >= REMEMBERED:
+            with aside(memory) as temporary:
+                temporary.write_text("".join(f"{each}\n" for each in known[REMEMBERED // 2 :]))
+                temporary.replace(memory)
+        with memory.open("a", encoding="ascii") as file:  # one write: processes may add at the same time
+            file.write(f"{_identity(root)}\n")
+
+
+def _memory() -> Path:
+    return cache_root() / "known_archives"
+
+
+def _remembered() -> list[str]:
+    try:
+        return _memory().read_text(encoding="ascii").split()
+    except (OSError, UnicodeError):
+        return []
+
+
+def _identity(root: PurePath) -> str:
+    """The place of an archive, and the times and the number of its marker: a copy is another archive."""
+    backend = backend_of(root)
+    status = backend.status(root / MARKER)
+    return hashlib.sha256(repr((backend.identity(root), status and status.version)).encode()).hexdigest()[:16]

@@ -22,10 +22,11 @@ from analytics.files.backend import Backend
 from analytics.parquet.footer import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables
+from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables, tables_of
 from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.range_names import MODULUS, Ranges, StoredRange, check_of, range_named
-from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SCHEMAS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
+from analytics.store.records import RunRecord
+from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
 from analytics.store.units import Range, UnitLine
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
@@ -55,11 +56,32 @@ def store_games(
     blocks = in_order(blocks)
     _require_games_of(blocks, line, span)
     total = sum(fingerprint(block) for block in blocks) % MODULUS
-    games, plies = tables(blocks, labels)
-    content = {"plies": plies, "tallies": table_of(tallies_frame(tally(blocks))), "games": games}
-    held, span_of_games = {}, StoredRange(*span, total)
-    for table, encoded in content.items():  # games last
-        held[table] = store_table(archive, run_id, table, span_of_games, encoded)
+    return _store(archive, run_id, StoredRange(*span, total), tables(blocks, labels), tally(blocks))
+
+
+def store_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
+    """Write the games of a range of units of a run, as ``store_games`` does. Raises as that does."""
+    units = np.unique(record.line.units_of(games.game_id))
+    if len(games.game_id) != record.line.games_in([span]) or not np.array_equal(units, np.arange(*span)):
+        raise ValueError(f"these are not the games of units {span[0]} to {span[1] - 1}")
+    games, used = games.part(slice(None)), np.unique(games.pairing).tolist()
+    tallies = tally(Block(each, 0, 0, games.taken(games.pairing == each).games, record.swapped) for each in used)
+    encoded = tables_of([games], used, record.pairings)
+    return _store(archive, record.run_id, StoredRange(*span, games.fingerprint), encoded, tallies)
+
+
+def _store(
+    archive: Archive,
+    run_id: str,
+    span_of_games: StoredRange,
+    encoded: tuple[TableBytes, TableBytes],
+    tallies: Mapping[int, Tally],
+) -> StoredRange:
+    """Write the tables of a range of games; ``encoded`` are ``games`` and ``plies``."""
+    games, plies = encoded
+    content, held = {"plies": plies, "tallies": table_of(tallies_frame(tallies)), "games": games}, {}
+    for table, rows in content.items():  # games last
+        held[table] = store_table(archive, run_id, table, span_of_games, rows)
     if archive.backend.status(archive.folder("plies", run_id) / held["plies"].name) is None:
         # This process stood still for so long that it was taken for killed.
         store_table(archive, run_id, "plies", span_of_games, plies)
@@ -108,7 +130,7 @@ def read_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) ->
 
     If another file has replaced this one since the archive was listed, the rows are read from that.
     """
-    schema = SCHEMAS[table]
+    schema = TABLES[table]
     try:
         parts = [*file_parts(archive.backend, archive.path(table, run_id, stored), schema)]
     except FileNotFoundError:
@@ -121,10 +143,10 @@ def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str
     found = archive.ranges(run_id).at(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY}")
-    if found is None or found.end < stored.end or "game_id" not in SCHEMAS[table]:
+    if found is None or found.end < stored.end:
         raise missing
     try:
-        for part in file_parts(archive.backend, archive.path(table, run_id, found), SCHEMAS[table]):
+        for part in file_parts(archive.backend, archive.path(table, run_id, found), TABLES[table]):
             unit = archive.known_run(run_id).line.units_of(part["game_id"].to_numpy())
             yield part.filter(pl.Series((stored.first <= unit) & (unit < stored.end)))
     except FileNotFoundError:

@@ -41,52 +41,6 @@ PLIES = pl.Schema(
     }
 )
 
-GIFT, PLACEMENT = 0, 1
-NOT_COUNTED = -1
-
-DECISIONS = pl.Schema(
-    {
-        "game_id": pl.Int64(),
-        "ply": pl.Int8(),  # 0 to 15
-        "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
-        "seat": pl.Int8(),  # that decided
-        "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
-        "value_after": pl.Int8(),
-        "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
-        "legal": pl.Int32(),  # number of legal choices
-    }
-)
-
-# 64 bits even where fewer would do: the encoder stores such columns as differences, which take less than a dictionary.
-POSITIONS = pl.Schema(
-    {
-        "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
-        "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
-        "board": pl.Int64(),  # its pieces and the hand: ``quarto.turns.board_word``
-        "pairing": pl.Int32(),
-        "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
-        "cell": pl.Int8(),  # where the piece was placed, on the canonical board
-        "piece": pl.Int8(),  # the gift that came with it, -1 none; where the mover chooses, the piece placed
-        "imposed": pl.Int8(),  # 0 chosen, 1 the placement was imposed and the gift chosen, 2 the whole turn imposed
-        "games": pl.Int64(),
-        "wins": pl.Int64(),  # of the agent that decided
-        "draws": pl.Int64(),
-        "sample": pl.Int64(),  # number in its pairing of the first of the games: the low 32 bits of its game_id
-    }
-)
-
-FIRST_PLIES = pl.Schema(
-    {
-        "pairing": pl.Int32(),
-        "second": pl.Int8(),  # agent that placed: 0 the pairing's first, 1 its second
-        "piece": pl.Int8(),  # 0 to 15, as it was given: not up to symmetry
-        "cell": pl.Int8(),  # 0 to 15
-        "games": pl.Int64(),
-        "wins": pl.Int64(),  # of the agent that placed
-        "draws": pl.Int64(),
-    }
-)
-
 RESULTS = ("l", "d", "w")  # the first agent's: it lost, drew, won
 # Counts of pairs by the first agent's result in game 0 and in game 1; of pairs of one game by its seat and result.
 PAIR_COLUMNS = tuple(f"pairs_{zero}{one}" for zero in RESULTS for one in RESULTS)
@@ -101,13 +55,6 @@ TALLIES = pl.Schema(
 )
 
 TABLES = {"games": GAMES, "plies": PLIES}
-SCHEMAS = {
-    **TABLES,
-    "tallies": TALLIES,
-    "decisions": DECISIONS,
-    "positions": POSITIONS,
-    "first_plies": FIRST_PLIES,
-}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.replaced import remove_replaced
+from analytics.derived_tables.tables import DERIVED
 from analytics.store.archive import Archive
 from analytics.store.range_names import StoredRange
 from analytics.upkeep.rolling import (
-    DERIVED,
     GAMES_TABLE,
     PLIES_TABLE,
     Family,
@@ -64,7 +64,7 @@ def compact(
         progress(len(before.intersection(family.children)))
 
     roll_up(archive, record, STORED, _fitting(archive, run_id, STORED, size), made)
-    for table in DERIVED:
+    for table in DERIVED.values():
         roll_up(archive, record, (table,), _fitting(archive, run_id, (table,), size))
     after = archive.ranges(run_id)
     gone = before.difference(after)

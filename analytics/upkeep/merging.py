@@ -10,30 +10,25 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from itertools import pairwise
 from pathlib import PurePath
 from typing import NamedTuple
 
-import numpy as np
 from msgspec import structs
 
 from analytics.derived_tables.decisions import note_annotations
+from analytics.derived_tables.tables import DERIVED
 from analytics.files.atomic import explained
 from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
 from analytics.store.archive import GAMES, Archive, has_all
-from analytics.store.blocks import RangeGames
-from analytics.store.range_files import read_games, store_games
+from analytics.store.range_files import read_games, store_range
 from analytics.store.range_names import StoredRange, check_of, fitting
 from analytics.store.records import RunRecord
-from analytics.store.schema import SCHEMAS, TABLES
 from analytics.store.units import aligned
 from analytics.upkeep.conflicts import MergeOptions, by_beginning, conflicts, renamed_policies
-from quarto.batch import GAME_BITS, Block
 from quarto.errors import FailureError, RequestError
 
 COPIED = ("plies", "tallies", GAMES)  # in the order of writing
-DERIVED = tuple(name for name in SCHEMAS if name not in TABLES)
 
 
 class Merged(NamedTuple):
@@ -146,8 +141,7 @@ def _add(source: Archive, target: Archive, record: RunRecord, stored: StoredRang
     elif lacking:
         games = read_games(source, record.run_id, stored)
         for span in (piece for gap in lacking for piece in aligned(*gap)):
-            blocks = blocks_of(games.within(record.line, *span), record.swapped)
-            store_games(target, record.run_id, record.line, record.pairings, span, blocks)
+            store_range(target, record, span, games.within(record.line, *span))
     return sum(end - first for first, end in lacking)
 
 
@@ -169,19 +163,6 @@ def _copy(source: Archive, path: PurePath, target: Archive, folder: PurePath) ->
     if path.suffixes[-2] != f".{check_of(content)}":
         raise FailureError(f"{path} has other bytes than its name says: see 'qarena archive verify'")
     target.put(folder / path.name, content)
-
-
-def blocks_of(games: RangeGames, swapped: bool) -> list[Block]:
-    """Games as blocks, each of one pairing and one length of opening."""
-    number = (games.game_id & ((1 << GAME_BITS) - 1)) >> 1
-    new = (np.diff(games.pairing) != 0) | (np.diff(number) > 1) | (np.diff(games.opening) != 0)
-    starts = [0, *(np.flatnonzero(new) + 1).tolist(), len(number)]
-    blocks = []
-    for start, end in pairwise(starts):
-        part = games.part(slice(start, end))
-        head = int(part.pairing[0]), int(number[start]), int(part.opening[0])
-        blocks.append(Block(*head, part.games, swapped))
-    return blocks
 
 
 def _derived(source: Archive, target: Archive, run_id: str, table: str) -> Iterator[int]:

@@ -21,13 +21,14 @@ from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.sorted_rows import merged_rows
+from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table, integer_table, table_of
-from analytics.store.range_files import VERIFY, file_parts, store_table, tallies_frame, tallies_of
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table, integer_table
+from analytics.store.range_files import VERIFY, file_parts, store_table
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import PLIES
+from analytics.store.schema import PLIES, TABLES
 from analytics.store.units import Range
 from quarto.caches import ignore
 from quarto.errors import FailureError
@@ -59,16 +60,8 @@ def _plies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
     return integer_table(merged_rows(parts, ("ply",), ROW_GROUP_ROWS), PLIES)
 
 
-def _tallies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    return table_of(tallies_frame(tallies_of(pl.concat(each for table in parts for each in table))))
-
-
-PLIES_TABLE = RangeTable("plies", _plies)
-TALLIES_TABLE = RangeTable("tallies", _tallies)
-GAMES_TABLE = RangeTable(GAMES, _games)
-# What follows from the games: each rolls up by itself.
-DERIVED = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE)
+PLIES_TABLE = RangeTable("plies", PLIES, _plies)
+GAMES_TABLE = RangeTable(GAMES, TABLES[GAMES], _games)
 
 # Whether some files, of so many units together, are to become one.
 Fits = Callable[[Sequence[StoredRange], int], bool]
@@ -160,7 +153,7 @@ def roll_up(
             made += 1
             progress(family)
 
-    for extent in extents_found(archive, record.run_id, tables[-1].name):
+    for extent in extents_found(archive, record.run_id, tables[-1]):
         before = -1
         while made > before:  # parents become children
             before = made
@@ -225,9 +218,8 @@ def kept_apart(archive: Archive, run_id: str, fits: Fits) -> Fits:
 
     Exact values of a part of a file count only when those of the rest are there. They take hours.
     """
-    table = DECISIONS_TABLE.name
-    extents = map(AnnotationExtent.of_text, extents_found(archive, run_id, table))
-    known = [archive.ranges(run_id, table, extent.is_in) for extent in extents]
+    extents = map(AnnotationExtent.of_text, extents_found(archive, run_id, DECISIONS_TABLE))
+    known = [archive.ranges(run_id, DECISIONS_TABLE.name, extent.is_in) for extent in extents]
 
     def alike(children: Sequence[StoredRange], units: int) -> bool:
         first, end = children[0].first, children[-1].end

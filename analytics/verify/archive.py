@@ -5,7 +5,7 @@ A file that does not count is not read: see ``analytics.verify.garbage``. But it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -47,10 +47,10 @@ class Verification:
     problems: list[Problem] = field(default_factory=list)
 
 
-def verify(archive: Archive) -> Verification:
+def verify(archive: Archive, on_games: Callable[[int], None] = lambda _games: None) -> Verification:
     """Check all records, and all files that count, one range of games at a time.
 
-    Problems are returned, never raised.
+    ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
     """
     found, archive = Verification(), Archive(archive.root)
     found.problems += [Problem(path, f"{what}: {STRANGE}") for path, what in archive.backend.strange(archive.root)]
@@ -63,7 +63,7 @@ def verify(archive: Archive) -> Verification:
         ranges = archive.ranges(run_id)
         found.ranges += len(ranges)
         if record is not None:
-            _verify_run(archive, record, ranges, found)
+            _verify_run(archive, record, ranges, found, on_games)
     found.problems += _sweeps(archive)
     found.problems += _without_run(archive)
     found.problems += [Problem(path, what) for path, what in policy_store.without_card(archive)]
@@ -90,7 +90,9 @@ def _record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Probl
     return record, [Problem(path, what)] if what else []
 
 
-def _verify_run(archive: Archive, record: RunRecord, ranges: Ranges, found: Verification) -> None:
+def _verify_run(
+    archive: Archive, record: RunRecord, ranges: Ranges, found: Verification, on_games: Callable[[int], None]
+) -> None:
     """Check what a run has, and count it in ``found``."""
     tallies = _Tallies(archive, record)
     for stored in ranges:
@@ -102,6 +104,7 @@ def _verify_run(archive: Archive, record: RunRecord, ranges: Ranges, found: Veri
             problems = [*verify_rows(files, frames["games"], frames["plies"])]
             problems += tallies.compared(stored, frames["games"]) if not problems else []
         found.problems += problems
+        on_games(record.line.games_in([stored[:2]]))
     found.problems += _contradicting(archive, record, ranges)
     found.problems += _lost(archive, record, ranges)
     decisions, problems = verify_decisions(archive, record)
@@ -136,7 +139,7 @@ def _lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Probl
     for first, end in lost_units(record, ranges):
         what = f"units {first} to {end - 1} are missing, and their games with them: {REPLAY}"
         yield Problem(archive.folder(GAMES, record.run_id), what)
-    gone = record.annotated - known_ranges(archive, record.run_id, DECISIONS_TABLE.name).units
+    gone = record.annotated - known_ranges(archive, record.run_id, DECISIONS_TABLE).units
     if gone > 0:
         what = f"the exact values of {gone} of {record.annotated} units are missing: run '{DECISIONS_TABLE.command}'"
         yield Problem(archive.folder(DECISIONS_TABLE.name, record.run_id), what)

@@ -10,15 +10,24 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePath
 
+import numpy as np
 import polars as pl
 
-from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent, decisions_of, first_plies
-from analytics.derived_tables.derived_table import RangeTable, is_extent, known_ranges
-from analytics.derived_tables.exact_values import UNKNOWN
+from analytics.derived_tables.decisions import (
+    DECISIONS,
+    DECISIONS_TABLE,
+    GIFT,
+    AnnotationExtent,
+    decisions_by_ply,
+    first_plies,
+)
+from analytics.derived_tables.derived_table import RangeTable, known_ranges
+from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
@@ -29,11 +38,10 @@ from analytics.store.blocks import RangeGames
 from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.range_names import Ranges, StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import GIFT, NOT_COUNTED, PLACEMENT
 from analytics.verify.decided import known_values
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
-from quarto.rules import PIECES
+from quarto.rules import Rules
 
 GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
 COMPARED_ROWS = 1 << 20  # of a table, at a time
@@ -54,10 +62,6 @@ class StoredTable:
     def parts(self, rows: int | None = None) -> Iterator[pl.DataFrame]:
         """Its rows, in parts of so many; all at once without a number. Raises ``ValueError`` for a damaged file."""
         return checked_parts(self.archive.backend, self.path, self.table.schema, rows)
-
-    def frame(self) -> pl.DataFrame:
-        """All its rows."""
-        return pl.concat([pl.DataFrame(schema=self.table.schema), *self.parts()])
 
     def sources(self) -> Iterator[StoredRange]:
         """The ranges of games that its range overlaps."""
@@ -86,14 +90,14 @@ class _Checked:
         name, games, problems = self.table.name, archive.ranges(record.run_id), list[Problem]()
         folder, found = archive.folder(name, record.run_id), archive.found(name, record.run_id)
         for each in sorted(found):
-            if not is_extent(name, each.extent):
+            if not self.table.is_extent(each.extent):
                 problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
             elif games.sum_of(each.first, each.end) not in (None, each.fingerprint):
                 problems.append(
                     Problem(folder / each.name, "it belongs to games that are not in the archive: remove it")
                 )
-        rows, known = 0, set(known_ranges(archive, record.run_id, name))
-        for extent in sorted({each.extent for each in found if is_extent(name, each.extent)}):
+        rows, known = 0, set(known_ranges(archive, record.run_id, self.table))
+        for extent in sorted({each.extent for each in found if self.table.is_extent(each.extent)}):
             for stored in archive.ranges(record.run_id, name, extent.__eq__):
                 count, wrong = self._file(archive, record, games, stored)
                 rows += count if stored in known else 0
@@ -121,21 +125,41 @@ def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Pro
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:
-    extent, known, lengths = AnnotationExtent.of_text(table.stored.extent), [], dict[int, int]()
-    for source in table.sources():
-        games = table.read(source)
-        first = first_plies(games, extent)
-        values = known_values(games.games, first, extent.choices, table.record.rules)
-        known.append(decisions_of(games, first, values, table.record.rules))
-        lengths |= zip(games.game_id.tolist(), games.games.plies.tolist(), strict=True)
-    frame, expected = table.frame(), pl.concat(known).sort("ply", "kind", "game_id")
-    if not frame.select(GIVEN).equals(expected.select(GIVEN)):
-        what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
-        yield Problem(table.path, what)
-        return
-    yield from _exact_values(table.path, frame, extent.choices)
-    yield from _known(table.path, frame, expected)
-    yield from _chain(table.path, frame, lengths, table.record.rules.mover_chooses)
+    """The problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
+    extent, rules = AnnotationExtent.of_text(table.stored.extent), table.record.rules
+    sources = [table.read(source) for source in table.sources()]
+    chain = _Chain(sources, rules.mover_chooses)
+    blocks = zip(*(_known_decisions(games, extent, rules) for games in sources), strict=True)
+    for frame, expected in _beside(table.parts(COMPARED_ROWS), (pl.concat(each).sort("game_id") for each in blocks)):
+        if not frame.select(GIVEN).equals(expected.select(GIVEN)):
+            what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
+            yield Problem(table.path, what)
+            return
+        problems = [*_exact_values(table.path, frame, extent.choices), *_known(table.path, frame, expected)]
+        if not chain.fits(frame):
+            problems.append(Problem(table.path, f"values at ply {frame['ply'][0]} do not fit together"))
+        if problems:
+            yield from problems
+            return
+
+
+def _known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) -> Iterator[pl.DataFrame]:
+    """The decisions of some games, by ply and kind, with the values that are known without a long search."""
+    first = first_plies(games, extent)
+    return decisions_by_ply(games, first, known_values(games.games, first, extent.choices, rules), rules)
+
+
+def _beside(
+    parts: Iterator[pl.DataFrame], blocks: Iterable[pl.DataFrame]
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """The rows of a table beside each block of expected rows; at last rows that are left over beside no rows."""
+    waiting = nothing = pl.DataFrame(schema=DECISIONS)
+    for block in blocks:
+        while len(waiting) < len(block) and (part := next(parts, None)) is not None:
+            waiting = pl.concat([waiting, part])
+        yield waiting[: len(block)], block
+        waiting = waiting[len(block) :]
+    yield pl.concat([waiting, *islice(parts, 1)]), nothing
 
 
 def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterator[Problem]:
@@ -148,7 +172,7 @@ def _exact_values(path: PurePath, frame: pl.DataFrame, choices: bool) -> Iterato
     ):
         wrong = frame.filter(~sound)
         for game in wrong["game_id"].head(1):
-            yield Problem(path, f"{what} (one of {len(wrong)} such decisions)", game)
+            yield Problem(path, f"{what} (one of {len(wrong)} such decisions at this ply)", game)
 
 
 def _known(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Iterator[Problem]:
@@ -159,26 +183,28 @@ def _known(path: PurePath, frame: pl.DataFrame, expected: pl.DataFrame) -> Itera
         wrong = (is_known & (stored != known)).arg_true()
         for row in wrong.head(1):
             what = f"{name} is {stored[row]} at ply {frame['ply'][row]}, and in truth {known[row]}"
-            remedy = f"(one of {len(wrong)} such decisions): {DECISIONS_TABLE.remedy}"
+            remedy = f"(one of {len(wrong)} such decisions at this ply): {DECISIONS_TABLE.remedy}"
             yield Problem(path, f"{what} {remedy}", frame["game_id"][row])
 
 
-def _chain(path: PurePath, frame: pl.DataFrame, lengths: dict[int, int], mover_chooses: bool) -> Iterator[Problem]:
-    """A problem if values do not fit together from one decision to the next."""
-    for ply in range(PIECES):
-        gifts, placements, following = (
-            frame.filter((pl.col("ply") == at) & (pl.col("kind") == kind))
-            for at, kind in ((ply, GIFT), (ply, PLACEMENT), (ply + 1, PLACEMENT if mover_chooses else GIFT))
+class _Chain:
+    """The value of each game after its last decision so far, for who decides next."""
+
+    def __init__(self, sources: Sequence[RangeGames], mover_chooses: bool) -> None:
+        self._ids = np.sort(np.concatenate([games.game_id for games in sources]))
+        self._values = np.full(len(self._ids), UNKNOWN, np.int8)
+        self._mover_chooses = mover_chooses
+
+    def fits(self, decisions: pl.DataFrame) -> bool:
+        """Whether the next decisions, all of one ply and kind, begin with the values that were left."""
+        at = np.searchsorted(self._ids, decisions["game_id"].to_numpy())
+        left, before, after = (
+            self._values[at],
+            decisions["value_before"].to_numpy(),
+            decisions["value_after"].to_numpy(),
         )
-        goes_on = [lengths[game] > ply + 1 for game in placements["game_id"].to_list()]
-        pairs = [] if mover_chooses else [(-gifts["value_after"], placements["value_before"])]
-        if following.height:
-            left = placements["value_after"].filter(pl.Series(goes_on, dtype=pl.Boolean))
-            pairs.append((-left if mover_chooses else left, following["value_before"].tail(len(left))))
-        for left, right in pairs:
-            if left.len() != right.len() or (left != right).any():
-                yield Problem(path, f"values at ply {ply} do not fit together")
-                return
+        self._values[at] = -after if self._mover_chooses or (decisions["kind"] == GIFT).any() else after
+        return bool(((left == UNKNOWN) | (left == before)).all())
 
 
 def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:

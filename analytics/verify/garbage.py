@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from analytics.derived_tables.replaced import table_files
+from analytics.derived_tables.tables import FOLDERS as TABLE_FOLDERS
 from analytics.files.atomic import TEMPORARY, explained
 from analytics.files.backend import FileStatus
 from analytics.store import policy_cards, sprt_verdicts
@@ -19,13 +20,12 @@ from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.range_names import NAME
 from analytics.store.records import POLICY_ID, RUN_ID, STORED_POLICY_FILE
-from analytics.store.schema import SCHEMAS
 from quarto.errors import RequestError
 
 AGES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
-FOLDERS = (*SCHEMAS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.FOLDER)
+FOLDERS = (*TABLE_FOLDERS, "runs", "sweeps", policy_cards.FOLDER, sprt_verdicts.FOLDER)
 
 # Paths inside an archive, of the records of runs, tests and sweeps, and of locks.
 RUN = rf"run={RUN_ID.pattern}"
@@ -35,7 +35,7 @@ RECORDS = re.compile(
     r"|sweeps/[^/]+/\d+\.json"
 )
 # Of what writers leave: files that are not finished, tables, files of policies.
-TABLE_FILE = rf"({'|'.join(SCHEMAS)})/{RUN}/({NAME.pattern})"
+TABLE_FILE = rf"({'|'.join(TABLE_FOLDERS)})/{RUN}/({NAME.pattern})"
 OURS = re.compile(
     rf"([^/]+/)*{re.escape(TEMPORARY)}[0-9a-f]{{32}}|{TABLE_FILE}"
     rf"|{policy_cards.FOLDER}/{POLICY_ID.pattern}/{STORED_POLICY_FILE.pattern}"
@@ -98,7 +98,7 @@ def _files(archive: Archive) -> Mapping[PurePath, FileStatus]:
 
 def _runs(archive: Archive) -> Iterator[str]:
     """The runs that have table files."""
-    names = {path.name for table in SCHEMAS for path in archive.backend.folders(archive.root / table)}
+    names = {path.name for table in TABLE_FOLDERS for path in archive.backend.folders(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN, name))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
+from analytics.derived_tables.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
@@ -20,7 +20,6 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
 from analytics.store.records import SweepJob
-from analytics.store.schema import DECISIONS
 from analytics.verify.problems import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 

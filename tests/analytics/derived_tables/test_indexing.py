@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from analytics.derived_tables.derived_table import known_ranges, lacking
-from analytics.derived_tables.first_plies import first_plies_of
+from analytics.derived_tables.first_plies import FIRST_PLIES, first_plies_of
 from analytics.derived_tables.indexing import Indexed, IndexPart, index, index_parts, index_runs
 from analytics.derived_tables.position_index import (
     END_PLY,
@@ -28,7 +28,6 @@ from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.range_names import StoredRange
-from analytics.store.schema import FIRST_PLIES
 from analytics.upkeep.rolling import add_up
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
@@ -79,7 +78,7 @@ def test_only_what_is_not_indexed_yet_is(archive: Archive) -> None:
     assert snapshot(Path(archive.root)) == before
     more(archive)
     assert index_runs(archive, [RUN_ID]).games == 48
-    assert lacking(archive, RUN_ID, "positions", extent_of(END_PLY).__eq__) == []
+    assert lacking(archive, RUN_ID, POSITIONS_TABLE, extent_of(END_PLY).__eq__) == []
 
 
 def test_first_plies_are_counted_by_the_rules_of_their_table(archive: Archive) -> None:
@@ -123,7 +122,7 @@ def test_names_that_are_none_are_passed_over_and_named(archive: Archive, extent:
     assert [problem.what for problem in verify(archive).problems] == [
         "no file of positions has such a name: remove it"
     ] * 2
-    assert {each.extent for each in known_ranges(archive, RUN_ID, "positions")} == {"06"}
+    assert {each.extent for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"06"}
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT sum(games) FROM positions WHERE ply = 0").item() > 40
         assert openings(opened, "..../..../..../.... -", "turn").height

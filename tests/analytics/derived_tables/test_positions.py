@@ -5,8 +5,7 @@ import random
 import polars as pl
 import pytest
 
-from analytics.derived_tables.positions import positions_of
-from analytics.store.schema import POSITIONS
+from analytics.derived_tables.positions import POSITIONS, positions_of
 from quarto.rules import NONE, Rules
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, frames, random_game
 from tests.naive import PRESETS

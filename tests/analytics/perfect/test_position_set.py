@@ -11,13 +11,14 @@ import pytest
 
 from analytics.perfect import position_draw, position_set
 from analytics.perfect.position_draw import NUMBERS, Candidates, LoggedPlies, batch_of, drawn, logged_plies, met
-from analytics.perfect.position_set import ENDS, ILLEGAL, PositionSet
+from analytics.perfect.position_set import ENDS, PositionSet
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.position import board, from_plies
 from quarto.rules import CLASSIC, NONE
+from quarto.solver.solver import ILLEGAL
 from runners.judge.positions import SetOptions, make_frame, make_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect.annotate import AnnotationSettings, Evaluator
-from analytics.perfect.position_set import ENDS, ILLEGAL, PositionSet, read, taken
+from analytics.perfect.position_set import ENDS, PositionSet, read, taken
 from analytics.perfect.regret import NO_DECISION, judgement, ratio, regrets
 from quarto.batch import Games, Turns
 from quarto.position import from_plies
 from quarto.rules import CLASSIC, NONE
-from quarto.solver.solver import Solver
+from quarto.solver.solver import ILLEGAL, Solver
 from tests import naive
 from tests.naive_solver import turns_of
 from tests.paths import ROOT

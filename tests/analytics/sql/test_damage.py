@@ -3,12 +3,14 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from analytics.policies import policy_store
 from analytics.query.openings import openings
 from analytics.query.selection import select
+from analytics.sql import replays
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
 from analytics.store import policy_cards
@@ -275,3 +277,20 @@ def test_sound_files_are_read_once_and_not_again(
         memory.write_text("[")
         opened.sql("SELECT count(*) FROM games, plies")
     assert len(read) == 4
+
+
+@pytest.mark.parametrize("view", ["boards", "ordered_openings(3)"])
+def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_question(
+    archive: Archive, view: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_of: object, **_options: object) -> NoReturn:
+        raise ValueError("plies out of order")
+
+    monkeypatch.setattr(replays, "boards_of", fail)
+    monkeypatch.setattr(replays, "orders_of", fail)
+    with OpenArchive(archive.root) as opened:
+        games = opened.sql("SELECT count(*) FROM games").item()
+        for _ in range(8):  # an error that left the stream itself ended Python after three questions or so
+            with pytest.raises(FailureError, match=r"plies/run=.*\.parquet plies out of order"):
+                opened.sql(f"SELECT count(*) FROM {view}")
+            assert opened.sql("SELECT count(*) FROM games").item() == games

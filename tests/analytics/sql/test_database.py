@@ -15,7 +15,18 @@ from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import RequestError
 from tests.analytics.indexed import save_verdict
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, random_block, record, spec_of, store
+from tests.analytics.naive_games import (
+    BLOCKS,
+    PAIRINGS,
+    RUN_ID,
+    naive_rows,
+    random_block,
+    record,
+    single_games,
+    spec_of,
+    store,
+)
+from tests.naive import PRESETS
 from tests.paths import ROOT
 
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
@@ -39,7 +50,8 @@ def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> No
 @pytest.mark.parametrize("table", list(TABLES))
 def test_types_are_the_same_with_and_without_games(archive: Archive, tmp_path: Path, table: str, empty: bool) -> None:
     root = Archive.open(tmp_path / "empty", create=True).root if empty else archive.root
-    expected = {"run_id": pl.String(), **TABLES[table]}
+    more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()} if table == "games" else {}
+    expected = {"run_id": pl.String(), **TABLES[table], **more}
     with OpenArchive(root) as opened:
         in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
         assert opened.sql(f"FROM {table} LIMIT 0").schema == in_sql
@@ -100,12 +112,53 @@ def test_a_path_is_only_a_path(tmp_path: Path, folder: str) -> None:
     archive = Archive.open(tmp_path / folder, create=True)
     archive.save_run(record())
     store(archive, RUN_ID, BLOCKS)
-    games, plies = ([(RUN_ID, *row) for row in rows] for rows in naive_rows(BLOCKS, PAIRINGS))
+    rows_of_games, rows_of_plies = naive_rows(BLOCKS, PAIRINGS)
+    games = [(RUN_ID, *row, "classic", None, number_of(row[0], 3)) for row in rows_of_games]
+    plies = [(RUN_ID, *row) for row in rows_of_plies]
     with OpenArchive(archive.root) as opened:
         assert opened.sql("FROM games ORDER BY game_id").rows() == games
         assert opened.sql("FROM plies ORDER BY ply, game_id").rows() == plies
         assert opened.games().sort("game_id").collect().rows() == games
         assert opened.plies().sort("ply", "game_id").collect().rows() == plies
+
+
+def number_of(game_id: int, pairings: int, swapped: bool = True) -> int:
+    """The place of a game among those of its run, where a pair of each pairing follows a pair of the one before."""
+    pair, game = divmod(game_id % 2**32, 2)
+    unit = pair * pairings + game_id // 2**32
+    return 2 * unit + game if swapped else unit
+
+
+def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) -> None:
+    square, fixed = (
+        record(spec_of(PRESETS["square"], opening_plies=2)),
+        record(spec_of(seats="fixed")),
+    )
+    for run in (square, fixed):
+        archive.save_run(run)
+    store(archive, square.run_id, [random_block(2, pairing, rules=PRESETS["square"]) for pairing in range(3)])
+    store(archive, fixed.run_id, [single_games(1, pairing) for pairing in range(3)])
+    with OpenArchive(archive.root) as opened:
+        rows = opened.sql("SELECT run_id, game_id, rules, opening_number, game_number FROM games").rows()
+        for view in ("seats", "pairs", "games"):
+            of_square = opened.sql(f"SELECT count(*), count(opening_number) FROM {view} WHERE rules = 'square'").row(0)
+            assert of_square[0] == of_square[1] == {"seats": 96, "pairs": 24, "games": 48}[view]
+        same = opened.sql("SELECT opening_number FROM pairs WHERE rules = 'square' AND pair_id & 2147483647 = 5")
+        plan = opened.sql("EXPLAIN ANALYZE SELECT count(*) FROM games WHERE rules = 'square'")["explain_value"][0]
+    assert same["opening_number"].to_list() == [5, 5, 5]
+    assert len({(run_id, number) for run_id, *_, number in rows}) == len(rows) == 48 + 48 + 24
+    for run_id, game_id, rules, opening, number in rows:
+        assert rules == ("square" if run_id == square.run_id else "classic")
+        assert opening == (game_id % 2**32 // 2 if run_id == square.run_id else None)
+        assert number == number_of(game_id, 3, run_id != fixed.run_id)
+    assert plan.count("Total Files Read") == 1  # those of other rules stay closed
+
+
+def test_without_its_record_the_rules_of_a_run_are_unknown(archive: Archive) -> None:
+    Path(archive.record_file(RUN_ID)).unlink()
+    with OpenArchive(archive.root) as opened:
+        assert opened.sql("SELECT DISTINCT rules, game_number FROM games").rows() == [(None, None)]
+        assert opened.games().select("rules").unique().collect().rows() == [(None,)]
 
 
 def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archive) -> None:

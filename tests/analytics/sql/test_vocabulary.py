@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.boards import MORE, boards_of
 from analytics.policies import policy_store
 from analytics.query.selection import select
 from analytics.sql import replays
@@ -17,12 +19,13 @@ from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
-from analytics.store.records import SweepJob
+from analytics.store.records import RunRecord, SweepJob
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import from_plies
 from quarto.rules import CLASSIC
 from quarto.symmetry import symmetries
+from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, single_games, spec_of, store
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 
@@ -106,10 +109,11 @@ def test_seats_have_two_rows_a_game(archive: Archive) -> None:
     games, _ = naive_rows(BLOCKS, PAIRINGS)
     expected = []
     for game_id, pair_id, pairing, agent_0, agent_1, winner, plies, opening, ending in games:
+        known = ("classic", None, 2 * (game_id % 2**32 // 2 * 3 + pairing) + game_id % 2)
         for seat in (0, 1):
             agents = (agent_0, agent_1) if seat == 0 else (agent_1, agent_0)
             score = 0.5 if winner == -1 else float(winner == seat)
-            expected.append((RUN_ID, game_id, pair_id, pairing, seat, *agents, score, plies, opening, ending))
+            expected.append((RUN_ID, game_id, pair_id, pairing, seat, *agents, score, plies, opening, ending, *known))
     with open_archive(archive.root) as opened:
         assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
 
@@ -130,6 +134,9 @@ def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
         assert (row["first"], row["second"]) == PAIRINGS[row["pairing"]]
 
 
+COLUMNS = "run_id, game_id, pairing, ply, seat, piece, cell, outcome, before, filled"
+
+
 def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
     _, plies = naive_rows(BLOCKS, PAIRINGS)
     before: dict[int, tuple[int, int]] = {}
@@ -139,9 +146,63 @@ def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
         expected.append((RUN_ID, *row, pieces, cells))
         before[row[0]] = (pieces | 1 << row[4], cells | 1 << row[5])
     with open_archive(archive.root) as opened:
-        assert opened.sql("FROM boards ORDER BY ply, game_id").rows() == expected
+        assert opened.sql(f"SELECT {COLUMNS} FROM boards ORDER BY ply, game_id").rows() == expected
+        assert opened.boards().select(COLUMNS.split(", ")).sort("ply", "game_id").collect().rows() == expected
         both = opened.sql("SELECT count(*) FROM boards a JOIN boards b USING (run_id, game_id, ply)").item()
     assert both == len(plies)
+
+
+def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[set[str]] = []
+
+    def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
+        made.append(set(more))
+        return boards_of(plies, record, more)
+
+    monkeypatch.setattr(replays, "boards_of", making)
+    questions = {
+        "SELECT avg(bit_count(filled)) FROM boards": set(),
+        "SELECT ply, count(*) FROM boards GROUP BY ply ORDER BY ALL": set(),
+        "SELECT b.Mover, count(*) FROM boards AS b GROUP BY ALL": {"mover"},
+        "SELECT count(*) FROM boards AS a JOIN boards AS b USING (occupied, board)": {"occupied", "board"},
+        "SELECT x FROM (SELECT bit_count(winning_cells) AS x FROM boards WHERE safe_gifts <> 0)": {
+            *("winning_cells", "safe_gifts")
+        },
+        "WITH b AS (FROM boards) SELECT count(lines) FROM b": {*MORE},
+        "SELECT count(b) FROM boards AS b": {*MORE},
+        "SELECT a FROM boards AS b(a)": {*MORE},
+        "SELECT COLUMNS('li.*') FROM boards": {*MORE},
+        "SELECT count(*) FROM boards NATURAL JOIN games": {*MORE},
+        "SELECT count(*) FROM query('SELECT mover FROM boards')": {*MORE},
+        "PIVOT boards ON ply IN (1, 2) USING count(*)": {*MORE},
+    }
+    with open_archive(archive.root) as opened:
+        for question, columns in questions.items():
+            opened.sql(question)
+            assert made, question
+            assert all(each == columns for each in made), question
+            made.clear()
+
+
+def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> None:
+    index(archive, 16)
+    decide(archive, RUN_ID)
+    with open_archive(archive.root) as opened:
+        boards, counted = (
+            opened.sql(f"SELECT rules, occupied, board, {games} AS games FROM {view} GROUP BY ALL ORDER BY ALL").rows()
+            for view, games in (("boards", "count(*)"), ("positions", "sum(games)"))
+        )
+        assert boards == counted
+        joined = opened.sql("""
+            SELECT count(*) FROM decisions JOIN boards USING (run_id, game_id, ply)
+            WHERE decisions.occupied = boards.occupied AND decisions.board = boards.board""").item()
+        decisions = opened.sql("SELECT count(*) FROM decisions").item()
+        of_positions = opened.sql("""
+            SELECT count(*) FROM decisions SEMI JOIN positions USING (rules, occupied, board)""").item()
+        assert joined == of_positions == decisions > 0
+        assert opened.decisions().select("board", "agent").collect().height == decisions
 
 
 def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.derived_tables.tables import DERIVED
 from analytics.parquet.encoder import encode
 from analytics.parquet.footer import Footer, footer_of
 from analytics.parquet.thrift import zigzag
@@ -20,7 +21,7 @@ from analytics.policies.imported import read_table
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows, read_tallies
-from analytics.store.schema import SCHEMAS
+from analytics.store.schema import TABLES
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
@@ -31,6 +32,7 @@ from tests.analytics.verify.damage import forged
 from tests.paths import SAMPLE
 
 MANY = 20_000_000
+SCHEMAS = TABLES | {name: table.schema for name, table in DERIVED.items()}
 
 
 def parquet(frame: pl.DataFrame, **options: Any) -> bytes:
@@ -145,7 +147,7 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
 
 
 def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> None:
-    frame = pl.DataFrame({name: np.arange(10_000) % 100 for name in SCHEMAS["plies"]}, schema=SCHEMAS["plies"])
+    frame = pl.DataFrame({name: np.arange(10_000) % 100 for name in TABLES["plies"]}, schema=TABLES["plies"])
     path = forged(archive, "plies", parquet(frame))
     (problem,) = [problem.what for problem in verify(archive).problems if problem.file == path]
     assert problem.startswith("has 10,000 rows: its 16 units have no table of more than 1,024")

@@ -12,13 +12,14 @@ import pytest
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.replaced import AGE_SECONDS, remove_replaced
+from analytics.derived_tables.tables import DERIVED
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies, store_games
 from analytics.store.units import Range
 from analytics.upkeep.compaction import Compacted, compact, files_to_compact
-from analytics.upkeep.rolling import DERIVED, GAMES_TABLE, PLIES_TABLE
+from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.batch import Block
@@ -86,7 +87,7 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(arc
     told: list[int] = []
     assert compact(archive, RUN_ID, progress=told.append) == (files, 1, 0)
     assert told == [files]
-    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED):
+    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED.values()):
         assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 96, fingerprint)]
     assert read_tallies(archive, RUN_ID) == tallies
     assert_same(answers(archive.root), before)
@@ -112,7 +113,7 @@ def test_what_is_played_later_joins_the_others(archive: Archive) -> None:
 @pytest.mark.slow
 def test_very_many_files_are_put_together_in_steps(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     before = answers(grown(archive).root)
-    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED):
+    for table in (GAMES_TABLE, PLIES_TABLE, *DERIVED.values()):
         monkeypatch.setitem(vars(table), "most", 3)
     told: list[int] = []
     assert compact(archive, RUN_ID, progress=told.append) == (11, 1, 0)

@@ -15,6 +15,7 @@ from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import POSITIONS_TABLE, extent_of
 from analytics.derived_tables.replaced import remove_replaced
+from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows, read_tallies, store_games
@@ -24,7 +25,6 @@ from analytics.store.units import Range, parts
 from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,
-    TALLIES_TABLE,
     families,
     roll_up,
     small,

@@ -18,13 +18,13 @@ from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, store_games
+from analytics.store.range_files import store_games
 from analytics.store.range_names import StoredRange, check_of
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.units import Range, parts
 from analytics.upkeep.compaction import compact
 from analytics.upkeep.conflicts import MergeOptions
-from analytics.upkeep.merging import Merged, blocks_of, merge
+from analytics.upkeep.merging import Merged, merge
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
@@ -151,16 +151,6 @@ def test_what_a_shorter_run_left_is_cut_out_of_the_longer_one(tmp_path: Path) ->
         kept = [each[:2] for each in copy.ranges(RUN_ID)]
         assert kept == ([(0, 70), (70, 72), (72, 80), (80, 96)] if target is short else [(0, 64), (64, 96)])
         assert not verify(copy).problems
-
-
-def test_games_are_cut_into_blocks_where_pairs_or_openings_end(tmp_path: Path) -> None:
-    stored = write(archive := made(tmp_path / "a", []), (0, 48))
-    games = read_games(archive, RUN_ID, stored)
-    blocks = blocks_of(games, swapped=True)
-    assert [(block.pairing, block.first_pair, block.pairs) for block in blocks] == [(p, 0, 16) for p in range(3)]
-    games.opening[8:] = 2
-    blocks = blocks_of(games, swapped=True)
-    assert [(block.opening, block.first_pair, block.pairs) for block in blocks[:2]] == [(0, 0, 4), (2, 4, 12)]
 
 
 # Contradictions.

@@ -15,13 +15,13 @@ from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.indexing import IndexPart, index, index_runs
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.replaced import remove_replaced
+from analytics.derived_tables.tables import DERIVED
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes
 from analytics.store.range_names import StoredRange
 from analytics.upkeep import rolling
 from analytics.upkeep.rolling import (
-    DERIVED,
     GAMES_TABLE,
     PLIES_TABLE,
     Sizes,
@@ -95,7 +95,7 @@ def problems(archive: Archive) -> list[str]:
 
 def roll_all(archive: Archive, fits: Callable[[Sequence[StoredRange], int], bool] = always) -> int:
     run = archive.known_run(RUN_ID)
-    tables = [(PLIES_TABLE, GAMES_TABLE), *((table,) for table in DERIVED)]
+    tables = [(PLIES_TABLE, GAMES_TABLE), *((table,) for table in DERIVED.values())]
     return sum(roll_up(archive, run, each, fits) for each in tables)
 
 
@@ -118,13 +118,13 @@ def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     for stored in archive.ranges(RUN_ID).inside(0, 32):
         index(archive, IndexPart(RUN_ID, stored, 7))
     roll_up(archive, run, (POSITIONS_TABLE,), always)
-    assert [(each.first, each.end, each.extent) for each in known_ranges(archive, RUN_ID, "positions")] == [
+    assert [(each.first, each.end, each.extent) for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
         (0, UNITS, "04")
     ]
     deep = archive.ranges(RUN_ID, "positions", lambda extent: extent >= "07")
     assert [(each.first, each.end) for each in deep] == [(0, 32)]
     index_runs(archive, [RUN_ID])
-    assert {each.extent for each in known_ranges(archive, RUN_ID, "positions")} == {"07"}
+    assert {each.extent for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
     assert problems(archive) == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +19,6 @@ from tests.analytics.naive_games import (
 from tests.analytics.verify.damage import (
     changed,
     complete_game,
-    map_of_problems,
     one_pairing,
     only_problem,
     rewrite,
@@ -94,18 +92,6 @@ def test_exact_values_that_cannot_be_are_found(
     assert verify(archive).problems == []
     path = rewrite(archive, "decisions", change, run_id=run_id)
     assert any(complaint in str(problem) for problem in verify(archive).problems if problem.file == path)
-
-
-def test_values_that_do_not_fit_together_are_found(archive: Archive) -> None:
-    """Each by itself may be, but what is won for the one is lost for the other."""
-    won = pl.lit(1, pl.Int8)
-    rewrite(
-        archive,
-        "decisions",
-        lambda frame: frame.with_columns(value_before=won, value_after=won),
-        run_id=solved(archive),
-    )
-    assert re.search(r"values at ply 1\d do not fit together", map_of_problems(archive))
 
 
 @pytest.mark.parametrize("table", ["positions", "first_plies", "decisions"])

@@ -7,6 +7,7 @@ import time
 from pathlib import PurePath
 
 import pytest
+from msgspec import structs
 
 from analytics.derived_tables import replaced
 from analytics.derived_tables.indexing import index_runs
@@ -21,7 +22,7 @@ from analytics.verify.archive import verify
 from analytics.verify.garbage import UnneededFile, remove, seconds_of, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record
+from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
 
@@ -211,6 +212,18 @@ def test_other_parts_of_the_archive_are_left_alone(archive: Archive) -> None:
     before = contents(archive)
     assert remove(archive, unneeded_files(archive), 0) == []
     assert contents(archive) == before
+
+
+@BOTH
+def test_a_clock_that_jumps_back_removes_nothing_and_keeps_the_order_of_runs(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    litter(archive)
+    later(archive, monkeypatch, -HOUR)
+    assert remove(archive, unneeded_files(archive), 1.0) == []
+    other = record(spec_of(seed=77))
+    archive.save_run(structs.replace(other, number=archive.next_number(), created="1999-01-01T00:00:00+00:00"))
+    assert [each.run_id for each in archive.runs()][-1] == other.run_id
 
 
 @BOTH

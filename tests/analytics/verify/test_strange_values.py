@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.derived_tables.decisions import GIFT, PLACEMENT
 from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.store.archive import Archive
-from analytics.store.schema import GIFT, PLACEMENT
 from analytics.verify.archive import verify
 from analytics.verify.decided import LATE, known_values
 from quarto.batch import FULL_BOARD, LINE, Games

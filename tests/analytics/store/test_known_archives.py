@@ -1,0 +1,84 @@
+"""The first answer of an archive that this user neither made nor verified on this machine says so, once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.store import marker
+from analytics.store.archive import Archive
+from tests.paths import SAMPLE
+from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
+
+__all__ = ["handlers_that_others_made", "prepared_once", "qarena"]  # fixtures
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new cache folder: nothing is known."""
+    monkeypatch.setenv("QARENA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(SAMPLE, tmp_path / "received"))
+
+
+def notes_of(root: Path, caplog: pytest.LogCaptureFixture) -> int:
+    """The number of notes of a question."""
+    caplog.clear()
+    with open_archive(root) as opened:
+        assert opened.sql("SELECT count(*) FROM runs").item() >= 0
+    assert all(f"archive {str(root)!r} was neither made nor verified" in note for note in caplog.messages)
+    return len(caplog.messages)
+
+
+def test_a_received_archive_is_noted_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert [notes_of(root, caplog) for _ in range(3)] == [1, 0, 0]
+
+
+def test_ones_own_archive_is_not_noted_but_another_one_in_its_place_is(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "own"
+    Archive.open(own, create=True)
+    assert notes_of(own, caplog) == 0
+    shutil.rmtree(own)
+    root.rename(own)
+    assert [notes_of(own, caplog) for _ in range(2)] == [1, 0]
+
+
+def test_a_verified_archive_is_not_noted(root: Path, caplog: pytest.LogCaptureFixture, qarena: Qarena) -> None:
+    assert qarena("archive", "verify", "--archive", str(root)).code == 0
+    assert notes_of(root, caplog) == 0
+
+
+def test_a_merge_notes_its_sources(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, qarena: Qarena
+) -> None:
+    assert qarena("archive", "merge", str(root), str(tmp_path / "own")).code == 0
+    assert [str(root) in note for note in caplog.messages] == [True]
+    assert notes_of(tmp_path / "own", caplog) == 0
+
+
+def test_only_so_many_archives_are_remembered(
+    root: Path, cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marker, "REMEMBERED", 4)
+    notes_of(root, caplog)
+    for number in range(4):
+        Archive.open(cache.parent / f"own-{number}", create=True)
+    assert len((cache / "known_archives").read_text().split()) == 3
+    assert notes_of(cache.parent / "own-3", caplog) == 0
+    assert notes_of(root, caplog) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_cache_that_cannot_be_written_is_no_error(root: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache.mkdir(mode=0o500)
+    assert [notes_of(root, caplog) for _ in range(2)] == [1, 1]
