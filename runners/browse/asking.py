@@ -1,9 +1,9 @@
 """Questions in SQL from strangers, each answered within limits by a process that can be ended; answers as tables.
 
-DuckDB's own limits are not enough for a page that anybody may fill in: ``len(range(1000000000))`` took 8 GB where 256
-MB were allowed, and ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. A process
-answers instead whose address space the system limits and which is ended when its time is up; another one starts at
-once. What a question may read, ``analytics.sql.vocabulary`` decides.
+DuckDB's own limits are not enough for a page that anybody may fill in. ``len(range(1000000000))`` took 8 GB where 256
+MB were allowed. ``levenshtein`` of two long texts went on for 84 seconds after DuckDB was told to stop. So a process
+answers: the system limits its address space, and it is ended when its time is up. Another one starts at once.
+``analytics.sql.vocabulary`` decides what a question may read.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import polars as pl
 
 from agents.base import LateError
 from analytics.report.content import Cell, PageTable
+from analytics.sql.scratch import Scratch
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
@@ -104,11 +105,13 @@ class Asking:
     def _start(self, slot: _Slot) -> Child:
         """Start a process, which opens the archive while nobody waits for it yet."""
         limits = {name: getattr(self.limits, name) for name in ("rows", "bytes", "seconds", "memory", "spill")}
+        slot.scratch = Scratch()
         slot.child = Child(
             SERVED,
             {"archive": str(self._archive), **limits},
             megabytes=self.limits.megabytes,
-            variables={"MALLOC_ARENA_MAX": "1"},  # each thread's own arena would take 64 MB of the address space
+            # Each thread's own arena would take 64 MB of the address space.
+            variables={"MALLOC_ARENA_MAX": "1", "TMPDIR": str(slot.scratch.folder)},
             is_quiet=True,
         )
         slot.child.send(None)
@@ -158,12 +161,14 @@ class _Slot:
     """The child that answers one question at a time, started when it is needed."""
 
     child: Child | None = None
+    scratch: Scratch  # for its temporary files: a process that is ended removes nothing
     due: int = 0  # answers of the child before it takes a question: it is set up, the archive is open
 
     def end(self) -> None:
         child, self.child = self.child, None
         if child is not None:
             child.end()
+            self.scratch.remove()
 
 
 def answer_table(frame: pl.DataFrame) -> PageTable:

@@ -179,12 +179,16 @@ def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Any:
     return base.mark_bar().encode(x=x, y=y, color=_colour(alt, plan, names, rows), **offset)
 
 
+MOST_SHADE = 0.55  # opacity of a tile: its number can be read on it, on light and on dark paper
+INTERVALS = 3.0  # half-widths of intervals from the mean that have the full colour at least
+
+
 def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Any:
+    """Tiles, blue above the mean of all and orange below it; pale where the interval of a value holds the mean."""
     import altair as alt
 
-    base, names = _data(rows)
     column = plan.colour or plan.y
-    scale = alt.Scale(range=[style.WORST, style.MIDDLE, style.BEST], interpolate="rgb")
+    base, names = _data(rows.with_columns(_shades(column, plan)))
     plain: dict[str, Any] = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
     few = rows[plan.x].n_unique() <= FEW_TILES
     letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
@@ -193,10 +197,28 @@ def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Any:
         x=alt.X(f"{names[plan.x]}:O", title=plan.x, axis=alt.Axis(labelAngle=angle, orient="top", **plain)),
         y=alt.Y(f"{names[plan.y]}:O", title=plan.y, axis=alt.Axis(**plain)),
     )
-    tiles = base.mark_rect().encode(color=alt.Color(f"{names[column]}:Q", scale=scale, legend=None))
+    colours = alt.Scale(domain=["above", "below"], range=[style.FIRST, style.SECOND])
+    tiles = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
+        fill=alt.Fill(f"{names[SIDE]}:N", scale=colours, legend=None),
+        fillOpacity=alt.FillOpacity(f"{names[SHADE]}:Q", scale=None, legend=None),
+    )
     form = "d" if rows[column].dtype.is_integer() else ".4~g"
-    texts = base.mark_text(color=style.ON_TILE, fontSize=12).encode(text=alt.Text(f"{names[column]}:Q", format=form))
+    texts = base.mark_text(color=style.INK, fontSize=12).encode(text=alt.Text(f"{names[column]}:Q", format=form))
     return tiles + texts if few else tiles
+
+
+SIDE, SHADE = "\0side", "\0shade"  # columns of tiles: no column of an answer has such a name
+
+
+def _shades(column: str, plan: ChartPlan) -> list[pl.Expr]:
+    """On which side of the mean each value is, and how far from it: the opacity of its tile."""
+    away = pl.col(column) - pl.col(column).mean()
+    reach, within = away.abs().max(), pl.lit(value=False)
+    if plan.low is not None and plan.high is not None:
+        within = pl.col(column).mean().is_between(pl.col(plan.low), pl.col(plan.high))
+        reach = pl.max_horizontal(reach, INTERVALS * (pl.col(plan.high) - pl.col(plan.low)).mean() / 2)
+    shade = pl.when(within | (reach == 0)).then(0.0).otherwise(MOST_SHADE * away.abs() / reach)
+    return [pl.when(away < 0).then(pl.lit("below")).otherwise(pl.lit("above")).alias(SIDE), shade.alias(SHADE)]
 
 
 def warm() -> None:

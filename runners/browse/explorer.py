@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.derived_tables.position_index import counts_turns_of
+from analytics.derived_tables.position_index import POSITIONS_TABLE, counts_turns_of
 from analytics.derived_tables.positions import turns_in
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
 from analytics.report.content import Cell, PageTable
@@ -72,7 +72,7 @@ def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Po
     """Raise ``RequestError`` for a question that would replay too many games."""
     games, ply = 0, position.occupied.bit_count()
     for record in records:
-        _, lacking = opened.files.derived("positions", record.run_id, partial(counts_turns_of, ply))
+        _, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
         games += sum(each.units for each in lacking) * record.line.games_a_pair
     if games > MOST_REPLAYED:
         raise RequestError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from analytics.files.local import LocalBackend
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.store import marker
@@ -41,11 +43,10 @@ def stamp_of(root: PurePath) -> Stamp:
     if not isinstance(root, Path):
         return (time.monotonic() // REMOTE_SECONDS,)
     found: list[tuple[str, int]] = []
-    with suppress(OSError):  # folders come and go
-        for folder in sorted(root.iterdir()):
-            found.append((folder.name, folder.stat().st_mtime_ns))
-            if folder.name in _DEEP and folder.is_dir():
-                found += sorted((each.name, each.stat().st_mtime_ns) for each in folder.iterdir())
+    backend = LocalBackend(root)
+    for folder in (root, *(root / name for name in _DEEP)):
+        with suppress(OSError):  # folders come and go, and a link is none
+            found += sorted((path.name, os.lstat(path).st_mtime_ns) for path in backend.entries(folder))
     return tuple(found)
 
 

@@ -24,6 +24,11 @@ def run_page(run_id: str) -> str:
     return f"{BROWSE}/runs/{run_id}"
 
 
+def agent_page(agent: str, rules: str = "") -> str:
+    """The page of an agent, under some rules."""
+    return address(f"{BROWSE}/agent", {"agent": agent, "rules": rules})
+
+
 def game_page(run_id: str, game_id: int, ply: int | None = None) -> str:
     """The page of a logged game, after so many plies."""
     return address(f"{BROWSE}/games/{run_id}/{game_id}", {"ply": ply})

@@ -131,22 +131,43 @@ def few(labels: Sequence[str]) -> str:
     return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
 
 
-def runs_table(rows: Sequence[RunRow], caption: str) -> PageTable:
+ORDERS = ("newest", "most games", "first agent's score")
+
+
+def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
+    """The runs in one of ``ORDERS``. Raises ``RequestError`` for another one."""
+    if order not in ORDERS:
+        raise RequestError(f"an order is one of {', '.join(ORDERS)}")
+    if order == ORDERS[1]:
+        return sorted(rows, key=lambda row: -row.games)
+    return [*rows] if order == ORDERS[0] else sorted(rows, key=lambda row: -(first_score(opened, row) or 0.0))
+
+
+def first_score(opened: OpenArchive, row: RunRow) -> float | None:
+    """The score of the first agent of a match; None for a tournament, and where there are no games."""
+    if len(row.record.pairings) != 1 or not row.games:
+        return None
+    return results(opened.archive, row.run_id)[0].score.mean
+
+
+def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str) -> PageTable:
     """A table of runs."""
+    scores = [first_score(opened, row) for row in rows]
     cells: list[list[str | Cell]] = [
         [
             Cell(row.run_id, code=True, link=links.run_page(row.run_id)),
             few(row.agents),
+            "" if score is None else percent(score),
             row.rules,
             row.games_text,
             str(row.record.spec["opening_plies"]),
             row.begun,
             "training" if row.record.training else "",
         ]
-        for row in rows
+        for row, score in zip(rows, scores, strict=True)
     ]
-    headings = ["run", "agents", "rules", "games", "imposed plies", "begun (UTC)", ""]
-    return PageTable(caption, headings, cells, (1, 2, 5, 6))
+    headings = ["run", "agents", "first one's score, %", "rules", "games", "imposed plies", "begun (UTC)", ""]
+    return PageTable(caption, headings, cells, (1, 3, 6, 7))
 
 
 class OneRun(NamedTuple):
@@ -195,9 +216,9 @@ def properties_table(caption: str, values: Mapping[str, str], code: Collection[s
 def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
     rows: list[list[str | Cell]] = [
         [
-            Cell(each.first, link=links.games_page(run=record.run_id, agent=each.first, opponent=each.second)),
-            each.second,
-            f"{each.games:,}",
+            Cell(each.first, link=links.agent_page(each.first, record.rules.name)),
+            Cell(each.second, link=links.agent_page(each.second, record.rules.name)),
+            Cell(f"{each.games:,}", link=links.games_page(run=record.run_id, agent=each.first, opponent=each.second)),
             percent(each.score.mean),
             interval(each.score.low, each.score.high, percent),
             *(f"{count:,}" for count in (each.wins, each.draws, each.losses)),

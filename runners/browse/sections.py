@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,12 +13,14 @@ from analytics.report.content import Cell, PageTable, ReportSection
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
+from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
 from runners.browse.runs import chosen_records
 
 FIRST_SCORE = 3  # column of a crosstable
 MOST_MISTAKES = 25  # that a list shows
+MOST_OF_A_SORT = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
 VALUES = {1: "win", 0: "draw", -1: "loss"}
 
 
@@ -62,8 +64,9 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
     chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
     made = subject.make(chosen)
     if slug == "crosstable" and made.table is not None:
-        labels = {label for record in chosen.records.values() for label in record.labels}
+        labels = _labels(chosen.records.values())
         made = replace(made, table=_with_games(made.table, labels, wanted))
+    made = replace(made, table=_with_agents(made.table, chosen.records.values()))
     return ShownSection(made, chosen.selection.games, len(chosen.records), len(chosen.games_of))
 
 
@@ -76,6 +79,23 @@ def games_of_runs(opened: OpenArchive, wanted: GameFilter) -> ReportedGames:
         raise RequestError("these runs have no games yet")
     where = among(record.run_id for record, _ in there)
     return ReportedGames(Selection(opened, where, tuple(each for each, _ in there), tuple(count for _, count in there)))
+
+
+def _labels(records: Iterable[RunRecord]) -> set[str]:
+    return {label for record in records for label in record.labels}
+
+
+def _with_agents(table: PageTable | None, records: Collection[RunRecord]) -> PageTable | None:
+    """A table in which the labels of agents lead to their pages."""
+    if table is None:
+        return None
+    labels, rules = _labels(records), {record.rules.name for record in records}
+    own = next(iter(rules)) if len(rules) == 1 else ""
+
+    def cell(shown: Cell) -> Cell:
+        return replace(shown, link=links.agent_page(shown.text, own)) if shown.text in labels else shown
+
+    return replace(table, rows=[[cell(row[0]), *row[1:]] for row in table.cells])
 
 
 def _with_games(table: PageTable, labels: Collection[str], wanted: GameFilter) -> PageTable:
@@ -94,7 +114,9 @@ def _with_games(table: PageTable, labels: Collection[str], wanted: GameFilter) -
 
 
 def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> PageTable:
-    """The mistakes of some games, those that gave up most first, then the latest in a game.
+    """The mistakes of some games, those that gave up most first, then the latest in a game; of each sort a few.
+
+    A sort is an agent, a kind of decision and a ply.
 
     ``kind`` is gift or placement, ``ply`` counts from 0. Raises ``RequestError`` for a run that is not there.
     """
@@ -103,8 +125,9 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
         "SELECT run_id, game_id, ply, kind, agent, value_before, value_after FROM decisions "  # noqa: S608  (ids)
         f"WHERE regret > 0 AND {among(record.run_id for record in records)} "
         "AND ($agent IS NULL OR agent = $agent) AND ($kind = '' OR kind = $kind) AND ($ply IS NULL OR ply = $ply) "
+        "QUALIFY row_number() OVER (PARTITION BY agent, kind, ply ORDER BY regret DESC, run_id, game_id) <= $each "
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MOST_MISTAKES}",
-        {"agent": wanted.agent, "kind": kind, "ply": ply},
+        {"agent": wanted.agent, "kind": kind, "ply": ply, "each": MOST_OF_A_SORT if ply is None else MOST_MISTAKES},
     )
     rows: list[list[str | Cell]] = [
         [

@@ -16,12 +16,14 @@ from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece
 from quarto.rules import NONE, SIDE
 from runners.browse import replay
+from runners.browse.game_svg import game_svg
 from runners.browse.games import ArchivedGame, logged_game, result_text
 from runners.browse.replay import GIFT, PLACEMENT, Decision, Judgements
 from runners.perfect.solvers import VALUE_NAMES, as_json_line
 from runners.play.game import Game, cells_text
 from runners.play.wording import line_text
 from runners.terminal import console
+from runners.terminal.console import number_of
 from runners.terminal.files import is_printed, write_file
 
 BOARD_WIDTH = 2 + 2 * SIDE
@@ -60,17 +62,20 @@ def _run_of(archive: Archive, prefix: str) -> str:
     return found[0]
 
 
-def show_game(root: PurePath, text: str, run: str | None, json: Path | None) -> None:
-    """Print a game, or write it as JSON. Raises ``RequestError`` for one that is not in the archive."""
+def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None) -> None:
+    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there."""
     run_id, game_id = game_of(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = logged_game(opened, run_id, game_id)
         judged = replay.annotated(opened, run_id, game_id)
     if json is not None:
         write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
-    if is_printed(json):
+    title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
+    if svg is not None:
+        write_file(svg, game_svg(game, title).encode())
+    if is_printed(json) or is_printed(svg):
         return
-    console.print_line(f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules")
+    console.print_line(title)
     for row in boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
@@ -173,14 +178,10 @@ def _losses(game: ArchivedGame, judged: Judgements) -> list[str]:
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [
-        f"{agent} (seat {seat}) lost {_counted(sum(of_seat), 'half-point')} in {_counted(len(of_seat), 'mistake')}."
+        f"{agent} (seat {seat}) lost {number_of(sum(of_seat), 'half-point')} in {number_of(len(of_seat), 'mistake')}."
         for seat, (agent, of_seat) in enumerate(zip(game.agents, lost, strict=True))
         if judged
     ]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 # JSON.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -20,6 +21,7 @@ from runners.browse.charts import ChartPlan, chart
 from runners.browse.runs import minute_of
 
 MOST_ROWS = 200
+SCORE = "score, %"
 _NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
 
 
@@ -145,19 +147,20 @@ def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:
     rows, y = _points(settings, found)
     if rows.height < 2:
         return None, "fewer than two jobs have a value"
+    interval_of = ("low", "high") if "low" in rows.columns else (None, None)
     if len(settings) == 1:
         numeric = rows.schema[settings[0]].is_numeric()
-        interval_of = ("low", "high") if "low" in rows.columns else (None, None)
         if numeric:
             rows = rows.sort(settings[0])
         plan = ChartPlan("line" if numeric else "points", settings[0], y, None, *interval_of)
         note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
         figure = chart(rows, plan, f"{y} by {settings[0]}")
-        return figure if interval_of[0] is None else Figure(figure.title, figure.svg, note), ""
+        return figure if interval_of[0] is None else replace(figure, note=note), ""
     wide = max(settings, key=lambda name: rows[name].n_unique())
     x, other = wide, next(name for name in settings if name != wide)
-    figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y), f"{y} by {x} and {other}")
-    return Figure(figure.title, figure.svg, "Blue is more, orange is less."), ""
+    figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y, *interval_of), f"{y} by {x} and {other}")
+    pale = " A tile is pale if its 95 % interval holds the mean." if interval_of[0] else ""
+    return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}"), ""
 
 
 def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
@@ -171,10 +174,10 @@ def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
         point: dict[str, Any] = _settings(job.overrides, settings)
         if by_score and pairings:
             score = pairings[0].score
-            rows.append({**point, "score": score.mean, "low": score.low, "high": score.high})
+            rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
         elif not by_score and job.value is not None:
             rows.append({**point, objective or "value": job.value})
-    return pl.DataFrame(rows, strict=False), "score" if by_score else objective or "value"
+    return pl.DataFrame(rows, strict=False), SCORE if by_score else objective or "value"
 
 
 def _settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:

@@ -82,6 +82,14 @@ class AgentsAndRules:
             offered = [name for name in sorted(names("agent")) if self._settings.local or not _runs_others(name)]
             return {name: settings_of("agent", name) for name in offered}
 
+    def playable(self, agent: str) -> frozenset[str]:
+        """The names of the rules that an agent plays. Those of other people's classes are not known before a game."""
+        with self._configuration():
+            spec = load_agent(agent)
+            choosers = None if any(spec.code_of_others()) else spec.choosers
+        rules = {name: self.rules(name) for name in self.all_rules}
+        return frozenset(name for name, each in rules.items() if choosers is None or each.chooser in choosers)
+
     def _require_offered(self, name: str) -> None:
         """Raise ``RequestError`` for an agent that exists and may not be played from afar."""
         if name in self._offered or self._settings.local:

@@ -1,9 +1,9 @@
 """Work that may take longer than a page should: it is done in threads, within limits, and pages look in on it.
 
-A page asks for a job by a key, waits a moment, and shows the result or what is known so far; then it has itself loaded
-again. A job ends when it is done, when its time is up, when somebody stops it, and when no page has asked for it for a
-while: nobody computes for a window that was closed. The turn of an agent cannot be ended: its thread is left alone
-then, at the lowest priority, and another takes its place.
+A page asks for a job by a key, waits a moment, and shows the result or what is known so far. Then it loads itself
+again. A job ends when it is done, when its time is up, and when somebody stops it. It also ends when no page has asked
+for it for a while: nobody computes for a window that was closed. The turn of an agent cannot be ended: its thread is
+left alone then, at the lowest priority, and another takes its place.
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ class Background:
         """The job of this key; a new one of ``work`` if there is none, or if it was stopped and may now work longer.
 
         ``again``: also if it was stopped for any other reason. ``version``: of what the job is about, such as an
-        archive. If that has changed there is a new job, but not before a page has seen the end of one that it waits
-        for: else what changes often would never be answered. Of an ``owner`` one job works at a time. Raises
-        ``BusyError`` while too many jobs wait.
+        archive. If that has changed there is a new job, but a page first sees the end of the job that it waits for.
+        Otherwise questions about an archive that changes often would never be answered. Of an ``owner`` one job works
+        at a time. Raises ``BusyError`` while too many jobs wait.
         """
         with self._changed:
             found = self._jobs.get(key)

@@ -1,9 +1,9 @@
 """Requests that are refused before any page sees them, and the headers of every answer.
 
 A server on this machine can be reached by every page that its user's browser shows. So a request must name this server
-(``Host``: a foreign name that was made to lead here is not ours), a form must come from our own pages (``Origin``, and
-a token that only our pages contain), and other sites can link to us but not embed or load anything. The answers allow
-a page to load what this server sends and nothing else.
+by ``Host``: a foreign name that was made to lead here is not ours. A form must come from our own pages: it has an
+``Origin``, and a token that only our pages contain. Other sites can link to us, but not embed or load anything. A page
+may load what this server sends and nothing else.
 """
 
 from __future__ import annotations

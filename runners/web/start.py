@@ -6,10 +6,11 @@ import errno
 import shlex
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePath
 
 from analytics.store.marker import check_root
-from quarto.errors import RequestError, of_extra
+from quarto.errors import FailureError, RequestError, of_extra
 from runners.hosting.interruption import INTERRUPTED, leave
 from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
@@ -63,12 +64,11 @@ def serve(
             timeout_graceful_shutdown=GRACE,
             proxy_headers=False,
         )
-        code = 0
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:
-            code = INTERRUPTED
-        leave(code)  # not waiting for the turn of an agent, which cannot be stopped
+        server = uvicorn.Server(config)
+        with suppress(KeyboardInterrupt):  # with which the server ends, as a rule
+            server.run(sockets=[listening])
+        # Only Ctrl-C ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
+        leave(INTERRUPTED if server.started else FailureError.exit_code)
 
 
 def listen(host: str, port: int) -> socket.socket:

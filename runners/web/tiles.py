@@ -1,4 +1,4 @@
-"""Cells of a board and pieces beside it, as the templates of all boards show them."""
+"""Cells of a board, pieces beside it and the decisions of a game, as the templates of all boards show them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,27 @@ class DecisionTile(NamedTuple):
     played: bool = False  # what the game goes on with
     held: str = "left"  # where a piece is: left, hand, board
     badge: Badge | None = None
+    kept: float | None = None  # of a cell: the share of the gifts after it that keep the value of the position
+
+
+MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
+
+
+class LineStep(NamedTuple):
+    """A decision of a line or a game, with the value after it."""
+
+    word: str
+    href: str  # the page after it
+    label: str
+    kind: str  # by the value after it: seat-0, seat-1, draw; "" while it is not known
+    mistake: str  # "?" for one half-point that was given up, "??" for two
+    current: bool
+    branch: bool
+
+
+def kind_of(value: int) -> str:
+    """The class of a value for seat 0, by which its colour is chosen."""
+    return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
 
 
 def named(piece: int) -> str:

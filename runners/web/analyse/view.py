@@ -13,21 +13,7 @@ from runners.perfect.solvers import VALUE_NAMES, best_first
 from runners.play.game import Game, NextDecision, cells_text
 from runners.web.analyse.line import AnalysisLine, words_of
 from runners.web.analyse.solving import SolvedPosition, Values
-from runners.web.tiles import Badge, DecisionTile, filled_cell, named, taken_piece
-
-MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
-
-
-class LineStep(NamedTuple):
-    """A decision of the line."""
-
-    word: str
-    href: str  # the page after it
-    label: str
-    kind: str  # by the value after it: seat-0, seat-1, draw; "" while it is not known
-    mistake: str  # "?" for one half-point that was given up, "??" for two
-    current: bool
-    branch: bool
+from runners.web.tiles import MISTAKES, Badge, DecisionTile, LineStep, filled_cell, kind_of, named, taken_piece
 
 
 class TurnsTable(NamedTuple):
@@ -56,10 +42,10 @@ def best_turns(turns: Iterable[SolvedTurn]) -> dict[tuple[int, int], SolvedTurn]
 
 def tiles(line: AnalysisLine, solution: Solution | None, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
     """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
-    game, best = line.game, best_turns(solution.turns) if solution else {}
+    game, best, kept = line.game, best_turns(solution.turns) if solution else {}, kept_shares(solution)
     following = line.words[line.at] if line.at < len(line.words) else ""
     return (
-        [_cell(line, game, cell, best, following, chosen) for cell in range(CELLS)],
+        [_cell(line, game, cell, best, kept, following, chosen) for cell in range(CELLS)],
         [_piece(line, game, piece, best, following, chosen) for piece in range(PIECES)],
     )
 
@@ -71,7 +57,21 @@ def _badge_of(best: Best, key: tuple[int, int]) -> Badge | None:
     return badge(best[key].value, best[key].distance) if key in best else None
 
 
-def _cell(line: AnalysisLine, game: Game, cell: int, best: Best, following: str, chosen: int) -> DecisionTile:
+def kept_shares(solution: Solution | None) -> dict[int, float]:
+    """For each cell the share of its gifts that keep the value of the position, where they differ."""
+    if solution is None:
+        return {}
+    by_cell: dict[int, list[bool]] = {}
+    for turn in solution.turns:
+        if NONE not in (turn.cell, turn.gift):
+            by_cell.setdefault(turn.cell, []).append(turn.value == solution.value)
+    shares = {cell: sum(kept) / len(kept) for cell, kept in by_cell.items()}
+    return shares if len({*shares.values()}) > 1 else {}
+
+
+def _cell(
+    line: AnalysisLine, game: Game, cell: int, best: Best, kept: Mapping[int, float], following: str, chosen: int
+) -> DecisionTile:
     name, filled = format_cell(cell), filled_cell(game, cell, marks_last=bool(line.at))
     if filled is not None:
         return filled
@@ -82,8 +82,8 @@ def _cell(line: AnalysisLine, game: Game, cell: int, best: Best, following: str,
         word, key = f"{format_piece(chosen)}@{name}", (cell, chosen)
     shown = _badge_of(best, key) if game.asked is not NextDecision.GIFT else None
     label = f"{name}, empty{f': {shown.words}' if shown else ''}"
-    played = bool(word) and word == following
-    return DecisionTile(name, NONE, label, href=line.chosen(word).url if word else "", badge=shown, played=played)
+    played, href = bool(word) and word == following, line.chosen(word).url if word else ""
+    return DecisionTile(name, NONE, label, href=href, badge=shown, played=played, kept=kept.get(cell))
 
 
 def _piece(line: AnalysisLine, game: Game, piece: int, best: Best, following: str, chosen: int) -> DecisionTile:
@@ -161,7 +161,7 @@ def steps(line: AnalysisLine, values: Values | None) -> list[LineStep]:
         before = line.games[at]
         regret = values.regret(at, before.seat) if values else None
         after = values.seat_0[at + 1] if values else None
-        kind = "" if after is None else {1: "seat-0", 0: "draw", -1: "seat-1"}[after]
+        kind = "" if after is None else kind_of(after)
         mistake = MISTAKES.get(regret or 0, "")
         label = _step_label(before, word, after, regret)
         in_branch = bool(line.branch) and at >= line.fork

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from fastapi import APIRouter
@@ -13,6 +14,7 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.openings import BY, EMPTY_BOARD, OpeningsQuery
 from analytics.sql.database import OpenArchive
 from quarto.errors import FailureError, RequestError
+from quarto.rules import NONE
 from runners.browse import games, links, replay
 from runners.browse.explorer import explorer
 from runners.browse.games import ArchivedGame
@@ -21,6 +23,7 @@ from runners.browse.runs import run_rows
 from runners.web.background import BackgroundJob
 from runners.web.browse.reader import ArchiveReader, ArchiveService, Reading, archive_service, runs_of, whole
 from runners.web.failures import status_of
+from runners.web.tiles import MISTAKES, LineStep, kind_of
 
 router = APIRouter()
 
@@ -82,6 +85,7 @@ def one_game(
         now=now,
         end=len(game.plies),
         rows=_rows(game, judged),
+        steps=[_step(each, at, now) for each in replay.decisions(game, judged)] if judged else [],
         winner=games.result_text(game.winner, game.agents),
         job=job,
         judged=len(judged),
@@ -142,6 +146,15 @@ def _rows(game: ArchivedGame, judged: Judgements) -> list[list[replay.Decision |
     for each in replay.decisions(game, judged):
         rows[each.ply][each.kind == replay.PLACEMENT] = each
     return rows
+
+
+def _step(decision: replay.Decision, at: Callable[[int | None], str], now: replay.Moment) -> LineStep:
+    """A decision as the graph of values shows it."""
+    found, word = decision.judgement, f"{decision.agent}: {decision.kind} {decision.choice}"
+    kind = "" if found is None else kind_of(found.after if decision.seat == 0 else -found.after)
+    mistake = MISTAKES.get(found.regret, "") if found and not decision.imposed else ""
+    current = decision.plies == now.plies and decision.hand == (now.position.hand != NONE)
+    return LineStep(decision.choice, at(decision.plies), f"ply {decision.ply}, {word}", kind, mistake, current, False)
 
 
 def _lost(game: ArchivedGame, judged: Judgements) -> list[tuple[str, int, int]]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.game_filter import GameFilter
+from analytics.report.content import PageTable
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.rendering import render
+from analytics.sql.database import OpenArchive
+from quarto.errors import ArenaError
 from runners.browse import runs, sections, sweeps
+from runners.browse.agents import one_agent, ranking
 from runners.browse.policies import one_policy, policies_table
-from runners.web.browse.reader import ROWS, Reading, runs_of, whole
+from runners.web.browse.reader import ROWS, NothingToReadError, Reading, reader_of, runs_of, whole
 
 router = APIRouter()
 
@@ -20,21 +26,72 @@ FIGURES = 5  # of a section, a page: of the largest ones each takes 30 kB
 
 
 @router.get("/browse")
-def all_runs(reader: Reading, rules: str = "", agent: str = "", status: str = "", text: str = "") -> Response:
+def all_runs(
+    reader: Reading, rules: str = "", agent: str = "", status: str = "", text: str = "", order: str = ""
+) -> Response:
     """The runs that meet filters."""
-    found = runs.matching(reader.rows, GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
+    wanted = RunsWanted(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
+    found, order = reader.ask(_matching, wanted), order or runs.ORDERS[0]
     pager = reader.pager(len(found))
     return reader.page(
         "browse_runs.html",
-        table=runs.runs_table(found[ROWS * (pager["at"] - 1) : ROWS * pager["at"]], "Runs, the newest first"),
+        table=reader.ask(_runs_shown, wanted, order, pager["at"]),
         found=len(found),
         games=sum(row.games for row in found),
         total=len(reader.rows),
-        wanted={"rules": rules, "agent": agent, "status": status, "text": text},
+        wanted={"rules": rules, "agent": agent, "status": status, "text": text, "order": order},
         known=reader.known,
+        orders=runs.ORDERS,
         states=runs.STATES,
         **pager,
     )
+
+
+class RunsWanted(NamedTuple):
+    """The filters of the list of runs."""
+
+    games: GameFilter
+    status: str
+    text: str
+
+
+def _matching(opened: OpenArchive, wanted: RunsWanted) -> list[runs.RunRow]:
+    return runs.matching(runs.run_rows(opened), *wanted)
+
+
+def _runs_shown(opened: OpenArchive, wanted: RunsWanted, order: str, at: int) -> PageTable:
+    ordered = runs.in_order(opened, _matching(opened, wanted), order)
+    return runs.runs_table(opened, ordered[ROWS * (at - 1) : ROWS * at], f"Runs, by {order}")
+
+
+@router.get("/browse/agent")
+def agent_of(reader: Reading, agent: str = "", rules: str = "") -> Response:
+    """An agent: its rating, opponents, regret and mistakes."""
+    return reader.page("browse_agent.html", shown=reader.ask(one_agent, agent, rules))
+
+
+LATEST = 5  # runs, and agents, on the first page
+
+
+def first_look(request: Request) -> dict[str, Any]:
+    """What the first page shows of the archive: the run that is playing, the latest runs, the best agents.
+
+    Nothing if the archive is being opened or has no runs.
+    """
+    try:
+        reader = reader_of(request)
+        rules = reader.known.rules[0]
+        rows = reader.rows[:LATEST]
+        table = reader.ask(_latest)
+        best = reader.ask(ranking, rules)[:LATEST]
+    except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
+        return {"archive_shown": False}
+    running = next((row for row in rows if row.status == "running"), None)
+    return {"archive_shown": True, "latest": table, "best": best, "rules": rules, "running": running}
+
+
+def _latest(opened: OpenArchive) -> PageTable:
+    return runs.runs_table(opened, runs.run_rows(opened)[:LATEST], "Latest runs")
 
 
 @router.get("/browse/runs/{run_id}")

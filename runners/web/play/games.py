@@ -112,9 +112,11 @@ class HeldGame:
     def decide(self, moves: Sequence[str], decision: str) -> tuple[str, ...]:
         """The decisions after one more, which then count. Raises ``RequestError`` if it is illegal.
 
-        If the person went back to an earlier page, turns are taken back.
+        If the person went back to an earlier page, turns are taken back. The last decision may come twice.
         """
         with self.lock:
+            if self.moves == (*moves, decision):
+                return self.moves
             self._check_open()
             if self.seen(moves).thinking:
                 raise RequestError(f"{self.prepared.opponent.label} is thinking: wait for its turn")

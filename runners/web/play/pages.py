@@ -49,6 +49,9 @@ def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Resp
     site = site_of(request)
     known = site.service(AgentsAndRules)
     agent, given = parts_of(fields.get("agent") or FIRST)
+    rules, playable = fields.get("rules") or "classic", known.playable(agent)
+    if rules not in playable and not error:
+        rules = next((each for each in known.all_rules if each in playable), rules)
     return page(
         request,
         "play_setup.html",
@@ -59,7 +62,10 @@ def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Resp
         given=given | _parameters(agent, fields),
         suggested=SUGGESTED,
         all_rules=known.all_rules,
-        rules=fields.get("rules") or "classic",
+        playable=playable,
+        rules=rules
+        if error or rules in playable
+        else next((each for each in known.all_rules if each in playable), rules),
         seat=fields.get("seat") or "1",
         name=fields.get("name") or site.settings.name,
         seed=fields.get("seed") or "1",

@@ -8,29 +8,44 @@
 
 let waiting = 0; // the timer of the next refresh
 let request = null; // the one that is under way
+let sending = false; // it is a form's
+let pressed = false; // a pointer is down
 let column = ""; // a letter that was typed in front of a digit
+const keys = []; // that were pressed while a page was under way
 
 const main = () => document.getElementById("content");
 const plain = (event) => !(event.ctrlKey || event.metaKey || event.altKey);
+const PATIENCE = 100; // milliseconds until a refresh is tried again that a press holds up
 
+// Fetches a page and shows it. keep: it is the same page again, and what is pressed, typed in or has the focus stays.
 async function show(url, options, keep) {
   clearTimeout(waiting);
   if (request) request.abort();
   const mine = (request = new AbortController());
+  mine.keep = keep;
+  sending = options.method === "POST";
   try {
     const answer = await fetch(url, { ...options, headers: { "X-Quick": "1" }, signal: mine.signal });
     const text = await answer.text();
     const found = new DOMParser().parseFromString(text, "text/html");
     if (!found.getElementById("content")) throw new Error("not a page of ours");
-    replace(found, keep);
-    if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
+    if (keep && pressed) waiting = setTimeout(() => show(url, options, keep), PATIENCE);
+    else {
+      replace(found, keep);
+      if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
+    }
   } catch (error) {
     if (error.name === "AbortError") return;
-    if (options && options.method === "POST") tell("The server does not answer. Is it still running?");
+    keys.length = 0;
+    if (options.method === "POST") tell("The server does not answer. Is it still running?");
     else if (keep) waiting = setTimeout(() => show(url, options, keep), 3000);
     else location.assign(url);
   } finally {
-    if (request === mine) request = null;
+    if (request === mine) {
+      request = null;
+      sending = false;
+      if (keys.length) press(keys.shift());
+    }
   }
 }
 
@@ -41,7 +56,9 @@ function replace(found, keep) {
   const id = inside ? active.id : "";
   const before = announcement(old);
   const opened = [...old.querySelectorAll("details[id]")].filter((each) => each.open).map((each) => each.id);
-  old.replaceWith(document.adoptNode(found.getElementById("content")));
+  const now = document.adoptNode(found.getElementById("content"));
+  if (keep) change(old, now);
+  else old.replaceWith(now);
   document.title = found.title;
   document.querySelector("nav").replaceWith(document.adoptNode(found.querySelector("nav")));
   for (const each of opened) {
@@ -49,15 +66,53 @@ function replace(found, keep) {
     if (details) details.open = true;
   }
   prepare();
-  const wanted = main().querySelector("[data-focus]");
-  const same = active === old ? null : document.getElementById(id); // who waited for a page has the focus on the whole of it
-  const target = keep ? same : wanted || same;
-  if (inside || (!keep && wanted)) (target || wanted || main()).focus({ preventScroll: true });
+  if (!keep) {
+    const wanted = main().querySelector("[data-focus]");
+    const same = active === old ? null : document.getElementById(id); // who waited for a page has the focus on the whole of it
+    if (inside || wanted) (wanted || same || main()).focus({ preventScroll: true });
+    reveal(main().querySelector("[role=alert], [data-shown]") || (wanted && wanted.closest("[data-grid]")));
+  } else if (inside && !main().contains(document.activeElement)) main().focus({ preventScroll: true });
   const text = announcement(main());
   if (text !== before) tell(text);
 }
 
-const announcement = (part) => [...part.querySelectorAll("[data-announce]")].map((each) => each.textContent.trim()).join(" ");
+// Makes an element like another one. Parts that are the same stay, and so does the field that is typed in.
+function change(old, now) {
+  if (old.isEqualNode(now)) return;
+  if (old.nodeName !== now.nodeName || old.id !== now.id) return old.replaceWith(now);
+  if (old.nodeType !== Node.ELEMENT_NODE) return void (old.nodeValue = now.nodeValue);
+  for (const each of [...old.attributes]) if (each.name !== "open" && !now.hasAttribute(each.name)) old.removeAttribute(each.name);
+  for (const each of [...now.attributes]) if (old.getAttribute(each.name) !== each.value) old.setAttribute(each.name, each.value);
+  if (old === document.activeElement && old.matches("input, textarea, select")) return;
+  const named = new Map([...old.children].filter((each) => each.id).map((each) => [each.id, each]));
+  let at = old.firstChild;
+  for (const child of [...now.childNodes]) {
+    const known = child.id ? named.get(child.id) : at && !at.id && at.nodeName === child.nodeName ? at : null;
+    if (!known) old.insertBefore(child, at);
+    else if (known === at) {
+      at = at.nextSibling;
+      change(known, child);
+    } else {
+      old.insertBefore(known, at);
+      change(known, child);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+// Scrolls to what is new. data-shown="start": from its beginning on; else a third of it may be out of sight.
+function reveal(part) {
+  if (!part) return;
+  const { top, height } = part.getBoundingClientRect();
+  const hidden = part.dataset.shown === "start" || part.role === "alert" ? 0 : height / 3;
+  if (top < -hidden || top > innerHeight - 80) part.scrollIntoView({ block: "start" });
+}
+
+const announcement = (part) => [...part.querySelectorAll("[data-announce]")].map((each) => each.innerText.trim().replace(/\s+/g, " ")).join(" ");
 
 function tell(text) {
   document.getElementById("live").textContent = text;
@@ -74,6 +129,13 @@ function prepare() {
     const here = tabs.querySelector("[aria-current]"); // may be out of sight on a narrow screen
     if (here) tabs.scrollLeft = here.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - here.offsetWidth) / 2;
   }
+  for (const heading of document.querySelectorAll("[data-sorts] thead th")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+  }
+  showAsked();
   const after = Number(main().dataset.refresh);
   if (after) waiting = setTimeout(() => show(location.href, {}, true), after);
 }
@@ -120,6 +182,11 @@ function typed(event) {
   return true;
 }
 
+// In the field of a question Ctrl and Enter ask it.
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.matches("textarea")) event.target.form.requestSubmit();
+});
+
 document.addEventListener("keydown", (event) => {
   if (!plain(event) || event.target.closest("input, textarea, select")) return;
   const moves = event.key.startsWith("Arrow");
@@ -127,12 +194,21 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     return;
   }
-  const pressed = [...document.querySelectorAll("[data-key]")].find((each) => each.dataset.key.split(" ").includes(event.key));
-  if (pressed) {
-    event.preventDefault();
-    pressed.click();
-  }
+  if (!meant(event.key)) return;
+  event.preventDefault();
+  if (request && !request.keep) keys.push(event.key);
+  else press(event.key);
 });
+
+const meant = (key) => [...document.querySelectorAll("[data-key]")].find((each) => each.dataset.key.split(" ").includes(key));
+
+function press(key) {
+  const found = meant(key);
+  if (found) found.click();
+}
+
+document.addEventListener("pointerdown", () => (pressed = true));
+for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(() => (pressed = false))); // after its click
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("a[data-quick]");
@@ -150,6 +226,7 @@ document.addEventListener("submit", (event) => {
   }
   if (form.hasAttribute("data-whole")) return; // a page of its own
   event.preventDefault();
+  if (sending) return; // the second press of a double click
   const values = new URLSearchParams(new FormData(form, button));
   if (form.method === "post") show(form.action, { method: "POST", body: values }, false);
   else {
@@ -166,6 +243,66 @@ document.addEventListener("change", (event) => {
   for (const each of chosen.form.querySelectorAll("select, [data-kept]")) values.set(each.name, each.value);
   show(`${chosen.dataset.auto}?${values}`, {}, false);
 });
+
+// A heading of an answer sorts its rows: numbers by size, texts by the alphabet.
+function sort(heading) {
+  const column = [...heading.parentElement.children].indexOf(heading);
+  const rising = heading.getAttribute("aria-sort") === "descending";
+  const number = (text) => Number(text.replace(/,/g, "").replace("−", "-"));
+  const key = (row) => row.children[column].innerText.trim();
+  const compare = (one, other) => (Number.isNaN(number(key(one)) + number(key(other))) ? key(one).localeCompare(key(other)) : number(key(one)) - number(key(other)));
+  const body = heading.closest("table").tBodies[0];
+  body.append(...[...body.rows].sort((one, other) => (rising ? compare(one, other) : compare(other, one))));
+  for (const each of heading.parentElement.children) each.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", rising ? "ascending" : "descending");
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-sorts] th button");
+  if (button) sort(button.parentElement);
+});
+
+// Questions that were asked in this browser, the latest first; one that is kept stays. They never leave the browser.
+const MOST_ASKED = 30;
+const asked = () => JSON.parse(localStorage.getItem("asked") || "[]");
+
+function remember(questions) {
+  const room = Math.max(0, MOST_ASKED - questions.filter((each) => each.kept).length);
+  let others = 0;
+  localStorage.setItem("asked", JSON.stringify(questions.filter((each) => each.kept || (others += 1) <= room)));
+}
+
+document.addEventListener("submit", (event) => {
+  const field = event.target.elements.q;
+  const text = field && field.value.trim();
+  if (!text) return;
+  const before = asked().find((each) => each.text === text);
+  remember([before || { text, kept: false }, ...asked().filter((each) => each.text !== text)]);
+});
+
+function showAsked() {
+  const list = document.getElementById("asked");
+  if (!list) return;
+  list.parentElement.hidden = !asked().length;
+  list.replaceChildren(
+    ...asked().map(({ text, kept }) => {
+      const [item, link, keep] = ["li", "a", "button"].map((name) => document.createElement(name));
+      link.href = `/ask?q=${encodeURIComponent(text)}`;
+      link.dataset.quick = "";
+      link.textContent = text.replace(/\s+/g, " ");
+      keep.type = "button";
+      keep.className = "button small";
+      keep.textContent = kept ? "Kept" : "Keep";
+      keep.setAttribute("aria-pressed", kept);
+      keep.addEventListener("click", () => {
+        remember(asked().map((each) => (each.text === text ? { text, kept: !kept } : each)));
+        showAsked();
+      });
+      item.append(link, " ", keep);
+      return item;
+    }),
+  );
+}
 
 window.addEventListener("popstate", () => show(location.href, {}, true));
 prepare();

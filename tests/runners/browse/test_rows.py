@@ -15,13 +15,14 @@ from msgspec import structs
 from analytics.query.game_filter import GameFilter
 from analytics.query.openings import OpeningsQuery
 from analytics.ratings.head_to_head import head_to_head
+from analytics.report import style
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
 from runners.browse.asking import answer_table
-from runners.browse.charts import ChartPlan, planned
+from runners.browse.charts import ChartPlan, chart, planned
 from runners.browse.explorer import explorer
 from runners.browse.games import NO_GAMES, games_list, logged_game
 from runners.browse.library import Library
@@ -74,7 +75,7 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert [row.run_id for row in matching(rows, GameFilter(), text="2A6D")] == [SQUARE]
     assert not matching(rows, GameFilter(), "running")
     assert known(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
-    table = runs.runs_table(rows, "Runs")
+    table = runs.runs_table(opened, rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
 
 
@@ -153,8 +154,9 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
     assert table is not None
     met = head_to_head(opened, GameFilter(rules="classic"))
     assert shown.games == met.games == 14_000
-    linked = [cell.link for row in table.cells for cell in row if cell.link]
+    linked = [cell.link for row in table.cells for cell in row[1:] if cell.link]
     assert len(linked) == 12
+    assert table.cells[0][0].link == "/browse/agent?agent=semi_random&rules=classic"
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
     with pytest.raises(RequestError, match="there is no page of 'x' here"):
         section(opened, "x", GameFilter())
@@ -201,11 +203,25 @@ def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
     assert (row.jobs, row.complete, row.settings) == (4, 4, ("opening_plies", "rules"))
     sweep = sweeps.one_sweep(opened, row.sweep_id)
     assert sweep.figure is not None
-    assert sweep.figure.title == "score by opening_plies and rules"
-    assert all(text in sweep.figure.svg for text in ("classic", "square", "0.9695", "0.979"))
+    assert sweep.figure.title == "score, % by opening_plies and rules"
+    assert all(text in sweep.figure.svg for text in ("classic", "square", "96.95", "97.9"))
+    assert {*re.findall(r'fill-opacity="([\d.]+)"', sweep.figure.svg)} == {"0"}  # all four intervals hold the mean
     assert dict(sweep.fixed) == {"experiment": "openings", "games": "1000"}
     with pytest.raises(RequestError, match="sweep 'x' is not in archive"):
         sweeps.one_sweep(opened, "x")
+
+
+def test_a_tile_is_shaded_where_its_interval_leaves_out_the_mean() -> None:
+    frame = pl.DataFrame({"x": [0, 1, 2], "y": ["a"] * 3, "v": [40.0, 50.0, 60.0]})
+    known = frame.with_columns(low=pl.col("v") - 5, high=pl.col("v") + 5)
+    for each, plan in ((frame, ()), (known, ("low", "high"))):
+        svg = chart(each, ChartPlan("heat map", "x", "y", "v", *plan), "").svg
+        tiles = re.findall(r'fill="(#\w+)"[^>]*fill-opacity="([\d.]+)"', svg)
+        assert [(colour, float(shade) > 0) for colour, shade in tiles] == [
+            (style.SECOND, True),
+            (style.FIRST, False),
+            (style.FIRST, True),
+        ]
 
 
 def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(

@@ -38,7 +38,9 @@ pytestmark = pytest.mark.extras
 ROUND_ROBIN, SQUARE, SWEEP = "8d1cb3670fa3", "2a6d3741319d", "fe6afc128298"
 GAME = f"/browse/games/{ROUND_ROBIN}/8"
 PAGES = (
+    "/",
     "/browse",
+    "/browse/agent?agent=semi_random",
     f"/browse/runs/{ROUND_ROBIN}",
     "/browse/games",
     GAME,
@@ -85,6 +87,9 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
         ("/browse/openings?agent=nobody", "400 agent 'nobody' is not in these runs"),
         ("/browse/sweeps/x", "404 sweep 'x' is not in archive"),
         ("/browse/policies/x", "404 policy 'x' is not in archive"),
+        ("/browse/agent?agent=semi_randon", "404 agent 'semi_randon' has not played in this archive; did you mean"),
+        ("/browse/agent?agent=dumb&rules=square", "404 agent 'dumb' has not played in this archive under square rules"),
+        ("/browse?order=luck", "400 an order is one of newest, most games, first agent's score"),
     ],
 )
 def test_a_wrong_address_is_one_line(reader: Visitor, path: str, line: str) -> None:
@@ -148,6 +153,31 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
         assert f"Placements in {rows['games'].sum():,} games" in page.text
         first = rows.row(0, named=True)
         assert f"Place on {first['cell']}: {first['games']:,} games" in page.text
+
+
+def test_runs_are_sorted_by_the_score_of_their_first_agent(reader: Visitor) -> None:
+    page = plain(reader.get("/browse?order=first+agent's+score").text)
+    scores = [float(each) for each in re.findall(r"semi_random, random (\d\d\.\d\d) ", page)]
+    assert len(scores) == 4
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_page_of_an_agent_has_its_results_as_it_sees_them(reader: Visitor) -> None:
+    page = plain(reader.ready("/browse/agent?agent=random&rules=classic").text)
+    assert "rank 4 of 4 under classic rules" in page
+    with open_archive(SAMPLE) as opened:
+        games, score = opened.sql(
+            "SELECT count(*), 100 * avg(score) FROM seats JOIN games USING (run_id, game_id) JOIN runs USING (run_id) "
+            "WHERE runs.rules = 'classic' AND seats.agent = 'random' AND seats.opponent = 'dumb'"
+        ).row(0)
+    assert f"dumb {games:,} {score:.2f} " in page
+
+
+def test_the_first_page_shows_the_latest_runs_and_the_best_agents(reader: Visitor) -> None:
+    page = plain(reader.ready("/").text)
+    assert "Latest runs" in page
+    assert re.search(r"Best agents, classic rules semi_random [\d.]+ Elo rule_based", page)
+    assert "Playing now" not in page
 
 
 def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(

@@ -358,6 +358,101 @@ def test_a_game_of_the_archive_is_replayed_by_keys(tab: Any) -> None:
     assert tab.locator("td.erred").count() == 5
 
 
+# Pages that load themselves again, and quick hands.
+
+
+def test_a_text_that_is_typed_while_a_search_runs_stays_and_its_board_is_shown(tab: Any) -> None:
+    tab.goto("/analyse?rules=torus_square")  # a search of the empty board under these rules takes long
+    field = tab.get_by_role("textbox")
+    field.click()
+    with tab.expect_response(lambda response: "/analyse" in response.url):
+        tab.keyboard.type("F@b1 3@b2 7@c4", delay=60)
+    assert field.input_value() == "F@b1 3@b2 7@c4"
+    tab.get_by_role("button", name="Analyse", exact=True).click()
+    tab.wait_for_url("**line=**")
+    tab.locator(".move[aria-current]").wait_for()
+    assert -1 < tab.locator("div.board").bounding_box()["y"] < 450
+
+
+def test_a_press_that_lasts_while_a_page_loads_itself_again_counts(tab: Any) -> None:
+    tab.goto("/analyse?rules=torus_square&line=F.b1")
+    tile = tab.locator("a.slot").first.bounding_box()
+    tab.mouse.move(tile["x"] + 20, tile["y"] + 20)
+    tab.mouse.down()
+    with tab.expect_response(lambda response: "/analyse" in response.url):
+        pass
+    tab.mouse.up()
+    tab.wait_for_url("**branch=*")
+
+
+def test_quick_presses_of_an_arrow_are_all_obeyed(tab: Any) -> None:
+    tab.goto(f"/analyse?text={GAME}")
+    tab.locator(".move").first.wait_for()
+    for _ in range(8):
+        tab.keyboard.press("ArrowRight")
+    tab.wait_for_url("**at=8")
+
+
+def test_a_double_click_ends_a_game_as_a_click_does(tab: Any) -> None:
+    begin(tab, "random")
+    while not is_over(tab):
+        after(tab, tab.locator("button[name=decision]").first.dblclick)
+    tab.get_by_text(re.compile("Logged as game")).wait_for()
+    assert not tab.get_by_role("alert").count()
+
+
+def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, served: Served) -> None:
+    context = browser.new_context(base_url=served.home, java_script_enabled=False)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto("/play?agent=dumb")
+    page.get_by_role("button", name="Begin the game").click()
+    page.get_by_text("Resign …").click()
+    page.get_by_role("button", name="Resign this game").wait_for()
+    token = page.locator("input[name=token]").first.get_attribute("value")
+    for _ in range(2):
+        fields = {"token": token, "command": "resign"}
+        answer = context.request.post(page.url, form=fields, headers={"origin": served.home})
+        assert "Rematch" in answer.text()
+    context.close()
+
+
+def test_the_next_page_of_a_list_begins_at_its_top(tab: Any) -> None:
+    tab.goto("/browse/games")
+    tab.get_by_role("link", name="Next").click()
+    tab.wait_for_url("**page=2")
+    tab.get_by_text("Page 2 of").wait_for()
+    assert -1 < tab.locator("table.data").bounding_box()["y"] < 450
+
+
+def test_an_answer_is_sorted_and_its_question_remembered_in_the_browser(tab: Any) -> None:
+    tab.goto("/ask")
+    tab.locator("#q").fill("SELECT unnest([9, 1000, -20]) AS n")
+    tab.keyboard.press("Control+Enter")
+    rows = tab.locator("[data-sorts] tbody tr")
+    rows.first.wait_for()
+    heading = tab.get_by_role("button", name="n", exact=True)
+    for order in (["1,000", "9", "-20"], ["-20", "9", "1,000"]):
+        heading.click()
+        assert [text.strip() for text in rows.all_inner_texts()] == order
+    tab.goto("/ask")
+    tab.get_by_text("Your questions").click()
+    tab.get_by_role("button", name="Keep").click()
+    tab.get_by_role("button", name="Kept").wait_for()
+    after(tab, tab.get_by_role("link", name="SELECT unnest").click)
+    assert "unnest" in tab.locator("#q").input_value()
+
+
+def test_the_form_of_a_game_offers_what_an_agent_can_play(tab: Any) -> None:
+    tab.goto("/play?agent=mcts")
+    assert tab.get_by_role("button", name="Begin the game").bounding_box()["y"] < 800
+    tab.goto("/play?agent=alpha_beta&rules=own_piece")
+    assert tab.locator("#rules option:disabled").all_text_contents() == ["own_piece"]
+    assert tab.locator("#rules").input_value() == "classic"
+    tab.goto("/play?agent=own_piece_alpha_beta")
+    assert tab.locator("#rules").input_value() == "own_piece"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_in_the_pages_about_the_archive(browser: Any, served: Served, scheme: str) -> None:
     from axe_playwright_python.sync_playwright import Axe
