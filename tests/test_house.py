@@ -30,7 +30,7 @@ EXTRAS = {
     "docs",
     "notebooks",
 }  # those that only `make test-extras` installs
-UNLOCKED = {"d3rlpy"}  # pins gymnasium 1.0.0, and rl needs 1.4: no lock can hold both; `make test-d3rlpy` installs it
+UNLOCKED = {"d3rlpy", "sb3"}  # they need PyTorch, which is 3 GB: `make test-d3rlpy` and `make test-sb3` install them
 OF_EXTRAS = {"gymnasium", "open_spiel", "pettingzoo", "pygame", "pyspiel"}  # their modules
 SHIPPED = {".py", ".csv", ".yaml", ".sql", ".c", ".cpp", ".css", ".html", ".js", ".json", ".md", ".parquet", ".svg"}
 
@@ -128,6 +128,7 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
         "test-all",
         "test-extras",
         "test-d3rlpy",
+        "test-sb3",
         "lint",
         "bench",
         "lock",

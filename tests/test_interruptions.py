@@ -29,12 +29,12 @@ import pytest
 
 from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.position_index import NotIndexedError
+from analytics.derived_tables.tables import FOLDERS
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_names import StoredRange
 from analytics.store.records import SweepJob
-from analytics.store.schema import SCHEMAS
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import RequestError
@@ -168,7 +168,7 @@ def two_archives(folder: Path, archives: Archives) -> None:
 def garbage(folder: Path, archives: Archives) -> None:
     """What compaction replaced, and what killed writers leave."""
     archive = archives.copy("compact", folder / NAME)
-    for table in SCHEMAS:
+    for table in FOLDERS:
         there = Path(archive.folder(table, archive.run_ids()[0]))
         (there / f".tmp-{uuid4().hex}").write_bytes(b"half")
         if table != "games":
@@ -216,7 +216,7 @@ def answers(root: Path, questions: Sequence[str]) -> Mapping[str, pl.DataFrame]:
 def state(root: Path) -> State:
     """The rows of an archive, and the fingerprint of the games that each table holds."""
     archive = Archive.open(root)
-    every = [(run_id, table, archive.ranges(run_id, table)) for run_id in archive.run_ids() for table in SCHEMAS]
+    every = [(run_id, table, archive.ranges(run_id, table)) for run_id in archive.run_ids() for table in FOLDERS]
     sums = {(run_id, table): (ranges.covered, ranges.fingerprint) for run_id, table, ranges in every}
     return sums, {question: frame.rows() for question, frame in answers(root, ROWS).items()}
 
@@ -225,7 +225,7 @@ def counts(root: Path) -> dict[str, int]:
     """What a reader counts, in SQL and by the names of files."""
     archive = Archive.open(root)
     units = {
-        f"{run_id} {table}": archive.ranges(run_id, table).units for run_id in archive.run_ids() for table in SCHEMAS
+        f"{run_id} {table}": archive.ranges(run_id, table).units for run_id in archive.run_ids() for table in FOLDERS
     }
     return units | {question: frame.item() for question, frame in answers(root, NUMBERS).items()}
 
@@ -261,8 +261,13 @@ def reader(root: Path) -> Iterator[None]:
 # The contract.
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize(("seed", "kills"), [(1, 1), *seldom((2, 10))])
+OFTEN = ("run", "index", "merge")  # the others at every moment too, among the long tests
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "kills"),
+    [*((name, 1, 1) for name in OFTEN), *seldom(*((name, 2, 10) for name in COMMANDS))],
+)
 def test_a_command_that_is_killed_at_any_moment_ends_with_the_same_rows_when_it_is_given_again(
     archives: Archives, tmp_path: Path, name: str, seed: int, kills: int
 ) -> None:
@@ -355,9 +360,9 @@ def room(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "refusal"),
     [
-        *(("run", "full"), ("compact", "limited"), ("index", "read-only")),
+        *(("run", "full"), ("index", "read-only")),
         *seldom(*((name, "full") for name in ("annotate", "index", "roll up", "compact", "merge"))),
-        *seldom(*((name, "limited") for name in ("annotate", "index", "roll up", "merge"))),
+        *seldom(*((name, "limited") for name in ("annotate", "index", "roll up", "compact", "merge"))),
         *seldom(*((name, "read-only") for name in COMMANDS if name != "index")),
     ],
 )

@@ -95,8 +95,8 @@ class Engine:
     ) -> Iterator[TimedBlock]:
         """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 
-        An order is taken from the iterable only when a thread is about to be free, so the caller may decide late what
-        to play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
+        An order is taken from the iterable when a thread is about to be free. So the caller may decide late what to
+        play next. Once ``stop`` is set, no order is begun, and of those in progress only what is finished soon is
         yielded. ``idle`` is called while no block is finished. Raises ``StuckError``.
         """
         abandoned = threading.Event()
@@ -208,8 +208,8 @@ class Engine:
     def _turns(self, legs: Sequence[Leg]) -> Iterator[None]:
         """Play legs to their ends with the interpreter between the turns; yields after each turn.
 
-        Both games of a pair are played at once; one after the other where players remember, since a player has memory
-        for the games of one leg.
+        Both games of a pair are played at once. If players remember, one is played after the other: a player has
+        memory for the games of one leg.
         """
         remembering = any(leg.remembers for leg in legs)
         for together in [[leg] for leg in legs] if remembering else [legs]:

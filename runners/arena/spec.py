@@ -8,7 +8,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,15 @@ class AgentSpec:
     def runs_programs(self) -> bool:
         """Whether it starts processes of its own: its constructor takes the limits of these."""
         return is_ours(self.target) and self._takes("limits")
+
+    @property
+    def choosers(self) -> Sequence[str]:
+        """The values of ``Rules.chooser`` that it plays, as its class says. Raises as ``build`` does."""
+        from agents.lift import choosers_of  # it needs the compiler: few callers ask
+
+        self.require_trusted()
+        known: Any = _class(f"agent '{self.label}'", self.target)  # a class says it as an agent does
+        return choosers_of(known)
 
     def _takes(self, parameter: str) -> bool:
         return parameter in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from msgspec import structs
 
 from analytics import open_archive
@@ -24,11 +23,9 @@ from analytics.exchange.sequence import FIRST
 from analytics.files.atomic import explained, make_folder
 from analytics.query.selection import select
 from analytics.store.archive import Archive, readable
-from analytics.store.blocks import RangeGames, games_at
+from analytics.store.blocks import united
 from analytics.store.marker import require_outside
-from analytics.store.range_files import store_games
-from analytics.store.schema import first_game_id
-from quarto.batch import Block, Games
+from analytics.store.range_files import store_range
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import version
 from runners.arena.config import Request
@@ -149,29 +146,10 @@ def _write_archive(part: DatasetPart, spec: RunSpec, making: Path, folder: Path)
     target.save_run(structs.replace(readable(record), games=part.games_a_pairing, units=0))
     with open_archive(making / "played") as opened:
         found = [games for _, games in select(opened, f"run_id = '{spec.run_id}'").parts()]
-    blocks = blocks_of(joined(found), part.games_a_pairing, len(spec.pairings))
-    store_games(target, spec.run_id, spec.line, spec.labels, (0, spec.line.end_of(part.games_a_pairing)), blocks)
+    span = 0, record.line.end_of(part.games_a_pairing)
+    store_range(target, record, span, united(found).within(record.line, *span))
     with explained("write to", folder):
         aside.rename(part.parquet(folder))
-
-
-def joined(parts: Sequence[RangeGames]) -> RangeGames:
-    """The games of several ranges, ascending by id."""
-    ids = np.concatenate([part.game_id for part in parts])
-    order = np.argsort(ids)
-    games = Games(*(np.concatenate(each, axis=-1) for each in zip(*(part.games for part in parts), strict=True)))
-    opening = np.concatenate([part.opening for part in parts])
-    return RangeGames(ids[order], opening[order], games_at(games, order))
-
-
-def blocks_of(games: RangeGames, games_a_pairing: int, pairings: int) -> list[Block]:
-    """The first games of each pairing as one block each, of games ascending by id."""
-    blocks = []
-    for pairing in range(pairings):
-        first, end = (first_game_id(pairing, pair) for pair in (0, games_a_pairing // 2))
-        rows = slice(*np.searchsorted(games.game_id, [first, end]).tolist())
-        blocks.append(Block(pairing, 0, OPENING_PLIES, games.part(rows).games))
-    return blocks
 
 
 def source_of(part: DatasetPart, spec: RunSpec) -> dict[str, Any]:
@@ -183,13 +161,13 @@ def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: Refe
     """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
     environment: dict[str, Any] = {
         "id": ENVIRONMENT,
-        "entry_point": "runners.environments.whole_turns:QuartoTurnsEnv",
+        "entry_point": "runners.environments.single:QuartoEnv",
         "reward_threshold": None,
         "nondeterministic": False,
         "max_episode_steps": None,
         "order_enforce": True,
         "disable_env_checker": False,
-        "kwargs": {"opponent": OPPONENT, "opening_plies": OPENING_PLIES},
+        "kwargs": {"opponent": OPPONENT, "opening_plies": OPENING_PLIES, "turns": True},
         "additional_wrappers": [],
         "vector_entry_point": None,
     }

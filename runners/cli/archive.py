@@ -95,18 +95,32 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
     from analytics.store.archive import Archive
+    from analytics.store.marker import remember
     from analytics.verify.archive import verify as check
-    from runners.terminal.console import escaped
+    from runners.terminal.console import escaped, number_of
+    from runners.terminal.progress import progress_bar
 
-    found = check(Archive.open(archive))
+    opened = Archive.open(archive)
+    with progress_bar("verifying", "games") as bar:
+        bar.start(None)
+        found = check(opened, bar.advance)
+    remember(archive)
     for problem in found.problems:
         typer.echo(escaped(str(problem)), err=True)
-    counts = f"{found.runs} runs, {found.ranges} ranges, {found.games:,} games, {found.plies:,} plies"
-    counts += f", {found.decisions:,} decisions" if found.decisions else ""
-    counts += f", {found.positions:,} rows of positions" if found.positions else ""
-    counts += f", {found.policies} policies" if found.policies else ""
-    counts += f", {found.verdicts} verdicts" if found.verdicts else ""
-    typer.echo(f"{counts}: {len(found.problems) or 'no'} problem(s)")
+    counts = [
+        number_of(found.runs, "run"),
+        number_of(found.ranges, "range"),
+        number_of(found.games, "game"),
+        number_of(found.plies, "ply", "plies"),
+    ]
+    further = [
+        (found.decisions, "decision", "decisions"),
+        (found.positions, "row of positions", "rows of positions"),
+        (found.policies, "policy", "policies"),
+        (found.verdicts, "verdict", "verdicts"),
+    ]
+    counts += [number_of(*each) for each in further if each[0]]
+    typer.echo(f"{', '.join(counts)}: {number_of(len(found.problems), 'problem')}")
     raise typer.Exit(1 if found.problems else 0)
 
 

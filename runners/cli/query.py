@@ -93,6 +93,9 @@ def show(
     archive: options.Archive = options.ARCHIVE,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run, if GAME is the id alone.")] = None,
     json: options.Json = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Also write a picture of the boards.")
+    ] = None,
     force: options.Force = False,
 ) -> None:
     """Show one game, board by board.
@@ -102,9 +105,9 @@ def show(
     from runners.browse.show import show_game
     from runners.terminal.files import check_output
 
-    if json is not None:
-        check_output(json, force)
-    show_game(archive, " ".join(game), run, json)
+    for file in filter(None, (json, svg)):
+        check_output(file, force)
+    show_game(archive, " ".join(game), run, json, svg)
 
 
 def report(

@@ -82,6 +82,7 @@ def verify(
     from analytics.perfect.tablebase import open_tablebase, tablebases
     from analytics.perfect.tablebase_verify import verify as check
     from quarto.errors import RequestError
+    from runners.terminal.console import number_of
 
     if file is not None and not file.with_suffix(".json").exists():
         raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
@@ -91,7 +92,7 @@ def verify(
         problems += len(wrong)
         for line in wrong:
             typer.echo(line, err=True)
-        typer.echo(f"{found.path}: {sum(found.card.boards):,} boards, {len(wrong) or 'no'} problem(s)")
+        typer.echo(f"{found.path}: {sum(found.card.boards):,} boards, {number_of(len(wrong), 'problem')}")
     raise typer.Exit(1 if problems else 0)
 
 

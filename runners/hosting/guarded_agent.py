@@ -116,8 +116,8 @@ class GuardedAgent:
     ) -> Turns:
         """The turns of ``player``, which plays for this agent.
 
-        Where it raises, the cell is ``ERROR`` and the exception goes to ``report``, by default to the log; where it
-        takes too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
+        If it raises, the cell is ``ERROR`` and the exception goes to ``report``, by default to the log. If it takes
+        too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
         game is then asked for alone. Raises ``StuckError``.
         """
         size = len(rng.seeds)

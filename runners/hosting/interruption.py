@@ -18,6 +18,10 @@ INTERRUPTED = 130  # the exit code after Ctrl-C, by the shell's convention: 128 
 STOP_SECONDS = 9.0  # after the first Ctrl-C, for games that end soon and what must be left in order
 LAST_SECONDS = 1.5  # after the second Ctrl-C, for what must be left in order
 WORKING = "work"  # prefix of the names of threads that nobody waits for: a turn of an agent may never return
+GIVEN_UP = (
+    "interrupted: what was still computing has been given up; the archive has everything that was written, and the "
+    "same command goes on from there"
+)
 SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
 
 
@@ -25,12 +29,12 @@ SHOW_CURSOR = "\x1b[?25h"  # a progress bar has hidden it
 def interruptible() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets (in the main thread only); a second Ctrl-C raises ``KeyboardInterrupt``.
 
-    If the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after the second, the
-    process ends: an agent's turn that never returns, or a disk that does not answer, cannot be stopped in another way.
+    The process ends if the context is not left within ``STOP_SECONDS`` after the first, or ``LAST_SECONDS`` after the
+    second. A turn that never returns, or a disk that does not answer, cannot be stopped in another way.
     Every file is whole or absent at any moment.
     """
     stop, insisted = threading.Event(), threading.Event()
-    ends = [threading.Timer(seconds, end_at_once) for seconds in (STOP_SECONDS, LAST_SECONDS)]
+    ends = [threading.Timer(seconds, end_at_once, (GIVEN_UP,)) for seconds in (STOP_SECONDS, LAST_SECONDS)]
     for end in ends:
         end.daemon = True
 
@@ -76,15 +80,12 @@ def unprinted_interrupts() -> Iterator[None]:
         sys.unraisablehook = complain
 
 
-def end_at_once() -> None:
-    """End the process, without waiting for any of its threads."""
+def end_at_once(why: str, code: int = INTERRUPTED) -> None:
+    """End the process, without waiting for any of its threads. The last line says why."""
     if sys.stderr.isatty():
         sys.stderr.write(SHOW_CURSOR)
-    sys.stderr.write(
-        "interrupted: what was still computing has been given up; the archive has everything that was written, and "
-        "the same command goes on from there\n"
-    )
-    leave(INTERRUPTED)
+    sys.stderr.write(f"{why}\n")
+    leave(code)
 
 
 def leave(code: int) -> None:

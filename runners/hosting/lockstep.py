@@ -1,7 +1,7 @@
 """Games in lockstep: every game of a batch takes its turn at the same ply, and finished games are compacted away.
 
-Two jitted agents play a whole batch inside one kernel (``play_out``); as soon as one is written in Python the same
-steps (``begin``, ``first_gift``, ``advance``) are taken one by one from Python, with its turns in between.
+Two jitted agents play a whole batch inside one kernel (``play_out``). If one is written in Python, Python takes the
+same steps (``begin``, ``first_gift``, ``advance``) one by one, with its turns in between.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ def first_gift(state: Lockstep, games: Games, opening: int, size: int) -> int:
 def advance(state: Lockstep, games: Games, rules: Any, ply: int, size: int) -> int:
     """Play the turns just decided: place, record, end games or hand over their gifts; returns how many games go on.
 
-    There is no branch on whether a game ends, which is unpredictable: every game is written to the next free index,
-    and that increases only if the game goes on.
+    Whether a game ends is unpredictable, so no branch depends on it. Every game is written to the next free index,
+    which increases only if the game goes on.
     """
     batch, kept = state.batch, uint64(0)
     mover_chooses = rules.mover_chooses != 0

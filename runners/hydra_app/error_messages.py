@@ -16,7 +16,8 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from yaml import YAMLError
 
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import CONF, flat, names, plain
+from runners.arena.config_groups import CONF, flat, names, plain, settings_of
+from runners.hosting.agent_limits import LIMITS
 
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
 PLUGINS = {
@@ -121,8 +122,25 @@ def _unknown_key(config: str, overrides: Sequence[str]) -> str | None:
             return (
                 f"{each.input_line}: name the agents one after the other, qarena run {_one(each)} OTHER, or agents=[…]"
             )
+        if of_agent := _of_agent(each, parsed):
+            return of_agent
         of_node = [have for have in keys if have.startswith(f"{node}.")] if "." in key else []
         return f"key {key!r} does not exist{nearest(key, of_node or known)}"
+    return None
+
+
+def _of_agent(override: Override, given: Sequence[Override]) -> str | None:
+    """The message about a key that is a parameter of a named agent, not of the run."""
+    labels: list[str] = []
+    for each in given:
+        if each.get_key_element() in ("agents", "agent@a", "agent@b") and not each.is_sweep_override():
+            named = each.value()
+            labels += [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
+    for seat, label in enumerate(labels):
+        name, key, text = label.partition("(")[0], override.get_key_element(), override.input_line
+        if key in (*settings_of("agent", name), *LIMITS):
+            of_seat = f"{'ab'[seat]}.{text} or " if len(labels) == 2 else ""
+            return f"{text} is a setting of the agent {name}: write {of_seat}'{name}({key}={_one(override)})'"
     return None
 
 

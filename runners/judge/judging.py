@@ -204,7 +204,7 @@ def carry_out(request: JudgeRequest, options: JudgeOptions, stop: threading.Even
     for note in found.notes:
         console.print_note(note)
     verdicts = []
-    with unlogged(), progress_bar("judging", "turns", notes=True) as bar:
+    with unlogged(), progress_bar("judging", "turns") as bar:
         bar.start(len(found.agents) * options.draws * len(positions.logged))
         for agent in found.agents:
             bar.describe(agent.label)

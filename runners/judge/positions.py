@@ -45,7 +45,7 @@ def make_frame(archive: Archive, options: SetOptions) -> pl.DataFrame:
     games = logged_plies(archive, rules)
     solver = TurnSolver(rules, options.threads, options.megabytes, min(options.numbers))
     frames = []
-    with progress_bar("solving", "positions", notes=True) as bar:
+    with progress_bar("solving", "positions") as bar:
         bar.start(2 * options.each * len(options.numbers))
         for pieces in options.numbers:
             for source, found in positions(rules, games, pieces, options.each, options.seed):

@@ -73,7 +73,7 @@ def annotate(
         bar.reach(max(judged.games, sum(task.judged)))
 
     try:
-        with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts), notes=True) as bar:
+        with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts)) as bar:
             bar.start(sum(each.part.units * games[each.part.run_id] for each in parts))
             for done in executor.map(task, parts, workers, stop, show):
                 judged = judged.plus(done)

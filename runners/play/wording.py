@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE
-from quarto.notation import format_cell, format_piece
+from quarto.notation import ATTRIBUTE_WORDS, format_cell, format_piece
 from quarto.rules import ATTRIBUTES, NONE, Line
 from runners.play.game import Game, NextDecision, cells_text
-
-# By attribute bit 3 to 0: the word for the bit set, and clear.
-ATTRIBUTE_WORDS = (("high", "low"), ("coloured", "uncoloured"), ("solid", "hollow"), ("square", "round"))
 
 
 class Players(NamedTuple):

@@ -22,6 +22,7 @@ from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, th
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.hydra_app.config_dir import own_folders
 from runners.terminal import console
+from runners.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
     from analytics.store.records import PolicyCard
@@ -108,7 +109,8 @@ def _built(prepared: PreparedBuild) -> Finished:
     for note in prepared.request.notes:
         console.print_note(note)
     started = time.perf_counter()
-    card = build(prepared)
+    with progress_bar("learning", "games"):
+        card = build(prepared)
     seconds = time.perf_counter() - started
     shown = {"policy": card.name, "games": f"{card.learned['games']:,}", "rows": f"{_rows(card):,}"}
     return Finished(None, lambda: _show(card, prepared.request.root, seconds), columns=one_row(shown))

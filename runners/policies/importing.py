@@ -1,4 +1,4 @@
-"""``qarena policy import``: a table that was learned elsewhere becomes a policy, and is played like any other."""
+"""A table or a network that was learned elsewhere becomes a policy, and is played like any other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from agents.learning.afterstates import VALUE_COLUMNS
+from agents.network import NETWORK, Layers, policy_of
 from agents.parameters import checked_number
+from analytics import DEFAULT_ARCHIVE
+from analytics.files.location import location_of
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
 from analytics.policies.policy_store import PolicyOrigin
@@ -60,7 +63,8 @@ def import_policy(root: PurePath, file: Path, settings: ImportSettings, command:
     options = _options(settings)
     frame = read_table(file)
     archive = Archive.open(root, create=True)
-    learned = _learned(file, settings, command)
+    how = {"kind": settings.kind, "rules": settings.rules, "scale": settings.scale, "conflicts": settings.conflicts}
+    learned = _learned(how, file.name, _sha256(file), command)
     policy_store.check_free(archive, name, learned["training"], "name")
     try:
         found = imported(frame, options)
@@ -69,6 +73,31 @@ def import_policy(root: PurePath, file: Path, settings: ImportSettings, command:
     origin = PolicyOrigin(name, options.rules, code_by([READER], learning=False), learned)
     card = policy_store.save(archive, found.policy, origin)
     _show(found, card, options, root)
+
+
+def save_network(
+    layers: Layers, name: str, archive: str | PurePath = DEFAULT_ARCHIVE, rules: str = "classic"
+) -> PolicyCard:
+    """Store a trained network as the policy ``name`` of an archive; the agent ``policy(policy=NAME)`` plays by it.
+
+    ``layers`` has the weights [inputs, units] and the biases [units] of each layer as NumPy arrays, with rectified
+    linear units between the layers. The first has the 357 inputs of ``agents.network.inputs``, the last a unit for the
+    value of each of the 289 turns. Weights are rounded to multiples of 2^-16. ``rules``: the name of a yaml.
+
+    Raises ``RequestError`` for layers that no network has, for a name that cannot be, and for one that belongs to
+    another policy.
+    """
+    policy_store.check_name(name, "name")
+    known = load_rules(rules)
+    try:
+        policy = policy_of(layers)
+    except ValueError as error:
+        raise RequestError(f"this network cannot be stored: {error}") from error
+    kept = Archive.open(location_of(archive), create=True)
+    learned = _learned({"kind": NETWORK, "rules": rules}, "arrays", policy_store.knowledge_of(policy), "save_network")
+    policy_store.check_free(kept, name, learned["training"], "name")
+    origin = PolicyOrigin(name, known, code_by(["agents.network.policy_of"], learning=False), learned)
+    return policy_store.save(kept, policy, origin)
 
 
 def _options(settings: ImportSettings) -> ImportOptions:
@@ -89,14 +118,16 @@ def _options(settings: ImportSettings) -> ImportOptions:
     return ImportOptions(settings.kind, rules, scale, settings.conflicts)
 
 
-def _learned(file: Path, settings: ImportSettings, command: str) -> dict[str, Any]:
-    """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
-    how = {"kind": settings.kind, "rules": settings.rules, "scale": settings.scale, "conflicts": settings.conflicts}
+def _sha256(file: Path) -> str:
     try:
         with file.open("rb") as opened:
-            sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         raise RequestError(f"{file} cannot be read: {error.strerror}") from error
+
+
+def _learned(how: dict[str, str], file: str, sha256: str, command: str) -> dict[str, Any]:
+    """The card's fields on the origin. The same settings under one name mean a newer file of the same policy."""
     return {
         "training": run_id_of({"import": how}),
         "trainer": IMPORT,
@@ -105,7 +136,7 @@ def _learned(file: Path, settings: ImportSettings, command: str) -> dict[str, An
         "games": 0,
         "run_ids": [],
         "command": command,
-        "imported": {"file": file.name, "sha256": sha256},
+        "imported": {"file": file, "sha256": sha256},
     }
 
 

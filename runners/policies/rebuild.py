@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,17 +16,23 @@ from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.policies.derived.provenance import sources_of
 from analytics.policies.relearn import relearn
+from analytics.results.pairings import results
 from analytics.store.archive import Archive
 from analytics.store.records import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
+from runners.arena.config import Request
 from runners.arena.config_groups import targets_in
+from runners.arena.experiment import games_left
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import classes_of_others, made_of, refuse
 from runners.executors.machine import available_cores
 from runners.training.derive import code_of
 from runners.training.kinds import learned_from
+
+if TYPE_CHECKING:
+    from runners.training.evolution import PlayedGeneration
 
 ONLINE = "runners.training.online.Online"
 
@@ -131,42 +138,58 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
     return found.policy(relearn(archive, run_ids[0], found, card.learned["games"]))
 
 
+def _logged_generations(archive: Archive, card: PolicyCard) -> Callable[[Request], PlayedGeneration | None]:
+    """A function that finds the games of one generation after the other: those of the runs on the card.
+
+    It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
+    """
+    from runners.training.evolution import PlayedGeneration
+
+    run_ids = card.learned["run_ids"]
+    for run_id in run_ids:
+        if archive.run(run_id) is None or not archive.ranges(run_id):
+            raise RequestError(
+                f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {run_id} is no longer "
+                f"in archive {archive.root}: repeat the command of its training to play it"
+            )
+    left = iter(run_ids)
+
+    def logged(request: Request) -> PlayedGeneration | None:
+        record = archive.run(next(left, ""))
+        spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
+        if record is None or spec.run_id != record.run_id or games_left(archive, spec, request.games):
+            return None
+        return PlayedGeneration(spec.run_id, results(archive, spec.run_id))
+
+    return logged
+
+
 def _bred_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> Policy:
-    """The result of an evolution, from the logged games of its generations; no game is played."""
+    """The result of an evolution, from the logged games of its generations: no agent is built."""
     from runners.training.genetic import GeneticTrainer
-    from runners.training.trainer import Trained, TrainingContext
+    from runners.training.trainer import TrainingContext
 
     settings = card.learned["parameters"]
     trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
-    run_ids = card.learned["run_ids"]
-    lost = [run_id for run_id in run_ids if archive.run(run_id) is None or not archive.ranges(run_id)]
-    if lost:
-        raise RequestError(
-            f"policy '{card.name}' was bred from the games of {len(run_ids)} runs, and run {lost[0]} is no longer in "
-            f"archive {archive.root}: repeat the command of its training to play it"
-        )
-    first = archive.run(run_ids[0])
-    salted = first is not None and "salt" in first.spec
-    stop = threading.Event()
-    stop.set()  # before anything is played: what the archive lacks stays missing
     context = TrainingContext(
         name=str(card.learned["trainer"]),
         rules=Rules(**card.rules),
         seed=card.learned["seed"],
         threads=threads,
-        storage=ArchiveSettings(archive.root, other_code="new" if salted else "extend"),
+        storage=ArchiveSettings(archive.root),
         command="",
-        stop=stop,
+        stop=threading.Event(),
         progress=None,
         trusted=trusted,
     )
-    trained: Trained = trainer.train(context)
-    if trained.policy is None:
+    genome = trainer.training(context).genome(_logged_generations(archive, card))
+    if genome is None:
         raise RequestError(
-            f"policy '{card.name}': this code would breed it from other games than those of its {len(run_ids)} runs, "
-            "or some of these are missing: repeat the command of its training to play missing games"
+            f"policy '{card.name}': this code would breed it from other games than those of its "
+            f"{len(card.learned['run_ids'])} runs, or some of these are missing: repeat the command of its training "
+            "to play missing games"
         )
-    return trained.policy
+    return Policy(GENOME, genome)
 
 
 def _other_code(card: PolicyCard) -> Iterator[str]:

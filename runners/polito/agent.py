@@ -23,8 +23,8 @@ LEFT_OUT = ("__pycache__", "node_modules", "site-packages")  # folders below a p
 class Polito:
     """A player of that package, unmodified, in child processes: ``player``, a class in a module of ``folder``.
 
-    Its games are as by that package's ``run()``: it is made with a game, ``kwargs`` besides, and
-    ``choose_piece`` and ``place_piece`` are called in the same order. It uses the package that its folder has, else
+    Its games are as by that package's ``run()``. It is made with a game and ``kwargs``; ``choose_piece`` and
+    ``place_piece`` are called in the same order. It uses the package that its folder has, else
     ``quarto.objects``. Which lines win is decided by the rules of the run, whatever its own game says.
     """
 

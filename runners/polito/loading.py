@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import importlib.machinery
 import inspect
 import os
 import sys
@@ -18,6 +19,7 @@ from quarto.errors import RequestError, nearest
 from runners.hosting.child_program import one_line
 
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
+NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
 GAME_CALLS = ("select", "place", "set_players")  # of a game, that a run makes
 CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in versions of the package
 
@@ -54,11 +56,15 @@ class Loaded:
 
     def advice(self, error: BaseException) -> str:
         """Advice on an attribute that the game lacks, or nothing: the end of a message."""
-        lacks = str(error).startswith(f"{self._game.__name__!r} object has no attribute ")
-        if not (isinstance(error, AttributeError) and lacks):
+        if not (isinstance(error, AttributeError) and type(error.obj) is self._game):
             return ""
-        others = [f"{m.__name__}.{name}" for m in own_modules() for name, each in vars(m).items() if _is_game(each, m)]
-        such = f", such as game={others[0]}" if others else ""
+        others = [
+            (not hasattr(each, str(error.name)), f"{module.__name__}.{name}")
+            for module in own_modules()
+            for name, each in vars(module).items()
+            if each is not self._game and _defines(module, each, GAME_CALLS)
+        ]
+        such = f", such as game={min(others)[1]}" if others else ""
         return (
             f"; its games are of the class {self._game.__module__}.{self._game.__name__}: if the player's own program "
             f"makes games of another class, name it, game=module.Class{such}"
@@ -66,7 +72,15 @@ class Loaded:
 
     def seat(self, game: Any, player: Any, seat: int) -> None:
         """Set the players of a game: ``player``, and one that is never asked."""
-        other = self._objects.Player(game)
+        try:
+            self._set_players(game, player, self._objects.Player(game), seat)
+        except AttributeError:  # of a game that tells its players something, by a method that only theirs have
+            other = object.__new__(self._player)
+            self._objects.Player.__init__(other, game)
+            self._set_players(game, player, other, seat)
+
+    @staticmethod
+    def _set_players(game: Any, player: Any, other: Any, seat: int) -> None:
         game.set_players((other, player) if seat else (player, other))
 
 
@@ -76,8 +90,22 @@ def enter(folder: str) -> None:
         del sys.modules[name]
     os.chdir(folder)
     sys.path.insert(0, folder)
+    sys.meta_path.insert(0, _OfFolder(folder))
     sys.argv = [str(Path(folder, "main.py"))]
     sys.modules["__main__"] = _Main("__main__")
+
+
+class _OfFolder:
+    """Finds modules with a name of ours in the folder, also folders without an ``__init__.py``.
+
+    Python takes those last, after a package of that name anywhere on its path.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.PathFinder.find_spec(name, [self._folder]) if name in NAMES else None
 
 
 class _Main(types.ModuleType):
@@ -90,10 +118,10 @@ class _Main(types.ModuleType):
         raise AttributeError(f"module '__main__' has no attribute {name!r}")
 
 
-def _is_game(value: Any, module: types.ModuleType) -> bool:
-    """Whether this is a class of games that a module defines."""
-    of_games = isinstance(value, type) and value.__module__ == module.__name__
-    return of_games and all(callable(getattr(value, call, None)) for call in GAME_CALLS)
+def _defines(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool:
+    """Whether this is a class with these methods that a module defines."""
+    is_own = isinstance(value, type) and value.__module__ == module.__name__
+    return is_own and all(callable(getattr(value, call, None)) for call in calls)
 
 
 def load(
@@ -122,10 +150,9 @@ def _class(folder: str, key: str, path: str, calls: Sequence[str]) -> type[Any]:
     module = _module(folder, f"{key}={path}", module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
-        classes = [name for name, each in vars(module).items() if hasattr(each, calls[0])]
-        raise RequestError(
-            f"{key}={path}: module '{module_name}' has no class {class_name!r}{nearest(class_name, classes)}"
-        )
+        below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, calls[0])]
+        below += [f"{m.__name__}.{class_name}" for m in own_modules() if _defines(m, vars(m).get(class_name), calls)]
+        raise RequestError(f"{key}={path}: module '{module_name}' has no class {class_name!r}{nearest(path, below)}")
     for call in calls:
         if not callable(getattr(found, call, None)):
             raise RequestError(f"{key}={path}: the class has no method {call}()")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import mmap
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +33,16 @@ SERVED = "runners.polito.program:serve"
 LEAST_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
 ALONE = 1 << 40  # words: so many that no other game is played at the same time
 GRACE = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
+# What an interpreter of any age says of itself.
+ABOUT = """
+import sys
+sys.stdout.write("Python %s" % sys.version.split()[0])
+try:
+    import numpy
+    sys.stdout.write(" with NumPy %s" % numpy.__version__)
+except ImportError:
+    sys.stdout.write(" without NumPy")
+"""
 AGAIN = 0.1  # seconds between interruptions: a player may have caught one
 
 
@@ -62,8 +74,8 @@ class Remarks(msgspec.Struct):
 class PolitoChild(Child):
     """A child with live games of the player that ``setup`` describes, see ``agent.Polito``."""
 
-    def __init__(self, setup: Mapping[str, Any]) -> None:
-        """Raises ``RequestError`` if the player cannot be made."""
+    def __init__(self, setup: Mapping[str, Any], trial: bool = False) -> None:
+        """Make it, and play a trial game if asked to. Raises ``RequestError`` if the player cannot be made."""
         python = setup["python"]
         try:
             with tempfile.TemporaryFile() as file:
@@ -71,7 +83,7 @@ class PolitoChild(Child):
                 self._shared = memoryview(mmap.mmap(file.fileno(), 8 * SHARED_WORDS)).cast("q")
                 super().__init__(
                     SERVED,
-                    {**setup, "shared_file": file.fileno()},
+                    {**setup, "shared_file": file.fileno(), "trial": trial},
                     megabytes=setup["megabytes"],
                     # Its folder alone comes before what is installed, and stays as it is.
                     program=python_program("-P", "-B", python=python),
@@ -82,7 +94,7 @@ class PolitoChild(Child):
                 )
             self.facts, _ = self.receive(PlayerFacts)
         except (ChildDiedError, OSError) as error:
-            remedy = f"; python={python} must be Python 3.10 or later and have NumPy" if python else ""
+            remedy = _interpreter(python) if python else ""
             raise RequestError(
                 f"player={setup['player']} of {setup['folder']} cannot be made: {error}{remedy}"
             ) from error
@@ -133,7 +145,7 @@ class Reserve:
         self.asked_again = 0
         self.given_up = ""
         self.label: str = setup["player"]
-        first = PolitoChild(setup)
+        first = PolitoChild(setup, trial=True)
         self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
@@ -162,8 +174,8 @@ class Reserve:
 class PolitoPlayer:
     """A player in a process of its own, with a live game in each slot.
 
-    A game that fails does not end the others. If the process dies or has to be ended, another one replaces it, and the
-    other games go on there from their positions, with players that have just been made.
+    A game that fails does not end the others. If the process dies or has to be ended, another one replaces it.
+    The other games go on there from their positions, with new players.
     """
 
     alone = False
@@ -257,6 +269,14 @@ class PolitoPlayer:
 
     def _late(self) -> LateError:
         return LateError(f"its turn took longer than turn_seconds={self._reserve.setup['turn_seconds']:g}")
+
+
+def _interpreter(python: str) -> str:
+    """What an interpreter is, and what it must be: the end of a message."""
+    said = ""
+    with suppress(OSError):
+        said = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    return f"; python={python} must be Python 3.10 or later with NumPy 1.24 or later{said and f', and is {said}'}"
 
 
 def _end_all(children: list[PolitoChild]) -> None:

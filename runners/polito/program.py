@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import io
 import mmap
+import os
+import select
 import signal
 import sys
 import time
@@ -40,6 +42,7 @@ ANSWER = np.dtype(np.int8)  # cells, then gifts, [B] each
 ASKED_ABOUT, BEGUN, SHARED_WORDS = 0, 1, 2  # the question's index; since when (time.monotonic_ns()), 0: it is not timed
 QUICK_SECONDS = 0.2  # a player that is made faster is made twice, to see what it takes without its imports
 LIVE_OBJECTS = 10_000  # new ones after which garbage is looked for: hundreds of live games are none
+TRIAL_SECONDS = 2.0  # after which a trial game is ended: a slow player begins soon all the same
 KEPT_BYTES = 100_000  # of a player's output
 
 
@@ -71,6 +74,24 @@ class LiveGames:
         growth = _resident() - before
         self.start()
         return growth
+
+    def trial(self) -> str:
+        """Play a game in seat 0; the message on an attribute that the game lacks, or nothing."""
+        live, board, hand = self._begin(0, 0, 0), dict[int, int](), NONE
+        try:
+            while not live.over:
+                lanes = sum((piece >> a & 1) << 16 * a + cell for cell, piece in board.items() for a in range(4))
+                cell, gift = live.turn(lanes, sum(1 << cell for cell in board), hand)
+                if cell != NONE:
+                    board[cell] = hand
+                if gift == NONE or gift in board.values():
+                    break
+                board[next(cell for cell in range(16) if cell not in board)] = gift
+                hand = next(piece for piece in range(16) if piece not in board.values())
+        except BaseException as error:  # noqa: BLE001  (any other is told in the game that it ends)
+            advice = self._loaded.advice(error)
+            return advice and f"{one_line(error)}{advice}"
+        return ""
 
     def start(self) -> None:
         """Begin new games."""
@@ -212,6 +233,8 @@ def _set_up(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
         raise RequestError(
             f"player={setup['player']}: it cannot be made: {one_line(error)}{loaded.advice(error)}"
         ) from error
+    if setup["trial"] and (lacks := _tried(games)):
+        raise RequestError(f"player={setup['player']}: it cannot play its games: {lacks}")
     if setup["turn_seconds"] is not None:
         signal.signal(signal.SIGUSR1, lambda *_: games.interrupt())
     gc.collect()
@@ -219,6 +242,22 @@ def _set_up(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     gc.set_threshold(LIVE_OBJECTS, 10, 10)
     files = [Path(str(module.__file__)).resolve() for module in own_modules()]
     return games, {"game_bytes": game_bytes, "files": [str(file) for file in files if file.is_file()]}
+
+
+def _tried(games: LiveGames) -> str:
+    """What a trial game says: played by a copy of this process, so that the player learns nothing from it."""
+    reader, writer = os.pipe()
+    copy = os.fork()
+    if not copy:
+        os.write(writer, games.trial().encode())
+        os._exit(0)
+    os.close(writer)
+    answers, _, _ = select.select([reader], [], [], TRIAL_SECONDS)
+    said = os.read(reader, select.PIPE_BUF) if answers else b""
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
+    os.close(reader)
+    return said.decode(errors="replace")
 
 
 def _resident() -> int:

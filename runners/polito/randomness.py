@@ -1,7 +1,7 @@
 """``random`` and ``numpy.random`` of the process, with a state for each live game.
 
-Games alternate within a process, so each needs generators of its own: to save and restore the state of the shared ones
-around every turn would take longer than a quick player's turn (18 us against 0.4 us to exchange the generators).
+Games alternate within a process, so each needs generators of its own. Saving and restoring the state of shared ones
+takes longer than a quick player's turn: 18 us, against 0.4 us to exchange the generators.
 """
 
 from __future__ import annotations

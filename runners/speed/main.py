@@ -1,7 +1,7 @@
 """`qarena bench`: the speed of everything, measured so that ratios mean something.
 
-Machines are shared and noisy. Figures that are compared are therefore measured in turns within one run, several times,
-and the best time of each counts, since noise only ever adds.
+Machines are shared and noisy. So figures that are compared are measured in turns within one run, several times.
+The best time of each counts, since noise only adds.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ YARDSTICK_GAMES = 1_000_000
 def searches(plain_c: Yardstick | None, rounds: int, quick: bool) -> dict[str, Any]:
     """Turns a second of one thread with the empty board and a piece in hand; the best of ``rounds`` rounds.
 
-    An iteration of ``mcts`` plays one game to its end, so its rollouts are compared with the games that plain C plays
-    on one thread in the same rounds.
+    An iteration of ``mcts`` plays one game to its end, so its rollouts are compared with games of plain C, on one
+    thread in the same rounds.
     """
     best: dict[str, float] = {}
     for _ in range(rounds):

@@ -1,11 +1,11 @@
 """Time one turn by a clock that is read inside the kernel, without the interpreter between two readings.
 
 A call from Python costs 10 to 20 microseconds, a thousand times what a cheap turn takes. The kernel here reads the
-system's monotonic clock itself, before and after each sample (21 ns a reading, measured). A turn that is short against
-that is repeated, with randomness of its own each time, until a sample is a hundred readings long; the mean of its turns
-is the sample. The first turn in a position is not counted unless it is so long that cold caches are lost in it.
-Repetition makes cheap turns look cheaper than in a game, since the processor's caches and predictions fit the position;
-games a second show what they cost in a game.
+system's monotonic clock itself, before and after each sample (21 ns a reading, measured). A short turn is repeated,
+with randomness of its own each time, until a sample is a hundred readings long. The sample is the mean of its turns.
+The first turn in a position is not counted unless it is so long that cold caches are lost in it. Repetition makes cheap
+turns look cheaper than in a game, since caches and predictions of the processor fit the position. Games a second show
+their cost in a game.
 """
 
 from __future__ import annotations

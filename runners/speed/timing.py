@@ -134,7 +134,7 @@ COMMANDS = {
 def startup(folder: Path, rounds: int) -> dict[str, Any]:
     """Wall seconds of each command in a process of its own, the best of some rounds, and their ratio to ``IMPORTS``.
 
-    The commands take turns, so that whatever disturbs the machine disturbs all of them; from the second round on the
+    The commands take turns, so that a disturbance of the machine disturbs all of them. From the second round on the
     archive has the two games already. ``folder`` is where they run.
     """
     imports: list[float] = []

@@ -46,7 +46,7 @@ def warm() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
 
     Two processes share the steps, because numba compiles one kernel at a time in a process. Exact search, exchange and
-    openings take as long as the other steps and have few kernels in common with these, so hardly any is compiled twice.
+    openings take as long as the other steps. They share few kernels with these, so hardly any is compiled twice.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         other, root = Path(folder, "other"), Path(folder, "rest")

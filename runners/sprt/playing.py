@@ -1,8 +1,8 @@
 """Carrying out a test of strength: pairs are played, taken into the test in the order of their numbers, and written.
 
-Blocks are played ahead of the test, since threads must not wait for one another. They are finished in any order, sorted
-by their first pair, and written once the test has taken their pairs; games beyond its end are dropped. So neither the
-verdict nor the games that a test leaves in the archive depend on threads, blocks or interruptions.
+Blocks are played ahead of the test, since threads must not wait for one another. They are finished in any order and
+sorted by their first pair. They are written once the test has taken their pairs; games beyond its end are dropped. So
+neither the verdict nor the games that a test leaves in the archive depend on threads, blocks or interruptions.
 """
 
 from __future__ import annotations

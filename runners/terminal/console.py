@@ -185,6 +185,11 @@ def speed(games: int, seconds: float) -> str:
     return f"{games:,} games in {seconds:.1f} s, {games / seconds:,.0f} games a second with every ply on disk"
 
 
+def number_of(count: int, thing: str, things: str = "") -> str:
+    """A number of things in words: ``1 range``, ``no ranges``, ``2 policies``."""
+    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}" if count else f"no {things or f'{thing}s'}"
+
+
 def shell_line(words: Iterable[str]) -> str:
     """Words as a line for a shell, with double quotes around a word that has single ones in it."""
     return " ".join(map(_shell_word, words))

@@ -1,11 +1,10 @@
-"""Progress of long work on standard error: a bar on a terminal; elsewhere nothing, or a line now and then."""
+"""Progress of long work on standard error: a bar on a terminal; elsewhere a line a minute."""
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -23,26 +22,25 @@ from rich.text import Text
 
 from runners.terminal.console import print_note
 
-NOTE_SECONDS = 10.0  # between two lines where there is no terminal
+NOTE_SECONDS = 60.0  # between two lines where there is no terminal
 
 
 class ProgressBar:
     """A count of units of work that are done, shown from ``start`` on. All methods may be called from any thread."""
 
-    def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str = "") -> None:
-        """``is_shown``: the bar is on a terminal. If not, and ``unit`` is given, lines say how far the work is."""
+    def __init__(self, bar: Progress, description: str, is_shown: bool, unit: str) -> None:
+        """``is_shown``: the bar is on a terminal."""
         self.is_shown = is_shown
         self._bar, self._description, self._unit = bar, description, unit
         self._task = bar.add_task(description, total=None, visible=False)
-        self._noted = time.monotonic()
 
     def start(self, total: int | None, done: int = 0) -> None:
         """Show the bar: ``total`` units of work (None: unknown), of which ``done`` are done already."""
-        self._update(total=total, completed=done, visible=True)
+        self._bar.update(self._task, total=total, completed=done, visible=True)
 
     def advance(self, count: int = 1) -> None:
         """``count`` more units are done."""
-        self._update(advance=count)
+        self._bar.update(self._task, advance=count)
 
     def idle(self, turns: int) -> None:
         """Nothing has been done for a while, but ``turns`` turns have been taken: show that."""
@@ -51,28 +49,26 @@ class ProgressBar:
 
     def reach(self, done: int) -> None:
         """``done`` units are done by now."""
-        self._update(completed=done)
+        self._bar.update(self._task, completed=done)
 
     def describe(self, text: str) -> None:
         """Replace the description in front of the bar."""
-        self._update(description=text)
+        self._bar.update(self._task, description=text)
 
-    def _update(self, **fields: Any) -> None:
-        self._bar.update(self._task, **fields)
-        now = time.monotonic()
-        if self._unit and not self.is_shown and now - self._noted >= NOTE_SECONDS:
-            self._noted = now
+    def note_until(self, done: threading.Event) -> None:
+        """Print a line every ``NOTE_SECONDS``, also while nothing is done."""
+        while not done.wait(NOTE_SECONDS):
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
-            done = f"{task.completed:,.0f}{total} {self._unit}"
-            print_note(f"{task.description}: {done} after {task.elapsed or 0:.0f} s")
+            count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
+            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s")
 
 
 @contextmanager
-def progress_bar(description: str, unit: str, wanted: bool = True, notes: bool = False) -> Iterator[ProgressBar]:
+def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[ProgressBar]:
     """A bar with the count of units, units a second, and the time left (the time spent if the total is not known).
 
-    With ``notes``, where there is no terminal, a line every ``NOTE_SECONDS``.
+    Where there is no terminal, a line every ``NOTE_SECONDS``.
     """
     terminal = Console(stderr=True)
     shown = wanted and terminal.is_terminal
@@ -84,7 +80,13 @@ def progress_bar(description: str, unit: str, wanted: bool = True, notes: bool =
         _Time(compact=True, table_column=Column(no_wrap=True)),
     )
     with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
-        yield ProgressBar(bar, description, shown, unit if wanted and notes else "")
+        found, done = ProgressBar(bar, description, shown, unit), threading.Event()
+        if wanted and not shown:
+            threading.Thread(target=found.note_until, args=(done,), daemon=True).start()
+        try:
+            yield found
+        finally:
+            done.set()
 
 
 class _Count(ProgressColumn):

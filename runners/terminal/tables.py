@@ -48,8 +48,8 @@ ENDINGS = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  
 def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
     """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
 
-    Raises ``RequestError`` for an unknown format or ending, and for a file that must not be written: one that exists
-    (but with ``force``), or one inside an archive.
+    Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
+    file that exists.
     """
     output = _form_of(form, path)
     if path is not None:

@@ -75,8 +75,8 @@ class PreparedBuild:
 def prepare(request: BuildRequest) -> PreparedBuild:
     """Choose the games; none of them is read yet.
 
-    Raises ``RequestError`` for a name that is taken, an invalid condition or one that no game meets, runs with
-    different rules, games that do not fit into memory.
+    Raises ``RequestError`` for a name that is taken, and for a condition that is invalid or that no game meets. The
+    same for runs with different rules, and for games that do not fit into memory.
     """
     with ExitStack() as stack:
         opened = stack.enter_context(open_archive(request.root))

@@ -6,10 +6,10 @@ the archive is the checkpoint: a stopped evolution begins again, and finds the g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,13 @@ class FitnessGames:
     games: int
 
 
+class PlayedGeneration(NamedTuple):
+    """A generation's run, and how its games ended."""
+
+    run_id: str
+    results: Sequence[PairingResult]
+
+
 class EvolutionTraining:
     """One evolution in progress. ``start`` [n, G] are genes of the initial population.
 
@@ -92,8 +99,7 @@ class EvolutionTraining:
         plan = self._plan
         individuals = plan.size + plan.generations * (plan.offspring + plan.again * plan.size)
         runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.games)
-        complete = all(self._generation(runs) for _ in range(plan.generations + 1))
-        genome = dict(zip(self._genes, self._evolution.answer(plan.answer), strict=True)) if complete else None
+        genome = self.genome(lambda request: _played(runs, request))
         return Trained(
             policy=Policy(GENOME, genome) if genome else None,
             run_ids=tuple(self._run_ids),
@@ -104,19 +110,28 @@ class EvolutionTraining:
             tables={"population": pl.concat(self._populations)} if self._populations else {},
         )
 
-    def _generation(self, runs: TrainingRuns) -> bool:
-        """Breed a generation and play its games; false if ``stop`` was set before all were played."""
+    def genome(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> dict[str, float] | None:
+        """The answer after all generations, by gene; None once ``generation_of`` finds no games for a generation.
+
+        Only that function may build agents.
+        """
+        if not all(self._generation(generation_of) for _ in range(self._plan.generations + 1)):
+            return None
+        return dict(zip(self._genes, self._evolution.answer(self._plan.answer), strict=True))
+
+    def _generation(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> bool:
+        """Breed a generation and judge it; false if not all of its games were played."""
         due = self._evolution.breed()
         players = [self._individual(genes) for genes in due.genes.tolist()]
-        outcome = runs.carry_out(self._request(players))
-        if outcome is None:
+        played = generation_of(self._request(players))
+        if played is None:
             return False
-        self._run_ids.append(outcome.run_id)
+        self._run_ids.append(played.run_id)
         games = self._plan.games * len(self._opponents)
         self._games += games * len(players)
         for number, player in zip(due.number.tolist(), players, strict=True):
-            self._judgements[number] = FitnessGames(outcome.run_id, player.label, games)
-        judged = self._evolution.judge(self._fitness(outcome.results))
+            self._judgements[number] = FitnessGames(played.run_id, player.label, games)
+        judged = self._evolution.judge(self._fitness(played.results))
         self._populations.append(self._table(judged, int(due.number[-1])))
         self._curve.append(self._point())
         return True
@@ -189,6 +204,12 @@ class EvolutionTraining:
 
 
 _INDIVIDUALS = pl.List(pl.Int64)
+
+
+def _played(runs: TrainingRuns, request: Request) -> PlayedGeneration | None:
+    """The generation once its games are played; None if ``stop`` was set before that."""
+    outcome = runs.carry_out(request)
+    return PlayedGeneration(outcome.run_id, outcome.results) if outcome else None
 
 
 def _player(plan: EvolutionPlan, genes: Sequence[str], context: TrainingContext) -> AgentSpec:

@@ -71,12 +71,13 @@ class GeneticTrainer(Trainer):
         return rounding_notes("trainer.games", self.games, self._plan().games)
 
     def check(self, context: TrainingContext) -> None:
-        self._training(context).check()
+        self.training(context).check()
 
     def train(self, context: TrainingContext) -> Trained:
-        return self._training(context).run()
+        return self.training(context).run()
 
-    def _training(self, context: TrainingContext) -> EvolutionTraining:
+    def training(self, context: TrainingContext) -> EvolutionTraining:
+        """The evolution, which has not begun. Raises ``RequestError`` for agents or a start that do not exist."""
         start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
         return EvolutionTraining(self.breeder(), self._plan(), context, start)
 

@@ -1,7 +1,7 @@
 """Training while playing: a learner plays one game after the other and learns from each before the next.
 
-The archive is the checkpoint. The games are those of a run, so a training that was stopped learns again from the logged
-games and plays the others; nothing else has to be kept.
+The archive is the checkpoint. The games are those of a run. So a training that was stopped learns again from the
+logged games and plays the others. Nothing else has to be kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Self-improvement: each generation plays games against itself, and the next policy is derived from the logged games.
 
-The policy of each generation is derived as ``qarena policy build`` does, so it is stored under a name of its own and
-can be rebuilt. A stopped training goes on from the games and policies that are in the archive.
+The policy of each generation is derived as ``qarena policy build`` does. So it has a name of its own and can be
+rebuilt. A stopped training goes on from the games and policies that are in the archive.
 """
 
 from __future__ import annotations

@@ -259,7 +259,7 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
     assert re.search(r"gene beta +│ 0.75", qarena("policy", "show", "bred").out)
     unknown = qarena("policy", "show", "mien")
     assert "did you mean 'mine'?" in unknown.refusal
-    assert re.search(r", 2 policies: no problem\(s\)", qarena("archive", "verify").out)
+    assert re.search(r", 2 policies: no problems", qarena("archive", "verify").out)
 
 
 def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

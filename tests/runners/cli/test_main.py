@@ -7,8 +7,10 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,6 +215,22 @@ def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played: 
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+def test_what_may_no_longer_be_read_is_named_and_nothing_is_counted_as_less(qarena: Qarena, played: Path) -> None:
+    with tempfile.TemporaryDirectory() as outside:  # folders above pytest's own are closed to others
+        Path(outside).chmod(0o755)
+        root = Path(shutil.copytree(played, Path(outside) / "archive"))
+        file, folder = next((root / "plies").glob("*/*.parquet")), next((root / "games").iterdir())
+        for taken, question in ((file, "SELECT sum(cell) FROM plies"), (folder, "SELECT count(*) FROM games")):
+            mode = taken.stat().st_mode
+            taken.chmod(0)
+            with somebody_else():
+                found = qarena("sql", question, "--archive", str(root))
+            taken.chmod(mode)
+            assert (found.code, found.out) == (1, "")
+            assert re.fullmatch(rf"error: .*{taken.name}.*\n", found.err)
+            assert qarena("sql", question, "--archive", str(root)).code == 0
+
+
 # sql.
 
 
@@ -304,7 +322,7 @@ def test_a_sound_archive_is_verified(qarena: Qarena, played: Path) -> None:
     ranges = len(Archive.open(played).ranges(record.run_id))
     found = qarena("archive", "verify")
     assert (found.code, found.err) == (0, "")
-    assert re.fullmatch(rf"1 runs, {ranges} ranges, 20 games, \d+ plies: no problem\(s\)\n", found.out)
+    assert re.fullmatch(rf"1 run, {ranges} ranges, 20 games, \d+ plies: no problems\n", found.out)
 
 
 @pytest.mark.parametrize("table", ["games", "plies"])
@@ -316,7 +334,7 @@ def test_a_flipped_byte_is_found_in_its_file(table: str, qarena: Qarena, played:
     found = qarena("archive", "verify")
     assert found.code == 1
     assert str(path.relative_to(played)) in found.err
-    assert found.out.endswith("1 problem(s)\n")
+    assert found.out.endswith("1 problem\n")
 
 
 def test_a_wrong_game_is_named_with_its_file(qarena: Qarena, played: Path) -> None:

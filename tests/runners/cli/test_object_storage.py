@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from analytics.files.location import ObjectUrl
+from analytics.store.archive import Archive
+from analytics.verify.archive import verify
 from tests.object_storage import SECRET, environment, free_port
 from tests.runners.conftest import Qarena, Result
-from tests.runners.experiments import command
+from tests.runners.experiments import command, start
 
 GAMES = ("run", "agent@a=random", "agent@b=semi_random", "games=200", "opening_plies=2", "seed=3", "threads=2")
 ROWS = (
@@ -53,7 +58,7 @@ def test_rows_and_tables_are_those_of_a_folder(
         assert [(each.code, each.err) for each in shown] == [(0, "")] * 3
         answers.append([each.out for each in shown])
     assert answers[0] == answers[1]
-    assert "1 runs, 7 ranges, 200 games" in answers[0][2]
+    assert "1 run, 7 ranges, 200 games" in answers[0][2]
     assert "0 files, 0 to remove" in qarena("archive", "gc", "--archive", root).out
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "outputs"}
 
@@ -111,3 +116,27 @@ def test_every_command_works_on_a_bucket(store: str, tmp_path: Path, request: py
     for view in ("positions", "decisions", "verdicts", "sweeps", "policy('built')"):
         found = command(tmp_path, "sql", f"SELECT count(*) AS rows FROM {view}", "--format", "csv", f"--archive={root}")
         assert int(found.stdout.split()[1]) > 0, (view, found.stderr)
+
+
+@pytest.mark.extras
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_any_moment_beside_a_bucket_ends_with_the_same_games(
+    bucket: ObjectUrl, tmp_path: Path
+) -> None:
+    dice, kills, root = random.Random(4), 0, bucket / "archive"
+    asked = (*GAMES[:3], "games=20000", *GAMES[4:], "archive.shard_games=256")
+    while kills < 6:
+        with start(tmp_path, *asked, f"archive.root={root}") as process:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(dice.uniform(1.5, 6.0))
+                break  # it ended by itself
+            process.kill()
+            kills += 1
+    for place in (root, "folder"):
+        done = command(tmp_path, *asked, f"archive.root={place}")
+        assert done.returncode == 0, done.stderr
+    assert kills > 0
+    assert verify(Archive.open(root)).problems == []
+    (run_id,) = Archive.open(root).run_ids()
+    there, here = (Archive.open(place).ranges(run_id) for place in (root, tmp_path / "folder"))
+    assert (there.covered, there.fingerprint) == (here.covered, here.fingerprint)

@@ -158,13 +158,14 @@ def processes_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_if_the_node_of_this_machine_dies_one_line_says_so(slow: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("dies", ["raylet", "gcs_server"], ids=["node of this machine", "head"])
+def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], tmp_path: Path) -> None:
     with start(tmp_path, *slow, "executor=ray", "ray.address=local", "games=100000") as process:
         while not list(tmp_path.glob("games/games/*/*.parquet")):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
-        (raylet,) = (pid for pid in processes_of(tmp_path) if Path(f"/proc/{pid}/comm").read_text() == "raylet\n")
-        os.kill(raylet, signal.SIGKILL)
+        (found,) = (pid for pid in processes_of(tmp_path) if Path(f"/proc/{pid}/comm").read_text() == f"{dies}\n")
+        os.kill(found, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
     assert err.startswith("error: the Ray cluster at ray.address=local is gone")

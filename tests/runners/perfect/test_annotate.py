@@ -225,19 +225,6 @@ def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
         annotated(root)
 
 
-def test_where_no_bar_is_shown_a_line_tells_now_and_then_how_far_it_is(
-    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quiet = qarena("annotate", "--archive", str(root), "--threads", "1", "--memory", "1MiB")
-    assert quiet.err == ""
-    monkeypatch.setattr("runners.terminal.progress.NOTE_SECONDS", 0.0)
-    told = qarena("annotate", "--archive", str(root), "--choices", "--threads", "1", "--memory", "1MiB")
-    lines = re.findall(r"^judging: (\d+) of 24 games after \d+ s$", told.err, re.MULTILINE)
-    assert len(lines) == told.err.count("\n") > 1
-    assert [int(games) for games in lines] == sorted(int(games) for games in lines)
-    assert lines[-1] == "24"
-
-
 def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

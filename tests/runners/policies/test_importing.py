@@ -6,13 +6,19 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
+from agents.network import INPUTS, Layers, policy_of
+from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
+from quarto.errors import RequestError
 from quarto.notation import format_position
+from quarto.observations import TURNS
 from quarto.position import EMPTY
+from runners.policies.importing import save_network
 from tests.runners.conftest import Qarena
 
 START = format_position(EMPTY._replace(available=0xFFFE, hand=0))
@@ -111,3 +117,32 @@ def test_a_card_without_runs_is_one_of_an_imported_policy(file: Path, qarena: Qa
     del card["learned"]["imported"]
     path.write_text(json.dumps(card))
     assert qarena("policy", "show", "theirs").code == 1
+
+
+def random_layers() -> Layers:
+    chance = np.random.default_rng(1)
+    shapes = ((INPUTS, 8), (8, TURNS))
+    return [(chance.normal(0, 0.3, shape).astype(np.float32), np.zeros(shape[1], np.float32)) for shape in shapes]
+
+
+def test_a_network_is_stored_as_arrays_alone_and_plays_and_is_judged(qarena: Qarena) -> None:
+    layers = random_layers()
+    card = save_network(layers, "mine", "data/archive")
+    assert (card.kind, [*card.files]) == ("network", ["table.parquet"])
+    _, stored = policy_store.read(Archive.open(Path("data/archive")), "mine")
+    assert policy_store.knowledge_of(stored) == policy_store.knowledge_of(policy_of(layers))
+    assert qarena("run", "policy(policy=mine)", "random", "games=20").code == 0
+    assert "policy(policy=mine)" in qarena("policy", "judge", "mine", "--games", "0").out
+    assert qarena("archive", "verify").code == 0
+    assert "was imported from arrays" in qarena("policy", "rebuild", "mine").refusal
+    assert save_network(layers, "mine", "data/archive").policy_id == card.policy_id
+
+
+def test_a_network_that_cannot_be_stored_is_refused(qarena: Qarena) -> None:
+    with pytest.raises(RequestError, match=r"this network cannot be stored: weights of layer 0 are \(8, 289\)"):
+        save_network(random_layers()[1:], "mine")
+    with pytest.raises(RequestError, match="name='my net' cannot be a name"):
+        save_network(random_layers(), "my net")
+    with pytest.raises(RequestError, match="rules"):
+        save_network(random_layers(), "mine", rules="chess")
+    assert not Path("data/archive").exists()

@@ -148,11 +148,14 @@ FOLDERS = {
 
 @pytest.mark.parametrize("what", FOLDERS)
 @pytest.mark.parametrize("key", ["opponents", "agent"])
-def test_the_code_of_a_folder_does_not_run(what: str, key: str, root: Path, mark: Path, qarena: Qarena) -> None:
-    """A label inside a label passed a check of texts, and the module in the archive was imported."""
+@pytest.mark.parametrize("trust", [(), ("--trust-agents",)], ids=["untrusted", "trusted"])
+def test_the_code_of_a_folder_does_not_run(
+    what: str, key: str, trust: tuple[str, ...], root: Path, mark: Path, qarena: Qarena
+) -> None:
+    """Nothing is played, so no agent is built, also if the user trusts the card."""
     entries = json.loads(json.dumps(FOLDERS[what]).replace("{folder}", str(mark.parent / "code")))
     forge(root, "bred", set_in("parameters", key, value=entries if key == "opponents" else entries[0]))
-    found = qarena("policy", "rebuild", "bred", "--archive", str(root))
+    found = qarena("policy", "rebuild", "bred", "--archive", str(root), *trust)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith("error: ")
     assert found.err.count("\n") == 1

@@ -237,15 +237,22 @@ def own_package(mark: str) -> str:
     return text.replace("    MAX_PLAYERS = 2\n", f"    MAX_PLAYERS = 2\n    MARK = {mark!r}\n")
 
 
-# A player whose program makes games of a class of its own, and has libraries of its own.
+# Players whose program makes games of a class of its own, in folders with no ``__init__.py`` and names of ours.
 OWN_GAME = {
-    "quinto.py": """
-import quarto
+    "quarto/quarto/__init__.py": "from .objects import *\n",
+    "quarto/quarto/objects.py": "inside",
+    "agents/quinto.py": """
+from quarto import quarto
 
 class Quinto(quarto.Quarto):
     def __init__(self, order):
         super().__init__()
         self.order = order
+
+    def set_players(self, players):
+        super().set_players(players)
+        for seat, player in enumerate(players):
+            player.sit(seat)
 
     def remaining(self):
         board = self.get_board_status().ravel().tolist()
@@ -254,11 +261,18 @@ class Quinto(quarto.Quarto):
 """,
     "needy.py": """
 import os
-import quinto
-from quarto import Player
+from agents import quinto
+from quarto.quarto import Player
 
 class Needy(Player):
+    choices = 0
+
+    def sit(self, seat):
+        self.seat = seat
+
     def choose_piece(self):
+        Needy.choices += 1
+        print(f"choice {self.choices}")
         return self.get_game().remaining()[0]
 
     def place_piece(self):

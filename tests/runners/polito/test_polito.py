@@ -196,31 +196,42 @@ def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> No
     assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
 
 
-def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path) -> None:
-    folder, own = folders.write(tmp_path, folders.OWN_GAME), {"game": "quinto.Quinto", "game_kwargs": {"order": -1}}
-    arena = engine(polito(folder, "needy.Needy", **own), Dumb())
-    games = arena.play_block(Order(0, 0, 3)).block.games
+OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
+
+
+def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    arena = engine(polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN), Dumb())
+    with caplog.at_level(logging.INFO, logger=player_module.__name__):
+        games = arena.play_block(Order(0, 0, 3)).block.games
     assert arena.misbehaviour() == []
     assert games.pieces[0].tolist() == [15, 0] * 3  # the first of its own list, and the first of all
-    without = engine(polito(folder, "needy.Needy"), Dumb())
-    without.play_block(Order(0, 0, 3))
-    (line,) = without.misbehaviour()
-    assert "raised AttributeError: 'Quarto' object has no attribute 'remaining'; its games are of the class" in line
-    assert "name it, game=module.Class, such as game=quinto.Quinto (" in line
-    assert f"needy.py:{folders.OWN_GAME['needy.py'].splitlines().index('    def choose_piece(self):') + 2})" in line
+    assert "choice 1\n" in caplog.text  # a trial game before has left nothing
+
+
+def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, folders.OWN_GAME)
+    line = folders.OWN_GAME["needy.py"].splitlines().index("        return self.get_game().remaining()[0]") + 1
+    with pytest.raises(RequestError) as refused:
+        polito(folder, "needy.Needy").lifted(CLASSIC, "it")
+    assert str(refused.value) == (
+        "player=needy.Needy: it cannot play its games: AttributeError: 'Quarto' object has no attribute 'remaining' "
+        f"(needy.py:{line}); its games are of the class quarto.quarto.objects.Quarto: if the player's own program "
+        "makes games of another class, name it, game=module.Class, such as game=agents.quinto.Quinto"
+    )
+    with pytest.raises(RequestError, match=r"did you mean 'agents.quinto.Quinto'\? valid: agents.quinto.Quinto$"):
+        polito(folder, "needy.Needy", game="agents.Quinto").lifted(CLASSIC, "it")
 
 
 def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
     folder, python = folders.write(tmp_path / "theirs", folders.OWN_GAME), tmp_path / "python"
     python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    arena = engine(
-        polito(folder, "needy.Old", game="quinto.Quinto", game_kwargs={"order": 1}, python=str(python)), Dumb()
-    )
+    arena = engine(polito(folder, "needy.Old", python=str(python), **OWN), Dumb())
     arena.play_block(Order(0, 0, 2))
     assert arena.misbehaviour() == []
-    python.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(RequestError, match=r"exit code 3; python=\S+ must be Python 3.10 or later and have NumPy"):
+    python.write_text("#!/bin/sh\nprintf 'Python 3.9.2'\nexit 3\n")
+    expected = r"exit code 3; python=\S+ must be Python 3.10 or later with NumPy 1.24 or later, and is Python 3.9.2$"
+    with pytest.raises(RequestError, match=expected):
         polito(folder, "needy.Old", python=str(python)).lifted(CLASSIC, "it")
 
 
@@ -266,7 +277,7 @@ class Fine(Player):
         ({"python": "nowhere/python"}, "python=nowhere/python is no program"),
         ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
         ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
-        ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'Fine'"),
+        ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'fine.Fine'"),
         ({"player": "broken.Fine"}, "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside"),
         ({"player": "loud.Fine"}, "module 'loud' cannot be imported: SystemExit: usage: loud.py FILE"),
         ({}, "kwargs={}: .*missing a required argument: 'depth'"),

@@ -252,7 +252,7 @@ def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path:
     assert snapshot(tmp_path / "data") == before
     verified = qarena("archive", "verify")
     assert "384 games" in verified.out
-    assert verified.out.endswith("1 verdicts: no problem(s)\n")
+    assert verified.out.endswith("1 verdict: no problems\n")
 
 
 def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena) -> None:

@@ -1,0 +1,123 @@
+"""Each sentence of SECURITY.md that promises something is proven by a test, which this table names."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+FILES = "analytics/files/test_strange_files.py"
+STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone"
+TABLES = "analytics/store/test_strange_tables.py"
+TEXTS = "analytics/store/test_strange_texts.py"
+VALUES = "analytics/verify/test_strange_values.py"
+FLIPPED = "analytics/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
+REBUILD = "runners/policies/test_rebuild.py"
+UNNAMED = "runners/arena/test_spec.py::test_an_agent_that_the_user_did_not_name_runs_no_code_of_others"
+ASKING = "runners/browse/test_asking.py"
+REPLAY = "runners/archive/test_replay.py"
+DERIVED = "analytics/verify/test_derived_tables.py"
+WEB = "runners/web/test_security.py"
+START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "sessions"))
+HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
+# By the beginning of a sentence: the test that proves it. None: it promises nothing, it says what is not protected.
+PROVEN = {
+    "Agents that you name run as you.": None,
+    "Archives, policies, exports, labels and the pages": HERE,
+    "These are data.": HERE,
+    "They may come": None,
+    "Verify an archive first": None,
+    "**Files.** An archive is a tree": STRANGE,
+    "No link inside it": f"{FILES}::test_other_links_in_an_archive_are_named_too_and_not_entered",
+    "Its own folder may be a link": f"{FILES}::test_the_root_may_be_a_link_and_so_may_what_is_above_it",
+    "A pipe, a socket or a device": STRANGE,
+    "Nothing waits for it.": STRANGE,
+    "`verify` names all of these.": STRANGE,
+    "Until you remove them": STRANGE,
+    "A record with more than 16 MiB": f"{FILES}::test_a_record_is_not_read_if_it_is_too_large_to_be_one",
+    "This holds for archives on this machine.": None,
+    "Object storage has no links.": None,
+    "It does not protect you from somebody": None,
+    "**Tables.** The footer": f"{TABLES}::test_a_table_of_a_run_is_counted_before_it_is_read",
+    "A table is refused if it has more rows": f"{TABLES}::test_a_table_has_no_more_rows_than_its_units_can_have",
+    "It is also refused if it would take": f"{TABLES}::test_a_policys_table_is_counted_before_it_is_read",
+    "Questions in SQL to object storage": None,
+    "`verify` and players": f"{TABLES}::test_a_policys_table_is_counted_before_it_is_read",
+    "**Texts.** Labels": f"{TEXTS}::test_a_label_is_refused_by_the_same_rule_when_it_is_typed",
+    "A record is refused if a text": f"{TEXTS}::test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line",
+    "Commands and conditions": f"{TEXTS}::test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown",
+    "A wrong checksum is refused": FLIPPED,
+    "**Games.** `verify` replays": "analytics/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
+    "It cannot know who": None,
+    "**Exact values.** `verify` solves": f"{VALUES}::test_a_value_of_a_late_position_is_solved_again",
+    "Other wrong values": None,
+    "`qarena annotate` makes them": f"{DERIVED}::test_exact_values_that_are_gone_are_missed",
+    "**Not checked without `verify`.**": None,
+    "Regret, mistakes and reviews": None,
+    "The first question": "analytics/store/test_known_archives.py::test_a_received_archive_is_noted_once",
+    "An agent that you name on a command line": None,
+    "So do the modules": None,
+    "`isolation=process` limits": "runners/hosting/test_limits.py::test_a_process_that_dies_or_hangs_costs_one_turn",
+    "It is no sandbox.": None,
+    "An agent or a class that an archive names": f"{REBUILD}::test_a_class_of_others_is_not_imported",
+    "It runs only if": UNNAMED,
+    "`policy rebuild`, `archive replay`": f"{REPLAY}::test_code_of_others_runs_only_if_that_is_allowed",
+    "`--trust-agents` allows it": f"{REPLAY}::test_code_of_others_runs_only_if_that_is_allowed",
+    "`policy rebuild` builds no agents": f"{REBUILD}::test_the_code_of_a_folder_does_not_run",
+    "Nothing of an archive is unpickled": HERE,
+    "Tables are Parquet": FLIPPED,
+    "`qarena serve` listens": f"{START}::test_only_this_machine_can_connect_unless_another_address_is_named",
+    "A form must come": f"{WEB}::test_a_form_of_another_site_is_refused",
+    "`Origin` and a token": f"{WEB}::test_a_form_without_our_token_is_refused",
+    "Opening an address": "runners/web/test_get_routes.py::test_no_get_starts_a_program_or_an_agent_or_writes",
+    "Analyses and the pages": f"{BACKGROUND}::test_a_job_ends_when_its_time_is_up_and_may_then_work_longer",
+    "Other sites can link": f"{WEB}::test_other_sites_can_link_to_us_and_load_nothing",
+    "With `--host`": f"{WEB}::test_where_others_may_connect_only_built_in_agents_play",
+    "On this machine too": f"{WEB}::test_a_form_starts_no_program_either_unless_the_server_was_told_so",
+    "A question in SQL reads": "analytics/sql/test_strangers.py::test_everything_else_is_refused",
+    "A process of its own": f"{ASKING}::test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered",
+    "Agents think for one": f"{SESSIONS}::test_many_games_of_one_browser_do_not_keep_another_from_playing",
+    "A turn for which": f"{SESSIONS}::test_who_closes_the_page_of_a_slow_agent_can_play_another_one",
+    "It cannot be ended": None,
+    "Texts of an archive": f"{WEB}::test_texts_of_an_address_are_escaped",
+    "Control characters": "runners/terminal/test_spreadsheets.py::test_no_form_for_people_holds_a_control_character",
+    "`--format spreadsheet`": "runners/terminal/test_spreadsheets.py::"
+    "test_for_a_spreadsheet_texts_are_no_formulas_and_numbers_stay_numbers",
+}
+
+
+def sentences() -> list[str]:
+    paragraphs = re.split(r"\n\n|\n(?=- )", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+    texts = (" ".join(each.removeprefix("- ").split()) for each in paragraphs if not each.startswith("#"))
+    return [each for text in texts for each in re.split(r"(?<=[.:]) (?=[A-Z`])", text) if each]
+
+
+def test_each_sentence_is_in_the_table() -> None:
+    left, commands = [*PROVEN], "`qarena archive verify --archive FOLDER`."
+    for sentence in sentences():
+        if sentence != commands:
+            assert left, sentence
+            assert sentence.startswith(left.pop(0)), sentence
+    assert left == []
+
+
+@pytest.mark.parametrize("proof", sorted({proof for proof in PROVEN.values() if proof}))
+def test_each_proof_exists(proof: str) -> None:
+    file, _, name = proof.partition("::")
+    assert re.search(rf"^def {name}\(", (ROOT / "tests" / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    """No module that reads archives knows a function that makes objects or code of bytes."""
+    forbidden = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "eval", "exec", "compile", "__import__"}
+    for path in (ROOT / "analytics").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [node.func.id] if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else []
+            assert not forbidden & {*names}, (path, forbidden & {*names})
+            keywords = {each.arg for each in node.keywords} if isinstance(node, ast.Call) else set()
+            assert "allow_pickle" not in keywords, path
