@@ -23,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy style lint debian chromium warm bench docs lock clean
+.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -47,9 +47,13 @@ test-extras: $(VENV)/installed-extras chromium
 test-all-extras: $(VENV)/installed-extras chromium
 	$(PYTEST) -n auto --maxprocesses 4 -m extras
 
-# d3rlpy pins gymnasium 1.0, so it has an environment of its own, which no lock describes: the newest versions that fit.
+# Libraries with PyTorch have environments of their own, which no lock describes: the newest versions that fit. d3rlpy
+# pins gymnasium 1.0, too.
 test-d3rlpy: $(VENV)-d3rlpy/installed
 	$(VENV)-d3rlpy/bin/python -m pytest tests/runners/benchmark/test_d3rlpy_folder.py
+
+test-sb3: $(VENV)-sb3/installed
+	$(VENV)-sb3/bin/python -m pytest tests/runners/environments/test_stable_baselines.py
 
 # Part of `make test`. Types take longer to check than all else here: `make lint` and `make test-extras` do.
 style: $(VENV)/installed-dev
@@ -88,12 +92,12 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group rl-docs --group s3-tests --group web-tests -c requirements.lock \
+	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group s3-tests --group web-tests -c requirements.lock \
 		-o requirements-extras.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-d3rlpy build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-d3rlpy $(VENV)-sb3 build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # The stamps below are what makes a second `make` instant and a changed lock an update.
 $(VENV)/created:
@@ -121,7 +125,7 @@ $(VENV)/installed-extras: $(VENV)/installed-dev requirements-extras.lock
 	@$(BYTECODE)
 	@touch $@
 
-$(VENV)-d3rlpy/installed: $(VENV)/created pyproject.toml
-	$(PYTHON) -m venv $(VENV)-d3rlpy
-	$(VENV)-d3rlpy/bin/python -m pip --disable-pip-version-check install -qq --editable '.[d3rlpy]' pytest hypothesis
+$(VENV)-%/installed: $(VENV)/created pyproject.toml
+	$(PYTHON) -m venv $(VENV)-$*
+	$(VENV)-$*/bin/python -m pip --disable-pip-version-check install -qq --editable '.[$*]' pytest hypothesis
 	@touch $@

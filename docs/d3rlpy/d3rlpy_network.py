@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from agents.learning.policy import Policy
-from agents.network import ACTIONS, PLANES, inputs, policy_of
+from agents.network import PLANES, inputs, policy_of
 from analytics.exchange.turns import StepOptions, episodes_of
 from analytics.policies.derived.dataset import Dataset
 from analytics.store.blocks import games_at
 from quarto.batch import Games
 from quarto.errors import of_extra
+from quarto.observations import TURNS
 
 NO_VALUE = -1000.0  # of an illegal action
 BATCH = 256
@@ -79,7 +80,7 @@ class D3rlpyNetwork:
             seen = inputs(episodes.observations[decided], episodes.masks[decided])
             fields.append((seen.astype(np.float32), episodes.actions, episodes.rewards, *ends))
         columns = (np.concatenate(each) for each in zip(*fields, strict=True))
-        return d3rlpy.dataset.MDPDataset(*columns, action_space=d3rlpy.ActionSpace.DISCRETE, action_size=ACTIONS)
+        return d3rlpy.dataset.MDPDataset(*columns, action_space=d3rlpy.ActionSpace.DISCRETE, action_size=TURNS)
 
     def _algorithm(self, d3rlpy: Any, torch: Any) -> Any:
         encoder = d3rlpy.models.VectorEncoderFactory([*self.units])
