@@ -6,7 +6,10 @@ Like ``arrow_stream``, this module must not import DuckDB.
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import polars as pl
 
@@ -57,7 +60,7 @@ def _replayed(
     def read(stored: StoredRange) -> pl.DataFrame:
         plies = read_rows(archive, run_id, stored, "plies")
         try:
-            return replay(plies)
+            return _owned(replay(plies))
         except ValueError as error:
             raise damaged(archive.path("plies", run_id, stored), error) from error
 
@@ -71,7 +74,26 @@ def _until_failure(parts: Iterator[pl.DataFrame], failures: Failures) -> Iterato
         failures.append(error)
 
 
+def _owned(rows: pl.DataFrame) -> pl.DataFrame:
+    """A copy in memory of Polars. Columns made of arrays borrow the memory of NumPy.
+
+    DuckDB's threads free the last rows of a stream. Where that meant to free an array, Python ended by a segmentation
+    fault now and then (DuckDB 2.0, Polars 2.1).
+    """
+    return rows[pl.int_range(rows.height, eager=True)]
+
+
 def _ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
-    """The ranges in order, one after the other: reading several at once ended Python now and then (Polars 2.1)."""
-    for stored in ranges:
-        yield read(stored)
+    """The ranges in order, as many read at once as there are cores. When nobody wants more, no more are read."""
+    threads = os.cpu_count() or 1
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    try:
+        for stored in ranges:
+            waiting.append(pool.submit(read, stored))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an iterator that is given up may end in one of its threads

@@ -222,6 +222,24 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, mon
     assert set(read) == {other.run_id}
 
 
+def test_replayed_rows_borrow_no_memory_of_numpy(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[pl.DataFrame] = []
+
+    def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
+        made.append(boards_of(plies, record, more))
+        return made[-1]
+
+    monkeypatch.setattr(replays, "boards_of", making)
+    played = archive.run(RUN_ID)
+    assert played is not None
+    parts = list(replays.boards(archive, played, [], [*MORE]).collect_batches(maintain_order=True))
+    assert sum(part.height for part in parts) == sum(frame.height for frame in made) > 0
+    for part in parts:
+        for column in part:
+            array = column.rechunk().to_numpy()
+            assert not any(np.shares_memory(array, frame[column.name].to_numpy()) for frame in made)
+
+
 def test_ordered_openings_do_not_merge_transpositions(archive: Archive) -> None:
     with open_archive(archive.root) as opened:
         found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
