@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import os
 import stat
@@ -11,11 +12,59 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePath
 
-from analytics.files import atomic, locks
+from analytics.files import atomic
 from analytics.files.backend import Backend, FileStatus, require_small
 from quarto.errors import RequestError
 
 _KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
+
+
+# Advisory locks end with the process that holds them, however it ends, and no clock is involved. A file system without
+# locks is used without them. Each function that takes a lock says what is then lost.
+
+
+def _locked(descriptor: int, operation: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file; false, and it is closed, if somebody holds it and ``operation`` does not wait."""
+    try:
+        fcntl.flock(descriptor, operation)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in _NO_LOCKS:
+            return True
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return False
+        raise
+    return True
+
+
+def claim(path: Path) -> int | None:
+    """Create or open a file and lock it; None if somebody holds it. Raises ``OSError``.
+
+    Returns the open descriptor, which keeps the lock until it is closed. Who holds the lock may delete the file.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        if not _locked(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False)):
+                return descriptor
+        os.close(descriptor)  # it was deleted meanwhile
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Keep a file locked inside the context: threads and processes enter one after the other. Raises ``OSError``."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # network file systems want it for such a lock
+    except PermissionError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    _locked(descriptor)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class StrangeFileError(OSError):
@@ -26,7 +75,7 @@ class StrangeFileError(OSError):
 
 
 class LocalBackend(Backend):
-    """Files of this machine. ``atomic`` and ``locks`` say how each step survives a crash.
+    """Files of this machine. ``atomic`` says how each step survives a crash.
 
     An archive is a tree of folders and regular files, and may come from a stranger. So no link below the ``root`` is
     followed, and nothing but files is opened. The root itself may be a link: the user named it. Without a root, files
@@ -168,7 +217,7 @@ class LocalBackend(Backend):
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         self._look(guard)
-        with locks.held(Path(guard)):
+        with _held(Path(guard)):
             content = change(self.read(path) if self.status(path) else None)
             if content is not None:
                 self.replace(path, content)
@@ -177,7 +226,7 @@ class LocalBackend(Backend):
     def exclusive(self, path: PurePath) -> Iterator[bool]:
         self._look(path)
         atomic.make_folder(Path(path.parent))
-        descriptor = locks.claim(Path(path))
+        descriptor = claim(Path(path))
         try:
             yield descriptor is not None
         finally:

@@ -16,7 +16,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from analytics.files import locks
+from analytics.files import local
 from quarto.errors import RequestError
 from runners.arena.schemas import check_range
 from runners.hydra_app.objectives import Direction, Target
@@ -143,7 +143,7 @@ def _alone(storage: str | None) -> Iterator[None]:
         return
     path = Path(f"{storage.removeprefix(SQLITE).partition('?')[0]}.lock")
     try:
-        descriptor = locks.claim(path)
+        descriptor = local.claim(path)
     except OSError as error:
         raise RequestError(f"hydra.sweeper.storage={storage}: {path} cannot be written ({error.strerror})") from error
     if descriptor is None:

@@ -82,9 +82,9 @@ def test_the_direction_is_that_of_the_objective(qarena: Qarena, tmp_path: Path) 
 
 
 def test_a_table_of_a_database_that_another_sweep_uses_is_refused(qarena: Qarena, tmp_path: Path) -> None:
-    from analytics.files import locks
+    from analytics.files import local
 
-    descriptor = locks.claim(tmp_path / "study.db.lock")
+    descriptor = local.claim(tmp_path / "study.db.lock")
     assert descriptor is not None
     found = qarena(*KEPT, trials(1))
     os.close(descriptor)
