@@ -31,7 +31,7 @@ def open_archive(
     ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
-    from analytics.files.location import location_of
+    from analytics.files.backend import location_of
     from analytics.sql.database import OpenArchive
     from analytics.sql.limits import Limits
 

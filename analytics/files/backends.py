@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from analytics.files.backend import Backend
+from analytics.files.backend import Backend, ObjectUrl
 from analytics.files.local import LocalBackend
-from analytics.files.location import ObjectUrl
 
 if TYPE_CHECKING:
     from analytics.files.object_settings import StoreSettings

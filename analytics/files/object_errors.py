@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 
-from analytics.files.location import ObjectUrl
+from analytics.files.backend import ObjectUrl
 from analytics.files.object_settings import StoreSettings
 from quarto.errors import of_extra
 

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from quarto.errors import of_extra
 
 if TYPE_CHECKING:

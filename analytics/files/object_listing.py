@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from threading import RLock
 
-from analytics.files.backend import RECORD, FileStatus
-from analytics.files.location import ObjectUrl
+from analytics.files.backend import RECORD, FileStatus, ObjectUrl
 from analytics.files.object_settings import StoreSettings
 from analytics.files.objects import ObjectBackend, at_once
 

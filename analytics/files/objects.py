@@ -22,8 +22,7 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from analytics.files.atomic import temporary_name
-from analytics.files.backend import Backend, FileStatus, require_small
-from analytics.files.location import ObjectUrl
+from analytics.files.backend import Backend, FileStatus, ObjectUrl, require_small
 from analytics.files.object_errors import explained
 from analytics.files.object_settings import StoreSettings
 from quarto.errors import RequestError, of_extra

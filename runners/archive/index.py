@@ -19,8 +19,8 @@ from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
 from analytics.derived_tables.indexing import index as index_part
 from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
+from analytics.files.backend import location_of
 from analytics.files.backends import backend_of
-from analytics.files.location import location_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.sql.scratch import Scratch

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, NamedTuple, Protocol
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
 from analytics.store.units import Range, merged, missing

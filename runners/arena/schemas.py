@@ -16,7 +16,7 @@ from msgspec import Meta
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import as_written, names, plain
 from runners.executors.machine import available_cores

@@ -10,7 +10,7 @@ import io
 import os
 from typing import Any
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from quarto.errors import RequestError

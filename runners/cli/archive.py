@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from runners.cli import options
 
 RUNS = """

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.files.sizes import bytes_of
 from runners.executors.machine import MEBIBYTE, available_cores
 from runners.hydra_app.yaml_keys import keys_in

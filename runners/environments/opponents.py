@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from agents.base import Agent
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from quarto.errors import RequestError
 from quarto.observations import SHAPE, TURNS
 from quarto.rules import CELLS, NONE, PIECES, Rules

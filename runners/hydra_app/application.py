@@ -18,7 +18,7 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.results.columns import ResultColumn
 from runners.arena.config_groups import where_typed
 from runners.arena.schemas import check_values

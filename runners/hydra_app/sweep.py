@@ -15,7 +15,7 @@ from hydra.conf import HydraConf
 from msgspec import structs
 from omegaconf import DictConfig
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.results.columns import ResultColumn
 from analytics.store.archive import Archive
 from analytics.store.json_records import JsonRecord, dump, load, typed

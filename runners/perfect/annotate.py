@@ -12,7 +12,7 @@ import typer
 
 from analytics.derived_tables.decisions import note_annotations
 from analytics.derived_tables.jobs import StoppedError
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.perfect.annotate import (
     AnnotationPart,
     AnnotationSettings,

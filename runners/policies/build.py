@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import plain, settings_of
 from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, threads_of

@@ -12,7 +12,7 @@ from agents.learning.afterstates import VALUE_COLUMNS
 from agents.network import NETWORK, Layers, policy_of
 from agents.parameters import checked_number
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
 from analytics.policies.policy_store import PolicyOrigin

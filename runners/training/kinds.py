@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.policies.derived.dataset import Counting, Dataset, Derivation, Learned, LearningDerivation, dataset_of
 from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import Selection, read_chosen

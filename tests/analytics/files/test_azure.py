@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from analytics.files.location import ObjectUrl
+from analytics.files.backend import ObjectUrl
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import HOST, free_port
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.files.location import ObjectUrl, location_of
+from analytics.files.backend import ObjectUrl, location_of
 from analytics.files.object_settings import ALLOW_HTTP, ENDPOINTS, StoreSettings
 from quarto.errors import MissingExtraError, RequestError
 

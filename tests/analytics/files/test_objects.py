@@ -14,8 +14,8 @@ from polars.testing import assert_frame_equal
 
 from analytics import open_archive
 from analytics.derived_tables.indexing import index_runs
+from analytics.files.backend import ObjectUrl
 from analytics.files.backends import backend_of
-from analytics.files.location import ObjectUrl
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.upkeep.compaction import compact

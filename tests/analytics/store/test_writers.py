@@ -19,7 +19,7 @@ import pytest
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.files import atomic
-from analytics.files.location import location_of
+from analytics.files.backend import location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, store_games

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.files.location import ObjectUrl
+from analytics.files.backend import ObjectUrl
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from tests.object_storage import SECRET, environment, free_port

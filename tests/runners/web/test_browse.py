@@ -30,7 +30,7 @@ from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor
 
 if TYPE_CHECKING:
-    from analytics.files.location import ObjectUrl
+    from analytics.files.backend import ObjectUrl
     from tests.runners.web.visiting import Page, Visitor
 
 pytestmark = pytest.mark.extras
