@@ -19,22 +19,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet.footer import MAGIC
-from analytics.parquet.packing import (
-    DELTA_BINARY_PACKED,
-    LARGEST_DICTIONARY,
-    PLAIN,
-    RLE_DICTIONARY,
-    Facts,
-    bytes_for,
-    pack_ascending,
-    pack_small,
-)
-from analytics.parquet.thrift import (
+from analytics.parquet.metadata import (
     BINARY,
     BYTE,
     I32,
     I64,
+    MAGIC,
     STRUCT,
     TRUE,
     Field,
@@ -46,6 +36,16 @@ from analytics.parquet.thrift import (
     part,
     struct,
     zigzag,
+)
+from analytics.parquet.packing import (
+    DELTA_BINARY_PACKED,
+    LARGEST_DICTIONARY,
+    PLAIN,
+    RLE_DICTIONARY,
+    Facts,
+    bytes_for,
+    pack_ascending,
+    pack_small,
 )
 
 CREATED_BY = b"quarto-arena"

@@ -19,7 +19,7 @@ from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from agents.learning.boards import begin_of_groups
 from agents.learning.policy import Policy
 from analytics.files.local import LOCAL
-from analytics.parquet.footer import footer_of
+from analytics.parquet.metadata import footer_of
 from analytics.policies.position_texts import TextError, positions_of, positions_of_plies
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms

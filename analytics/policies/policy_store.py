@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics.parquet.footer import footer_of
+from analytics.parquet.metadata import footer_of
 from analytics.store.archive import Archive
 from analytics.store.json_records import dump, parse
 from analytics.store.policy_cards import (

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from analytics.files.atomic import aside, explained
 from analytics.files.backend import Backend
-from analytics.parquet.footer import footer_of
+from analytics.parquet.metadata import footer_of
 from analytics.store.range_names import range_named
 from quarto.caches import cache_root
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from analytics.files.atomic import explained
 from analytics.files.backend import Backend
-from analytics.parquet.footer import footer_of
+from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables, tables_of

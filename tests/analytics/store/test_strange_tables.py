@@ -14,8 +14,7 @@ import pytest
 
 from analytics.derived_tables.tables import DERIVED
 from analytics.parquet.encoder import encode
-from analytics.parquet.footer import Footer, footer_of
-from analytics.parquet.thrift import zigzag
+from analytics.parquet.metadata import Footer, footer_of, zigzag
 from analytics.policies import policy_store
 from analytics.policies.imported import read_table
 from analytics.sql.database import OpenArchive
