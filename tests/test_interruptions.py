@@ -33,7 +33,7 @@ from analytics.derived_tables.tables import FOLDERS
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unneeded_files

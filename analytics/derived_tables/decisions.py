@@ -18,8 +18,8 @@ from analytics.derived_tables.exact_values import ExactValues
 from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.store.archive import Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, integer_table
+from analytics.store.ranges import Range
 from analytics.store.records import RunRecord
-from analytics.store.units import Range
 from quarto.rules import CELLS, PIECES, Rules
 
 GIFT, PLACEMENT = 0, 1

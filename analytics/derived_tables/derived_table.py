@@ -18,9 +18,8 @@ import polars as pl
 from analytics.store.archive import Archive, Extent
 from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, table_of
 from analytics.store.range_files import file_parts, store_table
-from analytics.store.range_names import Ranges, StoredRange
+from analytics.store.ranges import Range, Ranges, StoredRange, missing, parts
 from analytics.store.records import RunRecord
-from analytics.store.units import Range, missing, parts
 
 Parts = Sequence[Iterator[pl.DataFrame]]  # tables of neighbouring ranges, each in parts of its rows
 

@@ -6,8 +6,8 @@ import polars as pl
 
 from analytics.derived_tables.derived_table import Parts, RangeTable
 from analytics.store.blocks import TableBytes, table_of
+from analytics.store.ranges import Range
 from analytics.store.records import RunRecord
-from analytics.store.units import Range
 
 FIRST_PLIES = pl.Schema(
     {

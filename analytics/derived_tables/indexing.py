@@ -17,7 +17,7 @@ from analytics.derived_tables.position_index import (
 )
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from quarto.symmetry import symmetries
 
 

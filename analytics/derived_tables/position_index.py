@@ -16,9 +16,8 @@ from analytics.derived_tables.positions import POSITIONS, positions_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes, integer_table
 from analytics.store.range_files import damaged, read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import Range, StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.units import Range
 from quarto.errors import FailureError
 
 GROUP_ROWS = 16384  # of a row group: many files are merged at once, and of each one group is in memory

@@ -15,7 +15,7 @@ from analytics.derived_tables.tables import DERIVED
 from analytics.files.atomic import explained
 from analytics.files.backend import FileStatus
 from analytics.store.archive import GAMES, Archive
-from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
+from analytics.store.ranges import Ranges, StoredRange, counting, fitting, ranges_named
 
 AGE_SECONDS = 600.0  # after which what was replaced is removed: longer than any listing takes
 PLIES = "plies"

@@ -7,9 +7,9 @@ import polars as pl
 from analytics.derived_tables.derived_table import Parts, RangeTable
 from analytics.store.blocks import TableBytes, table_of
 from analytics.store.range_files import tallies_frame, tallies_of
+from analytics.store.ranges import Range
 from analytics.store.records import RunRecord
 from analytics.store.schema import TALLIES
-from analytics.store.units import Range
 
 
 def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:

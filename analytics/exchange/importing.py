@@ -24,7 +24,7 @@ from analytics.exchange.sequence import IMPORTED, Heading
 from analytics.exchange.tags import Tags
 from analytics.exchange.text_kernels import text_of
 from analytics.exchange.whole_runs import add_whole_run, whole_runs
-from analytics.store import units
+from analytics.store import ranges
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, games_at, united
 from analytics.store.range_files import read_games, store_range
@@ -246,6 +246,6 @@ def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, Headi
     end = first + int(ends[-1])
     lacking = archive.ranges(record.run_id).missing(end, first)
     for low, high in lacking:
-        for span in units.parts(low, high, end, FILE_GAMES):
+        for span in ranges.parts(low, high, end, FILE_GAMES):
             store_range(archive, record, span, games.within(record.line, *span))
     return sum(high - low for low, high in lacking)

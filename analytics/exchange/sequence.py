@@ -17,7 +17,7 @@ from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.rng import GAMMA, stream
 

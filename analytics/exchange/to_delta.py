@@ -17,10 +17,9 @@ import polars as pl
 from analytics.store.archive import Archive
 from analytics.store.marker import require_outside
 from analytics.store.range_files import read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import Range, StoredRange, merged
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS, TABLES
-from analytics.store.units import Range, merged
 from quarto.errors import FailureError, RequestError, of_extra
 
 with of_extra("delta", "a Delta table"):

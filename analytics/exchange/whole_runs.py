@@ -15,7 +15,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from analytics.exchange.reading import ParsedText
-from analytics.store import units
+from analytics.store import ranges
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, games_at
 from analytics.store.json_records import dump
@@ -114,7 +114,7 @@ def add_whole_run(archive: Archive, run: WholeRun) -> int:
     archive.update_run(run_id, lambda there: there or new)
     total = max([run.units, *held.ends.tolist()])
     status = record.status if known is None or run.units == total else known.status
-    for span in (span for gap in lacking for span in units.parts(*gap, total, FILE_UNITS)):
+    for span in (span for gap in lacking for span in ranges.parts(*gap, total, FILE_UNITS)):
         store_range(archive, record, span, run.games.within(line, *span))
     archive.update_run(
         run_id,

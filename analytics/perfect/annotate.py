@@ -26,9 +26,8 @@ from analytics.perfect.tablebase import base_for
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import read_games
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import Range, StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.units import Range
 from quarto.batch import Games
 from quarto.rules import Rules
 from quarto.solver.solver import Solver

@@ -15,7 +15,7 @@ from analytics.query.selection import within
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 
 IN_MEMORY = 1 << 21  # games that are read together, 44 bytes each

@@ -19,7 +19,7 @@ from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive
 from analytics.store.checked_files import CheckedFile
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError, nearest

@@ -16,7 +16,7 @@ from analytics.sql.views import among
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import read_games
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError

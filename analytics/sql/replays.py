@@ -17,7 +17,7 @@ from analytics.derived_tables.boards import BOARDS, MORE, ORDERS, boards_of, ord
 from analytics.sql.arrow_stream import lazily
 from analytics.store.archive import Archive
 from analytics.store.range_files import damaged, read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, FailureError
 

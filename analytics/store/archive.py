@@ -1,7 +1,7 @@
 """The store of runs: a set of files that only grows, each named by its content. No log, no order, no lock.
 
 A game is a function of its run and its number, so two writers of the same games write the same rows. A file of a table
-holds an aligned range of units, and its name says which (``range_names``). A range counts by its file in ``games``,
+holds an aligned range of units, and its name says which (``ranges``). A range counts by its file in ``games``,
 which is written last. So any number of writers, on one machine or many, need nothing but the names, and no reader
 opens the files that a crash left.
 """
@@ -23,10 +23,9 @@ from analytics.files.backend import FileStatus
 from analytics.files.backends import backend_of
 from analytics.store import marker
 from analytics.store.json_records import RESTORE, RecordError, StoredRecord, T, dump, load, parsed
-from analytics.store.range_names import Ranges, StoredRange, counting, fitting, ranges_named
+from analytics.store.ranges import Range, Ranges, StoredRange, counting, fitting, ranges_named
 from analytics.store.records import RUN_ID, RunRecord, SweepJob
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.units import Range
 from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
 
 WRITER_POLL_SECONDS = 0.05

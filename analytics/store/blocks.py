@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
 from analytics.store.fingerprint import fingerprint_of_games
+from analytics.store.ranges import UnitLine
 from analytics.store.schema import GAMES, PLIES, game_ids
-from analytics.store.units import UnitLine
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
 from quarto.jit import kernel
 from quarto.rules import PIECES

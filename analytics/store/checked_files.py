@@ -20,7 +20,7 @@ from typing import NamedTuple
 from analytics.files.atomic import aside, explained
 from analytics.files.backend import Backend
 from analytics.parquet.metadata import footer_of
-from analytics.store.range_names import range_named
+from analytics.store.ranges import range_named
 from quarto.caches import cache_root
 
 FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed

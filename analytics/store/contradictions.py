@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import read_games
-from analytics.store.range_names import Ranges, StoredRange
-from analytics.store.units import Range, UnitLine
+from analytics.store.ranges import Range, Ranges, StoredRange, UnitLine
 
 
 class FingerprintsOfRun:

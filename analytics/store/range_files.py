@@ -24,10 +24,9 @@ from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables, tables_of
 from analytics.store.fingerprint import fingerprint_of_games
-from analytics.store.range_names import MODULUS, Ranges, StoredRange, check_of, range_named
+from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
 from analytics.store.records import RunRecord
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
-from analytics.store.units import Range, UnitLine
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.jit import kernel

@@ -22,8 +22,8 @@ from analytics.store.json_records import (
     one_of,
     typed,
 )
+from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
-from analytics.store.units import UnitLine
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")

@@ -9,7 +9,7 @@ from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tables import DERIVED
 from analytics.store.archive import Archive
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,

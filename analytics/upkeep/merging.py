@@ -22,9 +22,8 @@ from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
 from analytics.store.archive import GAMES, Archive, has_all
 from analytics.store.range_files import read_games, store_range
-from analytics.store.range_names import StoredRange, check_of, fitting
+from analytics.store.ranges import StoredRange, aligned, check_of, fitting
 from analytics.store.records import RunRecord
-from analytics.store.units import aligned
 from analytics.upkeep.conflicts import MergeOptions, by_beginning, conflicts, renamed_policies
 from quarto.errors import FailureError, RequestError
 

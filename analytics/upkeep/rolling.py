@@ -26,10 +26,9 @@ from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table, integer_table
 from analytics.store.range_files import VERIFY, file_parts, store_table
-from analytics.store.range_names import Ranges, StoredRange
+from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES, TABLES
-from analytics.store.units import Range
 from quarto.caches import ignore
 from quarto.errors import FailureError
 

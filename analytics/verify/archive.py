@@ -20,7 +20,7 @@ from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
 from analytics.store.range_files import checked_parts, counted, tallies_of
-from analytics.store.range_names import Ranges, StoredRange
+from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION, TALLIES
 from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts

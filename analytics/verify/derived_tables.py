@@ -36,7 +36,7 @@ from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import checked_parts, read_games, read_rows
-from analytics.store.range_names import Ranges, StoredRange
+from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.verify.decided import known_values
 from analytics.verify.problems import Problem

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analytics.store.archive import Archive
 from analytics.store.blocks import PlyColumns, RangeGames
 from analytics.store.range_files import checked_parts, scatter
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
 from analytics.verify.problems import Problem

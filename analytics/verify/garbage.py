@@ -18,7 +18,7 @@ from analytics.files.backend import FileStatus
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
-from analytics.store.range_names import NAME
+from analytics.store.ranges import NAME
 from analytics.store.records import POLICY_ID, RUN_ID, STORED_POLICY_FILE
 from quarto.errors import RequestError
 

@@ -15,8 +15,8 @@ from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.blocks import RangeGames
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
 from analytics.store.range_files import read_games
+from analytics.store.ranges import Range
 from analytics.store.records import RunRecord
-from analytics.store.units import Range
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError
 from quarto.notation import format_game

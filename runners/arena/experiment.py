@@ -16,8 +16,8 @@ from agents.base import Agent
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
+from analytics.store.ranges import Range, UnitLine, parts
 from analytics.store.records import RunRecord, now
-from analytics.store.units import Range, UnitLine, parts
 from quarto import caches
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from analytics.files.backend import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
-from analytics.store.units import Range, merged, missing
+from analytics.store.ranges import Range, merged, missing
 from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
 from runners.arena.config import Request

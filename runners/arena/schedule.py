@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
-from analytics.store.units import Range, UnitLine, parts
+from analytics.store.ranges import Range, UnitLine, parts
 from runners.arena.engine import MAX_PAIRS, Order
 
 LEAST_SECONDS = 1.0  # of work in a part, if there is so much

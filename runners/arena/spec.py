@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent
 from analytics.store.archive import Archive
+from analytics.store.ranges import UnitLine
 from analytics.store.records import run_id_of
-from analytics.store.units import UnitLine
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
 from quarto.rules import Rules
 from quarto.sources import is_ours

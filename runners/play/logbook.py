@@ -15,9 +15,9 @@ from pathlib import PurePath
 from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
+from analytics.store.ranges import merged, missing
 from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS, first_game_id
-from analytics.store.units import merged, missing
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word

@@ -14,7 +14,7 @@ import polars as pl
 from analytics.statistics.tally import tally_of
 from analytics.store.blocks import tables
 from analytics.store.range_files import fingerprint
-from analytics.store.range_names import check_of
+from analytics.store.ranges import check_of
 from quarto.batch import Block
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.experiment import engine_of

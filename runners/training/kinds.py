@@ -14,7 +14,7 @@ from analytics.policies.derived.dataset import Counting, Dataset, Derivation, Le
 from analytics.policies.derived.streamed import GameStream
 from analytics.query.selection import Selection, read_chosen
 from analytics.store.archive import Archive, readable
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from quarto.errors import ArenaError, FailureError
 from runners.arena.spec import made_of
 from runners.executors.base import Stop, Task

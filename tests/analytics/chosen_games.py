@@ -12,8 +12,8 @@ import polars as pl
 from analytics.policies import policy_store
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.store.archive import Archive
+from analytics.store.ranges import LARGEST
 from analytics.store.records import RunRecord
-from analytics.store.units import LARGEST
 from quarto.batch import Block
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.indexed import decide

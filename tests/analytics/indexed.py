@@ -18,7 +18,7 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.verify.problems import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin

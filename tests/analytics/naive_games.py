@@ -14,9 +14,8 @@ import polars as pl
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at, tables
 from analytics.store.range_files import store_games
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import LARGEST, Range, StoredRange, UnitLine, merged, parts
 from analytics.store.records import RunRecord, now, run_id_of
-from analytics.store.units import LARGEST, Range, UnitLine, merged, parts
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
 

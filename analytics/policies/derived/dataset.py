@@ -21,7 +21,7 @@ from analytics.policies.derived.provenance import ranges_of
 from analytics.query.selection import Selection
 from analytics.store.blocks import RangeGames, games_at
 from analytics.store.fingerprint import fingerprint_of_games
-from analytics.store.range_names import MODULUS
+from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import RequestError, nearest

@@ -27,7 +27,7 @@ from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.upkeep.rolling import add_up
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files

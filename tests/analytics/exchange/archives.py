@@ -8,8 +8,8 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
+from analytics.store.ranges import LARGEST
 from analytics.store.records import RunRecord
-from analytics.store.units import LARGEST
 from quarto.batch import Block
 from quarto.rules import Rules
 from tests import naive

@@ -16,7 +16,7 @@ from msgspec import structs
 from analytics.store.archive import Archive, lost_units, require_whole
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_rows, read_tallies
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord, SweepJob
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files

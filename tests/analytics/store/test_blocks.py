@@ -12,7 +12,7 @@ from analytics.files.local import LOCAL
 from analytics.parquet.encoder import buffer_for
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table, tables
 from analytics.store.range_files import checked_parts
-from analytics.store.range_names import StoredRange, check_of
+from analytics.store.ranges import StoredRange, check_of
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block, Games
 from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games

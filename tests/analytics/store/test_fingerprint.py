@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from analytics.store.blocks import RangeGames
+from analytics.store.ranges import UnitLine
 from analytics.store.schema import game_ids
-from analytics.store.units import UnitLine
 from quarto.batch import Block
 from tests.analytics.naive_games import random_block, single_games
 

@@ -16,7 +16,7 @@ import pytest
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
 from analytics.store.range_files import read_games, read_rows, read_tallies, scatter, store_games
-from analytics.store.range_names import StoredRange, check_of
+from analytics.store.ranges import StoredRange, check_of
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block

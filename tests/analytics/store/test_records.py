@@ -5,8 +5,8 @@ import pytest
 from msgspec import to_builtins
 
 from analytics.store.json_records import RecordError, typed
+from analytics.store.ranges import UnitLine
 from analytics.store.records import RunRecord, SweepJob, run_id_of
-from analytics.store.units import UnitLine
 from quarto.rules import Rules
 from tests.analytics.naive_games import PAIRINGS, record, spec_of
 

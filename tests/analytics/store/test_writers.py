@@ -23,7 +23,7 @@ from analytics.files.backend import location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, store_games
-from analytics.store.units import parts
+from analytics.store.ranges import parts
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unneeded_files

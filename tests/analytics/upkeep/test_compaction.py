@@ -17,7 +17,7 @@ from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies, store_games
-from analytics.store.units import Range
+from analytics.store.ranges import Range
 from analytics.upkeep.compaction import Compacted, compact, files_to_compact
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE
 from analytics.verify.archive import verify

@@ -19,9 +19,8 @@ from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows, read_tallies, store_games
-from analytics.store.range_names import Ranges, StoredRange, counting
+from analytics.store.ranges import Range, Ranges, StoredRange, counting, parts
 from analytics.store.records import RunRecord
-from analytics.store.units import Range, parts
 from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,
@@ -33,7 +32,7 @@ from analytics.verify.archive import verify
 from quarto.batch import FORFEIT_ERROR, Block
 from tests.analytics.indexed import decide, index
 from tests.analytics.naive_games import PAIRINGS, Game, block_of, cut, random_block, record, spec_of, store
-from tests.analytics.store.test_range_names import stored
+from tests.analytics.store.test_ranges import stored
 from tests.marks import seldom
 
 STORED = (PLIES_TABLE, GAMES_TABLE)

@@ -19,9 +19,8 @@ from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
-from analytics.store.range_names import StoredRange, check_of
+from analytics.store.ranges import Range, StoredRange, check_of, parts
 from analytics.store.records import RunRecord, SweepJob
-from analytics.store.units import Range, parts
 from analytics.upkeep.compaction import compact
 from analytics.upkeep.conflicts import MergeOptions
 from analytics.upkeep.merging import Merged, merge

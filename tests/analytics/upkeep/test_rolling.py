@@ -19,7 +19,7 @@ from analytics.derived_tables.tables import DERIVED
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.upkeep import rolling
 from analytics.upkeep.rolling import (
     GAMES_TABLE,

@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
-from analytics.store.range_names import check_of
+from analytics.store.ranges import check_of
 from analytics.verify.archive import verify
 from quarto.batch import Block
 from tests.analytics.naive_games import (

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
-from analytics.store.range_names import StoredRange, check_of
+from analytics.store.ranges import StoredRange, check_of
 from analytics.store.records import SweepJob
 from analytics.verify.archive import Verification, verify
 from tests.analytics.naive_games import (

@@ -15,7 +15,7 @@ from analytics.derived_tables.replaced import remove_replaced, table_files
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, store_games
-from analytics.store.range_names import StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.upkeep.compaction import compact
 from analytics.verify.archive import verify

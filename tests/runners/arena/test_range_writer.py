@@ -10,7 +10,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games
-from analytics.store.units import Range
+from analytics.store.ranges import Range
 from quarto.batch import Block
 from quarto.errors import FailureError
 from runners.arena.experiment import Experiment, RangeWriter, prepare

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.store.units import Range, UnitLine
+from analytics.store.ranges import Range, UnitLine
 from runners.arena.config import pairings
 from runners.arena.engine import MAX_PAIRS
 from runners.arena.schedule import Pace, Parts, orders, orders_of

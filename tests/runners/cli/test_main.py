@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.range_names import check_of
+from analytics.store.ranges import check_of
 from quarto import caches
 from quarto.errors import FailureError, RequestError
 from runners.cli import options
