@@ -26,6 +26,11 @@ from analytics.store.json_records import dump, parse
 from analytics.store.policy_cards import (
     CARD,
     FOLDER,
+    POLICY_ID,
+    POLICY_NAME,
+    STORED_POLICY_FILE,
+    PolicyCard,
+    PolicyFile,
     cards,
     folder_of,
     policy_id_of,
@@ -33,7 +38,6 @@ from analytics.store.policy_cards import (
     read_card,
     readable_cards,
 )
-from analytics.store.records import POLICY_ID, POLICY_NAME, STORED_POLICY_FILE, PolicyCard, PolicyFile
 from quarto.errors import FailureError, NotFoundError, RequestError, nearest
 from quarto.rules import Rules
 

@@ -14,9 +14,8 @@ from analytics.files.backends import backend_of
 from analytics.sql.views import values_of
 from analytics.store.archive import Archive, Extent, require_whole, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
-from analytics.store.policy_cards import FOLDER, folder_of
+from analytics.store.policy_cards import FOLDER, PolicyCard, folder_of
 from analytics.store.ranges import StoredRange
-from analytics.store.records import PolicyCard
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest

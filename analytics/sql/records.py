@@ -16,7 +16,8 @@ from analytics.sql.files import POLICY_TABLE
 from analytics.sql.views import IN_POLARS, STRUCT, VIEWS
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard, RunRecord, SweepJob
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import RunRecord, SweepJob
 from analytics.store.snapshot import Snapshot
 from analytics.store.sprt_verdicts import SprtVerdict
 

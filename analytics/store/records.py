@@ -1,4 +1,4 @@
-"""The JSON records of an archive: runs, the jobs of sweeps, the cards of policies."""
+"""The JSON records of an archive: runs, and the jobs of sweeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from analytics.store.json_records import (
     OBEYED,
     Count,
     Duration,
-    JsonRecord,
     Positive,
     StoredRecord,
     canonical,
@@ -27,10 +26,6 @@ from analytics.store.schema import SCHEMA_VERSION
 from quarto.rules import Rules
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
-POLICY_ID = RUN_ID  # of the same form
-POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
-POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")
-STORED_POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}-[0-9a-f]{16}\.(parquet|json|svg)")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
 LABEL = re.compile(rf"[^{OBEYED}]{{1,200}}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -175,91 +170,3 @@ class SweepJob(StoredRecord, frozen=True):
     objective: str | None = None  # the name of ``value``
     value: float | None = None  # that the job returned
     jobs: Count = 0  # that the sweep had when it ended; only one job says it
-
-
-class PolicyFile(JsonRecord, frozen=True):
-    """A file of a policy, as its card lists it."""
-
-    rows: Count | None  # None: it is no table
-    bytes: Count
-    sha256: Sha256
-
-    def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``: it follows from its content."""
-        stem, dot, suffix = name.partition(".")
-        return f"{stem}-{self.sha256[:16]}{dot}{suffix}"
-
-
-class _DerivationFields(msgspec.Struct):
-    kind: str
-    parameters: Mapping[str, Any]
-
-
-class _ImportedFields(msgspec.Struct):
-    file: str
-    sha256: Sha256
-
-
-class _LearnedFields(msgspec.Struct):
-    """The fields of every card on how its policy was learned. A card may have more."""
-
-    training: RunId
-    trainer: str
-    parameters: Mapping[str, Any]
-    seed: Count
-    games: Count
-    run_ids: tuple[RunId, ...]
-    imported: _ImportedFields | msgspec.UnsetType = msgspec.UNSET
-    derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
-    checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)
-
-
-class PolicyCard(StoredRecord, frozen=True):
-    """The contents and the origin of a stored policy. Raises ``ValueError`` for an invalid value.
-
-    ``learned`` has:
-
-    - ``training``: the same in all sessions of one training, 12 hex digits;
-    - ``trainer``, its ``parameters``, ``seed`` and ``games``;
-    - ``run_ids``: those of the games learned from, in order;
-    - ``command``.
-
-    A policy that was derived from logged games has ``where``, the condition that chose them, and ``checksums`` of each
-    run's. One that was learned elsewhere has ``imported``, the ``file`` that it came from and its ``sha256``, and no
-    games.
-    """
-
-    policy_id: Annotated[str, matching(POLICY_ID)]
-    name: Annotated[str, matching(POLICY_NAME)]
-    kind: str
-    parameters: Mapping[str, float]
-    knowledge: Sha256  # of kind, parameters and columns: the same for the same knowledge under any name
-    rules: Mapping[str, Any]  # the fields of ``Rules``
-    created: str  # ISO 8601, UTC, to the microsecond: the newest card with a name is the one that the name means
-    code: Mapping[str, Any]  # the code that learned it, as in ``RunRecord``
-    learned: Mapping[str, Any]
-    files: Mapping[Annotated[str, matching(POLICY_FILE)], PolicyFile]  # by name, this card excepted
-    schema_version: int = SCHEMA_VERSION
-
-    def __post_init__(self) -> None:
-        Rules(**self.rules)
-        datetime.fromisoformat(self.created)
-        learned = typed(self.learned, _LearnedFields, "learned")
-        if self.is_derived and set(learned.checksums) != set(learned.run_ids):
-            raise ValueError("learned has not one checksum for each run")
-        if self.is_imported == bool(learned.run_ids):
-            raise ValueError("learned names either the runs that it is from or a file that was imported")
-
-    def stored_name(self, name: str) -> str:
-        """The name in the policy's folder of the file that the card calls ``name``."""
-        return self.files[name].stored_name(name)
-
-    @property
-    def is_imported(self) -> bool:
-        """Whether it came from a file: it was learned elsewhere."""
-        return "imported" in self.learned
-
-    @property
-    def is_derived(self) -> bool:
-        """Whether it was derived from logged games that a condition chose, not learned in a training."""
-        return "derivation" in self.learned

@@ -9,8 +9,9 @@ from typing import TypeVar
 from analytics.files.backends import listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
+from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import StoredRange
-from analytics.store.records import PolicyCard, RunRecord, SweepJob
+from analytics.store.records import RunRecord, SweepJob
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.errors import FailureError
 

@@ -18,8 +18,9 @@ from analytics.files.backend import FileStatus
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
+from analytics.store.policy_cards import POLICY_ID, STORED_POLICY_FILE
 from analytics.store.ranges import NAME
-from analytics.store.records import POLICY_ID, RUN_ID, STORED_POLICY_FILE
+from analytics.store.records import RUN_ID
 from quarto.errors import RequestError
 
 AGES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")

@@ -16,7 +16,7 @@ from typing import Any
 from agents.base import Agent
 from agents.learning.policy import GENOME, Policy
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import as_written, declared_files, flat, names, parameters_of
 from runners.arena.spec import AgentSpec

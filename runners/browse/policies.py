@@ -11,7 +11,7 @@ from analytics.report import style
 from analytics.report.content import Cell, Figure, PageTable
 from analytics.report.figures.learning import Curve, learning_panels
 from analytics.sql.database import OpenArchive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from runners.arena.agent_policies import made_by
 from runners.browse import links
 from runners.browse.runs import minute_of, properties_table

@@ -11,8 +11,7 @@ from analytics.perfect.tablebase import largest_for
 from analytics.policies import policy_store
 from analytics.store import marker
 from analytics.store.archive import Archive
-from analytics.store.policy_cards import cards, read_card, readable_cards
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard, cards, read_card, readable_cards
 from quarto.errors import RequestError, nearest
 from quarto.rules import Rules
 from runners.arena.agent_policies import readers, untrained

@@ -25,7 +25,7 @@ from runners.terminal import console
 from runners.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
-    from analytics.store.records import PolicyCard
+    from analytics.store.policy_cards import PolicyCard
     from runners.training.derive import BuildRequest, PreparedBuild
 
 

@@ -19,7 +19,7 @@ from agents.random import Random
 from analytics.policies import policy_store
 from analytics.results.columns import ResultColumn, percent
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.batch import Batch, Turns
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError

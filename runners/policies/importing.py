@@ -18,7 +18,8 @@ from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, impo
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard, run_id_of
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import run_id_of
 from quarto.errors import RequestError, nearest
 from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules

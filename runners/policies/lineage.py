@@ -8,7 +8,8 @@ from pathlib import PurePath
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard, RunRecord
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import RunRecord
 from quarto.errors import FailureError
 from runners.arena.agent_policies import MOST_RUNS, made_by
 

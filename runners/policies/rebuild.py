@@ -18,7 +18,7 @@ from analytics.policies.derived.provenance import sources_of
 from analytics.policies.relearn import relearn
 from analytics.results.pairings import results
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by

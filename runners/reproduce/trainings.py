@@ -11,7 +11,7 @@ from analytics.policies import policy_store
 from analytics.policies.relearn import training_of
 from analytics.statistics.tally import Row
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from runners.arena.config_groups import CONF
 from runners.arena.playing import Progress
 from runners.arena.schemas import ArchiveSettings

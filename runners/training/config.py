@@ -14,7 +14,8 @@ from omegaconf import DictConfig
 from analytics.policies import policy_store
 from analytics.store import marker
 from analytics.store.archive import Archive
-from analytics.store.records import POLICY_NAME, run_id_of
+from analytics.store.policy_cards import POLICY_NAME
+from analytics.store.records import run_id_of
 from runners.arena.code import code_by
 from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of, targets_in
 from runners.arena.schemas import archive_settings_of, executor_of, threads_of

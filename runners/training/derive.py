@@ -20,7 +20,8 @@ from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.query.selection import Selection, select
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard, run_id_of
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import run_id_of
 from quarto.errors import FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by

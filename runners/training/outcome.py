@@ -12,7 +12,7 @@ from analytics.policies.policy_store import PolicyOrigin
 from analytics.results.columns import percent
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from runners.arena.agent_policies import readers_of
 from runners.hydra_app.application import Judgement
 from runners.terminal import console

@@ -19,7 +19,7 @@ from agents.parameters import check_fields, checked_whole
 from analytics.policies import policy_store
 from analytics.policies.derived.provenance import TABLE
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError, nearest
 from runners.arena.config import Request, agent_settings, parse_label
 from runners.arena.config_groups import settings_of

@@ -16,7 +16,8 @@ from analytics.policies import policy_store
 from analytics.query.selection import EVERYTHING, Selection, holds_any
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, readable
-from analytics.store.records import PolicyCard, RunRecord
+from analytics.store.policy_cards import PolicyCard
+from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
 

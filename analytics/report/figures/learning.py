@@ -12,7 +12,7 @@ from analytics.report.figures.reported_games import ReportedGames, reported_game
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.store import policy_cards
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 
 MOST_POLICIES = 12  # of more the newest are shown

@@ -22,7 +22,7 @@ from agents.learning.policy import GENOME, Policy
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import POLICY_NAME, PolicyCard, PolicyFile
+from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import FailureError, RequestError

@@ -13,7 +13,8 @@ from msgspec import structs, to_builtins
 from analytics.perfect.tablebase import SHIPPED, Card
 from analytics.store.json_records import JsonRecord, RecordError, StoredRecord, dump, load, parse, typed
 from analytics.store.marker import Marker
-from analytics.store.records import PolicyCard, PolicyFile, RunRecord, SweepJob
+from analytics.store.policy_cards import PolicyCard, PolicyFile
+from analytics.store.records import RunRecord, SweepJob
 from quarto.errors import FailureError
 from tests.analytics.naive_games import record, spec_of
 from tests.analytics.stored_policies import LEARNED

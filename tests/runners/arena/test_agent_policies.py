@@ -22,7 +22,7 @@ from agents.rl_tabular import RlTabular, TabularLearner
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.agent_policies import player_of

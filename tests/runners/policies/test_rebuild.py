@@ -19,7 +19,7 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.json_records import CHECKSUM, sealed
-from analytics.store.records import PolicyFile
+from analytics.store.policy_cards import PolicyFile
 from quarto.rules import CLASSIC
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play

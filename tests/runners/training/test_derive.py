@@ -14,7 +14,7 @@ import pytest
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.records import PolicyCard
+from analytics.store.policy_cards import PolicyCard
 from analytics.verify.archive import verify
 from runners.arena.config_groups import names
 from tests.analytics.folders import forge as forge_record
