@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from analytics.exchange.tags import GAME, Tags, outcome_of, parse_tags
 from analytics.exchange.text_kernels import first_line_plies, read_plies
 from analytics.store.blocks import games_at
-from analytics.store.json_records import RecordError, parse
-from analytics.store.records import RunRecord
+from analytics.store.records import RecordError, RunRecord, parse
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.notation import parse_game

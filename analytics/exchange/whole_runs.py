@@ -18,9 +18,8 @@ from analytics.exchange.reading import ParsedText
 from analytics.store import ranges
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, games_at
-from analytics.store.json_records import dump
 from analytics.store.range_files import read_games, store_range
-from analytics.store.records import RunRecord, run_id_of
+from analytics.store.records import RunRecord, dump, run_id_of
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError
 from quarto.rules import Rules

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from analytics.files.atomic import explained
 from analytics.parquet import encoder
-from analytics.store.json_records import Count, JsonRecord, canonical, parse
+from analytics.store.records import Count, JsonRecord, canonical, parse
 from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.notation import parse_position

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from analytics.files.atomic import explained, replace
 from analytics.parquet import encoder
-from analytics.store.json_records import Count, Duration, JsonRecord, dump, load
-from analytics.store.records import Sha256
+from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
 from quarto.errors import FailureError
 from quarto.rules import Rules
 from quarto.solver.base import Base, base_of

@@ -22,7 +22,6 @@ import polars as pl
 from agents.learning.policy import GENOME, Policy
 from analytics.parquet.metadata import footer_of
 from analytics.store.archive import Archive
-from analytics.store.json_records import dump, parse
 from analytics.store.policy_cards import (
     CARD,
     FOLDER,
@@ -38,6 +37,7 @@ from analytics.store.policy_cards import (
     read_card,
     readable_cards,
 )
+from analytics.store.records import dump, parse
 from quarto.errors import FailureError, NotFoundError, RequestError, nearest
 from quarto.rules import Rules
 

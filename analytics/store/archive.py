@@ -22,9 +22,19 @@ from analytics.files.atomic import explained
 from analytics.files.backend import FileStatus
 from analytics.files.backends import backend_of
 from analytics.store import marker
-from analytics.store.json_records import RESTORE, RecordError, StoredRecord, T, dump, load, parsed
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, fitting, ranges_named
-from analytics.store.records import RUN_ID, RunRecord, SweepJob
+from analytics.store.records import (
+    RESTORE,
+    RUN_ID,
+    RecordError,
+    RunRecord,
+    StoredRecord,
+    SweepJob,
+    T,
+    dump,
+    load,
+    parsed,
+)
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from analytics.files.atomic import TEMPORARY, aside
 from analytics.files.backends import backend_of
 from analytics.files.local import LOCAL
-from analytics.store.json_records import JsonRecord, RecordError, dump, parse
+from analytics.store.records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.caches import cache_root
 from quarto.errors import FailureError, RequestError

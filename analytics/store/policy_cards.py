@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from analytics.store.archive import Archive
-from analytics.store.json_records import Count, JsonRecord, StoredRecord, matching, typed
-from analytics.store.records import RUN_ID, RunId, Sha256
+from analytics.store.records import RUN_ID, Count, JsonRecord, RunId, Sha256, StoredRecord, matching, typed
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError
 from quarto.rules import Rules

@@ -1,29 +1,189 @@
-"""The JSON records of an archive: runs, and the jobs of sweeps."""
+"""The JSON records of an archive: how any record is read, checked and written, and those of runs and jobs of sweeps.
+
+A record is a frozen ``msgspec.Struct``. Its annotations are checked field by field when it is read and before it is
+written; its ``__post_init__`` checks what concerns several fields. Unknown keys are refused; a key may be missing if
+its field has a default. The same record is always written as the same bytes. The file of a ``StoredRecord`` has one
+key more, a checksum, which shows whether a value has changed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import PurePath
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from analytics.store.json_records import (
-    OBEYED,
-    Count,
-    Duration,
-    Positive,
-    StoredRecord,
-    canonical,
-    matching,
-    one_of,
-    typed,
-)
+from analytics.files.atomic import explained
+from analytics.files.backend import MOST_RECORD_BYTES, Backend
+from analytics.files.local import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
+from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules
+
+T = TypeVar("T")
+
+RESTORE = "restore it from a copy, or move it away to go on without it"
+
+REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
+
+# In texts, what a terminal obeys or hides, what ends a line, and what no file can hold. ``escaped`` of the terminal
+# shows the same characters.
+OBEYED = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_OBEYED = re.compile(f"(?![\t\n])[{OBEYED}]")  # a command and a condition may have several lines
+_TYPED = ("command", "error")  # keys of texts that are kept with such characters visible
+
+CHECKSUM = "checksum"  # the key of a stored record's checksum
+
+MOST = (1 << 63) - 1
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Duration = Annotated[float, msgspec.Meta(ge=0)]  # seconds
+
+
+class RecordError(ValueError):
+    """A value, or the content of a file, is not the record that it should be; the message is one line."""
+
+
+class JsonRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of all records."""
+
+
+class StoredRecord(JsonRecord, frozen=True):
+    """A record that has a file of its own in an archive."""
+
+
+def canonical(value: Any) -> bytes:
+    """JSON values as bytes that depend on the values alone: keys sorted, no spaces, ASCII only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored record's JSON values and their checksum: the first 16 hex digits of the SHA-256 of ``canonical``."""
+    return {**values, CHECKSUM: hashlib.sha256(canonical(values)).hexdigest()[:16]}
+
+
+def matching(pattern: re.Pattern[str]) -> msgspec.Meta:
+    """The constraint that a text matches a pattern from its beginning to its end."""
+    return msgspec.Meta(pattern=rf"^(?:{pattern.pattern})\Z")
+
+
+def one_of(*texts: str) -> msgspec.Meta:
+    """The constraint that a text is one of these."""
+    return matching(re.compile("|".join(texts)))
+
+
+def typed(value: Any, kind: type[T], name: str = "") -> T:
+    """JSON values as a ``kind``; ``name`` is the field of the record that holds them, for messages.
+
+    Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise RecordError(_reason(str(error), value, name)) from error
+    except RequestError as error:
+        raise RecordError(str(error)) from error
+
+
+def _reason(message: str, value: Any, name: str) -> str:
+    """A message of msgspec about ``value``, after the path of the field and, if it is no container, its value."""
+    what, _, location = " ".join(message.replace("`", "").split()).partition(" - at ")
+    with suppress(LookupError, TypeError):  # the name of an unknown field may look like a path
+        for key, index in re.findall(r"\.(\w+)|\[(.+?)\]", location):
+            value = value[key] if key else value[int(index)] if index.isdecimal() else {}
+    what = REGEX.sub(lambda found: "does not match " + found[1].replace(r"\\", "\\"), what)
+    field = location.replace("$", name).replace(".", "", 0 if name else 1) or name
+    shown = "" if isinstance(value, dict | list) else f" {value!r:.80}"
+    return f"{field}{shown}: {what[0].lower()}{what[1:]}" if field else what
+
+
+def parse(content: bytes, kind: type[T]) -> T:
+    """The record in the content of a JSON file. Raises ``RecordError`` if it is not one."""
+    if len(content) > MOST_RECORD_BYTES:
+        raise RecordError(f"it has {len(content):,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
+    try:
+        # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite.
+        value = json.loads(content)
+    except ValueError as error:
+        raise RecordError(str(error)) from error
+    except RecursionError as error:
+        raise RecordError("it is nested too deeply") from error
+    if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, StoredRecord)):
+        return typed(value, kind)
+    found = value.pop(CHECKSUM, None)
+    record = typed(value, kind)
+    if found != sealed(value)[CHECKSUM]:
+        raise RecordError("its checksum is not that of its content: it was changed since it was written")
+    for text in _texts(value):
+        if _OBEYED.search(text):
+            raise RecordError(f"{text!a:.80} has characters that are not shown")
+    return record
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in JSON values, keys too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value:
+            yield from _texts(each)
+        if isinstance(value, dict):
+            yield from _texts([*value.values()])
+
+
+def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:
+    """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
+    with explained("read", path):
+        content = backend.read(path)
+    return parsed(path, content, kind, remedy)
+
+
+def parsed(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE) -> T:
+    """The record in a file's content. Raises ``FailureError`` naming the file if it is not one."""
+    try:
+        return parse(content, kind)
+    except RecordError as error:
+        raise FailureError(f"{path} is damaged ({error}): {remedy}") from error
+
+
+def _fields(record: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a record; if its type says so, without those that are their default and empty."""
+    values = msgspec.structs.asdict(record)
+    if record.__struct_config__.omit_defaults:
+        for name in record.__struct_fields__[-len(record.__struct_defaults__) :]:
+            if not values[name]:
+                del values[name]
+    return values
+
+
+def _visible(text: str) -> str:
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
+    """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
+
+    Checksums and ids depend on these bytes. Raises ``RecordError`` for a record that ``load`` would refuse.
+    """
+    values = json.loads(json.dumps(record, default=_fields))
+    if isinstance(record, StoredRecord):
+        for holder in (values, values.get("learned", {})):
+            holder |= {key: _visible(holder[key]) for key in _TYPED if holder.get(key)}
+        values = sealed(values)
+    content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
+    if isinstance(record, JsonRecord):
+        parse(content, type(record))
+    return content
+
+
+# Runs, and the jobs of sweeps.
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")

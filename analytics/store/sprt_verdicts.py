@@ -20,9 +20,19 @@ from numpy.typing import NDArray
 
 from analytics.statistics.sprt import Hypotheses, SequentialTest, pair_outcomes
 from analytics.store.archive import Archive
-from analytics.store.json_records import Count, Positive, StoredRecord, matching, one_of
 from analytics.store.range_files import read_rows
-from analytics.store.records import RUN_ID, RunId, RunRecord, now, run_id_of
+from analytics.store.records import (
+    RUN_ID,
+    Count,
+    Positive,
+    RunId,
+    RunRecord,
+    StoredRecord,
+    matching,
+    now,
+    one_of,
+    run_id_of,
+)
 from analytics.store.schema import MAX_PAIRS, SCHEMA_VERSION
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError

@@ -13,10 +13,9 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
-from analytics.store.json_records import dump
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import merged, missing
-from analytics.store.records import RunRecord, run_id_of
+from analytics.store.records import RunRecord, dump, run_id_of
 
 T = TypeVar("T")
 Key = TypeVar("Key")

@@ -18,8 +18,7 @@ from omegaconf import DictConfig
 from analytics.files.backend import location_of
 from analytics.results.columns import ResultColumn
 from analytics.store.archive import Archive
-from analytics.store.json_records import JsonRecord, dump, load, typed
-from analytics.store.records import SweepJob
+from analytics.store.records import JsonRecord, SweepJob, dump, load, typed
 from quarto.errors import ArenaError
 from runners.hydra_app.sweep_start import record_name
 from runners.terminal import console

@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from analytics.store.archive import Archive
-from analytics.store.json_records import CHECKSUM, sealed
+from analytics.store.records import CHECKSUM, sealed
 
 
 def snapshot(root: Path) -> dict[Path, bytes]:

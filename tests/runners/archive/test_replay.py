@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.json_records import CHECKSUM, sealed
 from analytics.store.range_files import read_games, store_games
+from analytics.store.records import CHECKSUM, sealed
 from quarto.batch import Block, Games
 from quarto.notation import format_game
 from runners.checking.new_agent import new_agent

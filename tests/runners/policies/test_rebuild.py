@@ -18,8 +18,8 @@ import pytest
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.json_records import CHECKSUM, sealed
 from analytics.store.policy_cards import PolicyFile
+from analytics.store.records import CHECKSUM, sealed
 from quarto.rules import CLASSIC
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
