@@ -20,7 +20,7 @@ from analytics.exchange.turns import Episodes, StepOptions, episodes_of
 from analytics.exchange.whole_runs import record_line
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
-from analytics.results.plain_text import csv_of
+from analytics.results.columns import csv_of
 from analytics.sql.database import OpenArchive
 from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.results.columns import ResultColumn
-from analytics.results.plain_text import escaped as escaped  # noqa: PLC0414  (for all who print)
+from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
 
 class _StandardOutput(Console):

@@ -15,8 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
-from analytics.results.columns import ResultColumn
-from analytics.results.plain_text import csv_of, escaped_json
+from analytics.results.columns import ResultColumn, csv_of, escaped_json
 from analytics.sql.times import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.results.plain_text import escaped
+from analytics.results.columns import escaped
 from runners.browse.links import address
 from runners.web.settings import site_of
 
