@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
-from analytics.store.fingerprint import fingerprint_of_games
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import GAMES, PLIES, game_ids
 from quarto.batch import ENDINGS, GAME_BITS, Block, Games
-from quarto.jit import kernel
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES
 
 # Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
@@ -52,7 +52,7 @@ class RangeGames(NamedTuple):
 
     @property
     def fingerprint(self) -> int:
-        """The fingerprint of the games, uint64."""
+        """The fingerprint of the games, uint64: see ``fingerprint_of_games``."""
         return int(fingerprint_of_games(*self, (0, len(self.game_id))))
 
     def part(self, rows: slice) -> RangeGames:
@@ -141,20 +141,9 @@ def _fill_from_ids(game_id: NDArray[np.int64], agents: NDArray[np.int32], column
         columns.agent_1[row] = agents[1 - odd, pairing]
 
 
-def in_order(blocks: Sequence[Block]) -> list[Block]:
-    """Blocks by pairing and first pair, so that game ids ascend."""
-    return sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
-
-
 def joined(blocks: Sequence[Block]) -> list[RangeGames]:
-    """The games of blocks, ascending by id, in parts of ``PART_GAMES`` games or more but for the last one."""
-    return [_joined(each) for each in _gathered(block for block in in_order(blocks) if len(block.games.plies))]
-
-
-def tables(blocks: Sequence[Block], pairings: Sequence[tuple[str, str]]) -> tuple[TableBytes, TableBytes]:
-    """The tables ``games`` and ``plies`` of ``blocks``: see ``tables_of``."""
-    used = {block.pairing for block in blocks if len(block.games.plies)}
-    return tables_of(joined(blocks), sorted(used), pairings)
+    """The games of blocks by ascending id, in parts of ``PART_GAMES`` games or more but for the last one."""
+    return [_joined(each) for each in _gathered(block for block in blocks if len(block.games.plies))]
 
 
 def tables_of(
@@ -186,7 +175,7 @@ def _gathered(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _joined(blocks: Sequence[Block]) -> RangeGames:
-    """The games of blocks that are in order."""
+    """The games of blocks by ascending id."""
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
@@ -337,3 +326,53 @@ def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> TableByt
 def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> TableBytes:
     """A frame of integers as the bytes of a file, in row groups of so many rows."""
     return encode(frame, group_rows)
+
+
+# The fingerprint of games is one number for any set of them, which adds up. It is the sum, modulo 2^64, of one mixed
+# number for each game: its id, its plies and its end. So the fingerprint of a range is the sum of those of its parts.
+# The fingerprint of a run is the same whoever played which part on how many threads.
+
+AT_ONCE = 512  # games whose plies are packed at a time: their words stay in the processor's cache
+
+
+@kernel()
+def fingerprint_of_games(
+    game_id: NDArray[np.int64], opening: NDArray[np.int8], games: Games, span: tuple[int, int]
+) -> int:
+    """The fingerprint (uint64) of the games with indices ``span[0]`` to before ``span[1]``.
+
+    A game is three words: its id; plies, winner, opening and ending; its plies, packed. A ply is a byte, piece * 16 +
+    cell, so the plies take two words.
+    """
+    total = uint64(0)
+    words = np.empty((2, AT_ONCE), np.uint64)  # [half, game] the plies, packed
+    for start in range(span[0], span[1], AT_ONCE):
+        size = min(AT_ONCE, span[1] - start)
+        _pack_plies(games, start, size, words)
+        for i in range(size):
+            game = start + i
+            plies = int64(games.plies[game])
+            end = plies | (int64(games.winner[game]) + 1) << 8 | int64(opening[game]) << 16
+            end |= int64(games.ending[game]) << 24
+            word = mix(uint64(game_id[game]) + GAMMA)
+            word = mix(word ^ (uint64(end) + GAMMA))
+            word = mix(word ^ (words[0, i] & _ones(min(plies, 8))))
+            total += mix((word + GAMMA) ^ (words[1, i] & _ones(max(plies - 8, 0))))
+    return total
+
+
+@inlined
+def _pack_plies(games: Games, start: int, size: int, words: NDArray[np.uint64]) -> None:
+    """Fill ``words`` with the plies of consecutive games, also what lies beyond their ends."""
+    words[:] = 0
+    for ply in range(PIECES):
+        half, shift = ply >> 3, uint64(8 * (ply & 7))
+        for i in range(size):
+            byte = (int64(games.pieces[ply, start + i]) & 15) << 4 | (int64(games.cells[ply, start + i]) & 15)
+            words[half, i] |= uint64(byte) << shift
+
+
+@inlined
+def _ones(plies: int) -> int:
+    """A word whose lowest bytes, as many as there are plies, are all ones."""
+    return ~uint64(0) if plies == 8 else (uint64(1) << uint64(8 * plies)) - uint64(1)

@@ -22,11 +22,10 @@ from analytics.files.backend import Backend
 from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, TableBytes, in_order, table_of, tables, tables_of
-from analytics.store.fingerprint import fingerprint_of_games
+from analytics.store.blocks import RangeGames, TableBytes, joined, table_of, tables_of
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
 from analytics.store.records import RunRecord
-from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, game_ids
+from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
@@ -52,10 +51,11 @@ def store_games(
     number of threads. Raises ``ValueError`` unless ``blocks`` are the games of ``span``, ``FailureError`` when the disk
     refuses.
     """
-    blocks = in_order(blocks)
+    blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
     _require_games_of(blocks, line, span)
-    total = sum(fingerprint(block) for block in blocks) % MODULUS
-    return _store(archive, run_id, StoredRange(*span, total), tables(blocks, labels), tally(blocks))
+    games, used = joined(blocks), sorted({block.pairing for block in blocks})
+    total = sum(part.fingerprint for part in games) % MODULUS
+    return _store(archive, run_id, StoredRange(*span, total), tables_of(games, used, labels), tally(blocks))
 
 
 def store_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
@@ -85,12 +85,6 @@ def _store(
         # This process stood still for so long that it was taken for killed.
         store_table(archive, run_id, "plies", span_of_games, plies)
     return held["games"]
-
-
-def fingerprint(block: Block) -> int:
-    """The fingerprint of the games of a block, uint64."""
-    ids = game_ids(block.pairing, block.first_pair, block.pairs, block.swapped)
-    return int(fingerprint_of_games(ids, np.full(len(ids), block.opening, np.int8), block.games, (0, len(ids))))
 
 
 def _require_games_of(blocks: Sequence[Block], line: UnitLine, span: Range) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import polars as pl
 
 from analytics.statistics.tally import tally_of
-from analytics.store.blocks import tables
-from analytics.store.range_files import fingerprint
+from analytics.store.blocks import joined, tables_of
 from analytics.store.ranges import check_of
 from quarto.batch import Block
 from runners.arena.engine import MAX_PAIRS, Engine, Order
@@ -93,7 +92,7 @@ def _write(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Path, thr
     """Seconds to encode the games of a file so many times and to write them."""
 
     def one(number: int) -> None:
-        for table, kind in zip(tables(blocks, spec.labels), ("games", "plies"), strict=True):
+        for table, kind in zip(tables_of(joined(blocks), [0], spec.labels), ("games", "plies"), strict=True):
             path = folder / f"{kind}-{number}.parquet"
             path.write_bytes(table)
             path.unlink()
@@ -118,9 +117,9 @@ def stages(engine: Engine, spec: RunSpec, repeats: int = 5) -> Figures:
         return result
 
     blocks = measured("playing", lambda: [engine.play_block(order).block for order in orders_of(SHARD_GAMES)])
-    found = measured("encoding", lambda: tables(blocks, spec.labels))
+    found = measured("encoding", lambda: tables_of(joined(blocks), [0], spec.labels))
     measured("checks", lambda: [check_of(table) for table in found])
-    measured("fingerprints", lambda: [fingerprint(block) for block in blocks])
+    measured("fingerprints", lambda: [part.fingerprint for part in joined(blocks)])
     measured("tallies", lambda: [tally_of(block) for block in blocks])
     total = sum(milliseconds.values())
     return {name: {"milliseconds": each, "share": each / total} for name, each in milliseconds.items()} | {

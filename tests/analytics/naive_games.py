@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import games_at, tables
+from analytics.store.blocks import TableBytes, games_at, joined, tables_of
 from analytics.store.range_files import store_games
 from analytics.store.ranges import LARGEST, Range, StoredRange, UnitLine, merged, parts
 from analytics.store.records import RunRecord, now, run_id_of
@@ -126,6 +126,12 @@ def record(spec: dict[str, Any] | None = None, **other: Any) -> RunRecord:
 
 
 RUN_ID = record().run_id
+
+
+def tables(blocks: Sequence[Block], pairings: Pairings) -> tuple[TableBytes, TableBytes]:
+    """The files ``games`` and ``plies`` of blocks."""
+    ordered = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))
+    return tables_of(joined(ordered), sorted({block.pairing for block in blocks if block.pairs}), pairings)
 
 
 def frames(blocks: Sequence[Block], pairings: Pairings) -> tuple[pl.DataFrame, pl.DataFrame]:

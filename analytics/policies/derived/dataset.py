@@ -19,8 +19,7 @@ from agents.learning.policy import Policy
 from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies.derived.provenance import ranges_of
 from analytics.query.selection import Selection
-from analytics.store.blocks import RangeGames, games_at
-from analytics.store.fingerprint import fingerprint_of_games
+from analytics.store.blocks import RangeGames, fingerprint_of_games, games_at
 from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS, Games

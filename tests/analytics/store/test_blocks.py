@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from analytics.files.local import LOCAL
 from analytics.parquet.encoder import buffer_for
-from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table, tables
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, games_table
 from analytics.store.range_files import checked_parts
 from analytics.store.ranges import StoredRange, check_of
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES, first_game_id
 from quarto.batch import Block, Games
-from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games
+from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games, tables
 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
 
