@@ -18,8 +18,8 @@ from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules
+from runners.terminal.console import progress_bar
 from runners.terminal.files import STREAM, read_file
-from runners.terminal.progress import progress_bar
 
 
 def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:

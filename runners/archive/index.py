@@ -30,7 +30,7 @@ from runners.executors.base import THREADS, Executor, Stop, Task
 from runners.executors.machine import available_cores
 from runners.hosting.interruption import INTERRUPTED, end_at_once, interruptible
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process

@@ -31,8 +31,7 @@ from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.agent_limits import AgentLimits
 from runners.hosting.interruption import INTERRUPTED, interruptible
-from runners.terminal.console import print_line, print_note
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import print_line, print_note, progress_bar
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from analytics.sql.conditions import both
 from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
+from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file
-from runners.terminal.progress import progress_bar
 
 
 def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], output: Path, title: str | None) -> None:

@@ -18,7 +18,7 @@ from analytics.upkeep.conflicts import MergeOptions
 from quarto.errors import RequestError
 from runners.hosting.interruption import INTERRUPTED
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 LEAST, MOST = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
 

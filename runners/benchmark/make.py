@@ -38,7 +38,7 @@ from runners.benchmark.references import GAMES as REFERENCE_GAMES
 from runners.benchmark.references import OPPONENT, References, references
 from runners.benchmark.references import SECONDS as REFERENCE_SECONDS
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 MAKING = ".making"  # the hidden folder of what is not complete
 BYTES_A_GAME = 15_000  # of both forms, roughly

@@ -21,7 +21,7 @@ from runners.hosting.guarded_agent import unlogged
 from runners.judge.agents import ChosenAgents, chosen_agents
 from runners.judge.judging import AgentVerdict, JudgeOptions, games_with, judge
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 
 class ScoreRequest(NamedTuple):

@@ -97,8 +97,7 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
     from analytics.store.archive import Archive
     from analytics.store.marker import remember
     from analytics.verify.archive import verify as check
-    from runners.terminal.console import escaped, number_of
-    from runners.terminal.progress import progress_bar
+    from runners.terminal.console import escaped, number_of, progress_bar
 
     opened = Archive.open(archive)
     with progress_bar("verifying", "games") as bar:

@@ -71,8 +71,8 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.speed.tables import show_turns
     from runners.speed.turn_times import turn_times
     from runners.speed.warm import rules_played_by
+    from runners.terminal.console import progress_bar
     from runners.terminal.files import is_printed
-    from runners.terminal.progress import progress_bar
     from runners.terminal.tables import write_json
 
     agent = agent_named(name, trusted=True)

@@ -104,7 +104,7 @@ def rebuild(
     """
     from runners.hydra_app.config_dir import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
-    from runners.terminal.progress import progress_bar
+    from runners.terminal.console import progress_bar
 
     with user_config_dir(config_dir), progress_bar("learning again", "games"):
         found = derive_again(archive, policy, threads, trust_agents)

@@ -37,8 +37,7 @@ def build(
     from runners.executors.machine import available_megabytes
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.perfect.chunk_solving import solve
-    from runners.terminal.console import print_note, program
-    from runners.terminal.progress import progress_bar
+    from runners.terminal.console import print_note, program, progress_bar
 
     chosen = executor_named(executor, ray_address)
     job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), threads, megabytes)

@@ -15,7 +15,7 @@ from runners.arena.schemas import RunConfig
 from runners.hydra_app.application import Application, Finished, Judgement, Work, log_file, typed_command
 from runners.hydra_app.objectives import Objective, Target, objective_of
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 if TYPE_CHECKING:
     from analytics.results.columns import ResultColumn

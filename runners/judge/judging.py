@@ -30,7 +30,7 @@ from runners.executors.base import THREADS, Stop
 from runners.hosting.guarded_agent import GuardedAgent, unlogged
 from runners.judge.agents import chosen_agents
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent

@@ -15,8 +15,8 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.executors.machine import check_tables
 from runners.terminal import console
+from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file
-from runners.terminal.progress import progress_bar
 
 
 class SetOptions(NamedTuple):

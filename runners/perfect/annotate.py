@@ -26,7 +26,7 @@ from runners.executors.base import Executor, Stop, Task
 from runners.executors.machine import available_cores, check_tables
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,8 @@ from runners.perfect.solvers import (
     solve,
 )
 from runners.terminal import console
-from runners.terminal.console import TerminalTable
+from runners.terminal.console import TerminalTable, progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
-from runners.terminal.progress import progress_bar
 
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
 SHORT_LEGEND = "+ wins, - loses, = draws, · is no legal turn; best first"

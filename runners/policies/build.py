@@ -22,7 +22,7 @@ from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, th
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.hydra_app.config_dir import own_folders
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 if TYPE_CHECKING:
     from analytics.store.policy_cards import PolicyCard

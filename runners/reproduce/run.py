@@ -17,8 +17,8 @@ from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.reproduce.pairings import Pairings, PlaySettings, trainings
 from runners.reproduce.trainings import TrainingResult, train
 from runners.terminal import console
+from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file
-from runners.terminal.progress import progress_bar
 
 NARROW = ("figure", "player", "opponent", "seat", "published", "text", "text_agrees", "code", "code_agrees", "note")
 

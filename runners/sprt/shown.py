@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from analytics.statistics.sprt import SequentialTest, strength
 from runners.sprt.playing import OnPairs, SprtOutcome
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 from runners.terminal.results import described, with_half_width
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled

@@ -13,7 +13,7 @@ from runners.arena.schemas import TrainConfig
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.hydra_app.objectives import Target
 from runners.terminal import console
-from runners.terminal.progress import progress_bar
+from runners.terminal.console import progress_bar
 
 if TYPE_CHECKING:
     from runners.training.config import TrainingRequest

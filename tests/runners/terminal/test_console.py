@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations, pairwise
@@ -19,6 +21,7 @@ from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
 from runners.terminal import console, tables
+from runners.terminal.console import progress_bar
 from runners.terminal.results import show_crosstable, show_outcome
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
@@ -189,3 +192,22 @@ def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pyte
     assert Path(console.program()).exists()
     (tmp_path / "qarena").touch(mode=0o755)
     assert console.program() == "qarena"
+
+
+def lines_of(capsys: pytest.CaptureFixture[str], wanted: bool) -> list[str]:
+    with progress_bar("judging", "games", wanted) as bar:
+        time.sleep(0.02)
+        bar.start(24)
+        bar.advance(12)
+        time.sleep(0.02)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_line_comes_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert lines_of(capsys, wanted=True) == []  # within the first minute
+    monkeypatch.setattr("runners.terminal.console.NOTE_SECONDS", 0.001)
+    found: list[str] = []
+    while not {"judging: after 0 s", "judging: 12 of 24 games after 0 s"} <= {*found}:  # the thread may get no turn
+        found += lines_of(capsys, wanted=True)
+    assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s", line) for line in found)
+    assert lines_of(capsys, wanted=False) == []
