@@ -2,7 +2,8 @@
 
 A parent holds an aligned range whose units its children hold, or the rest of the run. It is written like any file, by
 any number of processes at once: they write the same. The files that it replaced are removed later
-(``remove_replaced``), since a listing is no snapshot.
+(``remove_replaced``), since a listing is no snapshot. Small files roll up by themselves, larger ones when somebody asks
+for it: that is compaction.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.merged_positions import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.sorted_rows import merged_rows
+from analytics.derived_tables.tables import DERIVED
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
@@ -36,6 +39,7 @@ SIBLINGS = 64  # files of rows that become one by themselves
 SUMMED = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
 SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
 SUM_BYTES = 640 << 20  # of the files that become one sum, at most: the sum is made in memory
+SIZE = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
 SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
 
 
@@ -61,6 +65,7 @@ def _plies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
 
 PLIES_TABLE = RangeTable("plies", PLIES, _plies)
 GAMES_TABLE = RangeTable(GAMES, TABLES[GAMES], _games)
+STORED = PLIES_TABLE, GAMES_TABLE
 
 # Whether some files, of so many units together, are to become one.
 Fits = Callable[[Sequence[StoredRange], int], bool]
@@ -234,7 +239,7 @@ def roll_up_small(archive: Archive, run_id: str) -> None:
     if record is None:
         return
     most = SMALL_GAMES // record.line.games_a_pair
-    roll_up(archive, record, (PLIES_TABLE, GAMES_TABLE), kept_apart(archive, run_id, small(SIBLINGS, most)))
+    roll_up(archive, record, STORED, kept_apart(archive, run_id, small(SIBLINGS, most)))
     roll_up(archive, record, (TALLIES_TABLE,), small(SUMMED))
     roll_up(archive, record, (DECISIONS_TABLE,), small(SUMMED, most))
 
@@ -254,3 +259,53 @@ def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[]
     made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), _ignored, threads, on_wait)
     # The largest sums one at a time: several would need memory for each.
     return made + roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES), _ignored, 1, on_wait)
+
+
+# Compaction: the games of many small files in few large ones, while others read and write.
+
+
+class Compacted(NamedTuple):
+    """Counts of what a compaction did."""
+
+    files: int = 0  # of games, that became larger ones
+    by: int = 0  # as many larger ones
+    removed: int = 0  # files of all tables that were replaced long ago
+
+
+def _fitting(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> Fits:
+    """Whether files have at most so many bytes together, and may become one."""
+    sizes = Sizes(archive, run_id, tables)
+
+    def fits(children: Sequence[StoredRange], _units: int) -> bool:
+        return sizes.of(children) <= size
+
+    return kept_apart(archive, run_id, fits) if tables == STORED else fits
+
+
+def files_to_compact(archive: Archive, run_id: str, size: int = SIZE) -> int:
+    """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
+    ranges, fits = archive.ranges(run_id), _fitting(archive, run_id, STORED, size)
+    found = families(ranges, archive.known_run(run_id).end_unit, fits, GAMES_TABLE.most)
+    return sum(len(family.children) for family in found)
+
+
+def compact(
+    archive: Archive, run_id: str, size: int = SIZE, progress: Callable[[int], None] = lambda _files: None
+) -> Compacted:
+    """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
+
+    Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
+    a record, for a file that is damaged, and one that cannot be written.
+    """
+    record, before = archive.known_run(run_id), set(archive.ranges(run_id))
+
+    def made(family: Family) -> None:
+        progress(len(before.intersection(family.children)))
+
+    roll_up(archive, record, STORED, _fitting(archive, run_id, STORED, size), made)
+    for table in DERIVED.values():
+        roll_up(archive, record, (table,), _fitting(archive, run_id, (table,), size))
+    after = archive.ranges(run_id)
+    gone = before.difference(after)
+    larger = {after.at(each.first) for each in gone}  # others may have added games meanwhile
+    return Compacted(len(gone), len(larger), remove_replaced(archive, run_id))

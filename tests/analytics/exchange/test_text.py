@@ -23,7 +23,7 @@ from analytics.exchange.whole_runs import record_line
 from analytics.results.pairings import pairings_frame, results
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
-from analytics.upkeep.compaction import compact
+from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
 from quarto.errors import RequestError

@@ -18,9 +18,9 @@ from analytics.files.backend import ObjectUrl
 from analytics.files.backends import backend_of
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
-from analytics.upkeep.compaction import compact
 from analytics.upkeep.conflicts import MergeOptions
 from analytics.upkeep.merging import merge
+from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import FailureError, RequestError

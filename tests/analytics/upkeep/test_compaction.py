@@ -18,8 +18,7 @@ from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies, store_games
 from analytics.store.ranges import Range
-from analytics.upkeep.compaction import Compacted, compact, files_to_compact
-from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE
+from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, Compacted, compact, files_to_compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.batch import Block

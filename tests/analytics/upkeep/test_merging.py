@@ -21,9 +21,9 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, StoredRange, check_of, parts
 from analytics.store.records import RunRecord, SweepJob
-from analytics.upkeep.compaction import compact
 from analytics.upkeep.conflicts import MergeOptions
 from analytics.upkeep.merging import Merged, merge
+from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError

@@ -17,7 +17,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, store_games
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.upkeep.compaction import compact
+from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import UnneededFile, remove, seconds_of, unneeded_files
 from quarto.errors import FailureError, RequestError

@@ -24,7 +24,7 @@ from analytics.perfect.annotate import (
     annotation_parts,
 )
 from analytics.store.archive import Archive
-from analytics.upkeep.compaction import compact
+from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
