@@ -39,7 +39,7 @@ SIBLINGS = 64  # files of rows that become one by themselves
 SUMMED = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
 SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
 SUM_BYTES = 640 << 20  # of the files that become one sum, at most: the sum is made in memory
-SIZE = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
+COMPACTED_BYTES = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
 SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
 
 
@@ -282,7 +282,7 @@ def _fitting(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: 
     return kept_apart(archive, run_id, fits) if tables == STORED else fits
 
 
-def files_to_compact(archive: Archive, run_id: str, size: int = SIZE) -> int:
+def files_to_compact(archive: Archive, run_id: str, size: int = COMPACTED_BYTES) -> int:
     """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
     ranges, fits = archive.ranges(run_id), _fitting(archive, run_id, STORED, size)
     found = families(ranges, archive.known_run(run_id).end_unit, fits, GAMES_TABLE.most)
@@ -290,7 +290,7 @@ def files_to_compact(archive: Archive, run_id: str, size: int = SIZE) -> int:
 
 
 def compact(
-    archive: Archive, run_id: str, size: int = SIZE, progress: Callable[[int], None] = lambda _files: None
+    archive: Archive, run_id: str, size: int = COMPACTED_BYTES, progress: Callable[[int], None] = lambda _files: None
 ) -> Compacted:
     """Make large files of the small ones of a run; ``progress`` is called with how many files of games became one.
 
