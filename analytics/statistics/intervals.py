@@ -79,11 +79,6 @@ def design_effect(tally: Tally) -> float:
     return number / (number - 1) * spread / (tally.games * rate * (1 - rate))
 
 
-def effective_games(tally: Tally) -> float:
-    """The number of independent games that give an interval of the same width: games / ``design_effect``."""
-    return tally.games / design_effect(tally)
-
-
 def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> Estimate:
     """The first agent's share of games won with Wilson's interval, over the effective number of games.
 
@@ -92,7 +87,7 @@ def win_rate(tally: Tally, by_pairs: bool, clusters: Clusters | None = None) -> 
     if clusters is not None:
         return share_over_clusters(clusters.wins)
     rate = tally.wins / tally.games if tally.games else 0.0
-    games = effective_games(tally) if by_pairs else float(tally.games)
+    games = tally.games / design_effect(tally) if by_pairs else float(tally.games)
     return Estimate(rate, *wilson(rate * games, games))
 
 
