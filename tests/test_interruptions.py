@@ -261,12 +261,9 @@ def reader(root: Path) -> Iterator[None]:
 # The contract.
 
 
-OFTEN = ("run", "index", "merge")  # the others at every moment too, among the long tests
-
-
 @pytest.mark.parametrize(
     ("name", "seed", "kills"),
-    [*((name, 1, 1) for name in OFTEN), *seldom(*((name, 2, 10) for name in COMMANDS))],
+    [("run", 1, 2), *seldom(*((name, 2, 10) for name in COMMANDS))],
 )
 def test_a_command_that_is_killed_at_any_moment_ends_with_the_same_rows_when_it_is_given_again(
     archives: Archives, tmp_path: Path, name: str, seed: int, kills: int
@@ -360,10 +357,10 @@ def room(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "refusal"),
     [
-        *(("run", "full"), ("index", "read-only")),
+        ("run", "full"),
         *seldom(*((name, "full") for name in ("annotate", "index", "roll up", "compact", "merge"))),
         *seldom(*((name, "limited") for name in ("annotate", "index", "roll up", "compact", "merge"))),
-        *seldom(*((name, "read-only") for name in COMMANDS if name != "index")),
+        *seldom(*((name, "read-only") for name in COMMANDS)),
     ],
 )
 def test_a_disk_that_refuses_costs_one_line_and_nothing_that_was_there(

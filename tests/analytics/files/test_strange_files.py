@@ -98,18 +98,11 @@ PLACES = (
     *(f"{folder}/run={RUN_ID}/*" for folder in ("games", "plies", "tallies", "first_plies", "verdicts")),
     *("runs/*.json", "sweeps/sweep", "sweeps/sweep/*", "policies/*", "policies/*/card.json", "policies/*/table-*"),
 )
-# One place of each sort always; all others, which take two seconds each, under the marker of long tests.
-SORTS = (
-    "games",
-    f"games/run={RUN_ID}",
-    f"plies/run={RUN_ID}/*",
-    "runs/*.json",
-    "policies/*/card.json",
-    "sweeps/sweep/*",
-)
+# Each kind always; all other places, which take two seconds each, under the marker of long tests.
 ALWAYS = [
-    *((moved, place) for place in SORTS),
-    *((kind, place) for kind in (link, pipe) for place in ("runs/*.json", f"games/run={RUN_ID}/*")),
+    *((moved, place) for place in ("games", f"plies/run={RUN_ID}/*", "policies/*/card.json")),
+    (link, f"games/run={RUN_ID}/*"),
+    (pipe, "runs/*.json"),
 ]
 SELDOM = [each for each in itertools.product((moved, link, pipe), PLACES) if each not in ALWAYS]
 
