@@ -215,6 +215,19 @@ def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
     ]
 
 
+def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Decisions in a position and their results. ``frame`` is that of ``analytics.query.openings``."""
+    names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
+    columns = [words(name, [value or "·" for value in frame[name]]) for name in names]
+    columns += [column("alike", frame["alike"], spare=2), column("games", frame["games"])]
+    columns.append(column("share", frame["share"], percent, spare=1))
+    columns.append(column("score", frame["score"], percent))
+    for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
+        columns.append(column(name, frame[f"{name}_rate"], percent, spare))
+        columns.append(intervals(frame[f"{name}_low"], frame[f"{name}_high"], spare=spare + 3))
+    return columns
+
+
 # Texts as data for others: a label comes from anybody's archive, and a question in SQL makes any text. Nothing in them
 # commands a terminal, and for a spreadsheet nothing in them is a formula.
 

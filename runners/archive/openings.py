@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.query.openings import Explored, OpeningsQuery, cells_alike, checked, explore
-from analytics.results.columns import ResultColumn, column, game_name, intervals, percent, words
+from analytics.results.columns import game_name, opening_columns, words
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_position
@@ -57,7 +57,7 @@ def _show(found: Explored, rows: pl.DataFrame, asked: OpeningsQuery, note: str, 
     title = f"{text}: {found.games:,} games by {found.by}{_of(asked)}{note}; in %, for {PLAYERS[found.by]}"
     games = [game_name(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
     sample = words("game", games)._replace(spare=8), words("sample", rows["sample"])._replace(spare=9)
-    console.show([console.tabulated([*_columns(rows), *sample], title)], wide=wide)
+    console.show([console.tabulated([*opening_columns(rows), *sample], title)], wide=wide)
     console.print_line(_legend(found, rows))
 
 
@@ -74,15 +74,3 @@ def _legend(found: Explored, rows: pl.DataFrame) -> str:
     groups = [[format_cell(cell) for cell in cells] for cells in cells_alike(found.position, found.rules)]
     named = [f"{cells[0]} for {' '.join(cells)}" for cells in groups if len(cells) > 1 and cells[0] in shown]
     return "; ".join(["Up to symmetry: a row stands for as many choices as alike says", *named])
-
-
-def _columns(rows: pl.DataFrame) -> list[ResultColumn]:
-    names = [name for name in ("piece", "cell", "gift") if name in rows.columns]
-    columns = [words(name, [value or "·" for value in rows[name]]) for name in names]
-    columns += [column("alike", rows["alike"], spare=2), column("games", rows["games"])]
-    columns.append(column("share", rows["share"], percent, spare=1))
-    columns.append(column("score", rows["score"], percent))
-    for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
-        columns.append(column(name, rows[f"{name}_rate"], percent, spare))
-        columns.append(intervals(rows[f"{name}_low"], rows[f"{name}_high"], spare=spare + 3))
-    return columns

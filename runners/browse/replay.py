@@ -1,19 +1,15 @@
-"""A logged game ply by ply, with the regret of each decision: as annotated, or solved here."""
+"""A logged game ply by ply, with the annotated value of each decision."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from analytics.perfect.game_review import GameReview, Review
 from analytics.sql.database import OpenArchive
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position, board, from_plies
-from quarto.rules import CLASSIC, NONE, finished_lines
-from runners.browse import links
+from quarto.rules import NONE, finished_lines
 from runners.browse.games import ArchivedGame
-
-SECONDS = 20.0  # that a game may be searched
 
 GIFT, PLACEMENT = "gift", "placement"
 
@@ -43,8 +39,6 @@ class Decision(NamedTuple):
     choice: str  # the piece or the cell
     imposed: bool
     judgement: ValueChange | None  # None: not judged
-    plies: int  # on the board after it: the page that shows it
-    hand: bool  # the piece is then in hand
 
 
 class Moment(NamedTuple):
@@ -56,7 +50,6 @@ class Moment(NamedTuple):
     pieces: list[int]  # [16] on the cells, NONE where empty
     lines: set[int]  # cells of a line that is finished
     last: int  # cell of the ply before
-    analysis: str  # address
 
 
 def moment(game: ArchivedGame, plies: int | None) -> Moment:
@@ -70,7 +63,7 @@ def moment(game: ArchivedGame, plies: int | None) -> Moment:
     lines = {cell for line in finished_lines(pieces, rules) for cell in line}
     text = format_position(position, rules.name)
     last = game.plies[plies - 1][1] if plies else NONE
-    return Moment(plies, position, text, pieces, lines, last, links.analysis_of(text))
+    return Moment(plies, position, text, pieces, lines, last)
 
 
 def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
@@ -98,21 +91,6 @@ def _free(game: ArchivedGame) -> Iterator[tuple[int, str]]:
         yield ply, PLACEMENT
 
 
-def prepare() -> None:
-    """Load what solves, so that the time of the first game is not spent on it."""
-    Review(CLASSIC, ())
-
-
-def review_of(game: ArchivedGame) -> Review:
-    """The review of a game, which begins at its end, where positions are solved soonest."""
-    return Review(game.record.rules, game.plies, opening=game.opening)
-
-
-def judged_by(review: GameReview) -> Judgements:
-    """The judgements of a review."""
-    return {(each.ply, each.kind): ValueChange(each.before, each.after) for each in review.decisions}
-
-
 def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
     """All decisions of a game in the order of play."""
     found = []
@@ -121,20 +99,10 @@ def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
         if not game.record.rules.mover_chooses:
             giver = 1 - mover
             gift = judged.get((ply, GIFT))
-            found.append(
-                Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift, ply, hand=True)
-            )
+            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
             choice = format_cell(cell)
         else:
             choice = f"{format_piece(piece)}@{format_cell(cell)}"
         placed = judged.get((ply, PLACEMENT))
-        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed, ply + 1, hand=False))
+        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
     return found
-
-
-def mistakes_at(game: ArchivedGame, judged: Judgements, plies: int) -> tuple[int | None, int | None]:
-    """The moments before and after a moment at which a mistake is to be decided."""
-    wrong = sorted({ply for (ply, _), each in judged.items() if each.regret > 0 and ply >= game.opening})
-    before = [ply for ply in wrong if ply < plies]
-    after = [ply for ply in wrong if ply > plies]
-    return (before[-1] if before else None), (after[0] if after else None)

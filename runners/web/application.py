@@ -16,15 +16,15 @@ from quarto.rules import CLASSIC, finished_lines
 from runners.hydra_app.config_dir import own_modules
 from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
-from runners.web.browse import games, pages
-from runners.web.browse.reader import NothingToReadError, nothing_to_read
+from runners.web.browse import pages
 from runners.web.failures import add_error_pages
 from runners.web.pages import STATIC, page
 from runners.web.play import pages as play
+from runners.web.reader import NothingToReadError, nothing_to_read
 from runners.web.security import MOST_BYTES, Guard, check_token
 from runners.web.settings import ServerSettings, Site
 
-ROUTERS = (play.router, analyse.router, pages.router, games.router, ask.router)
+ROUTERS = (play.router, analyse.router, pages.router, ask.router)
 SHOWN = "3.9./.F../E.2./..B. -"  # the position of the first page
 
 

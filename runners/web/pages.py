@@ -36,6 +36,9 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "subjects": SUBJECTS,
         "archive": str(site.settings.archive),
         "refresh": None,
+        "tabs": (),
+        "damaged": (),
+        "charts": False,
     }
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
     answer = HTMLResponse(environment().get_template(template).render(known | values), status, headers)

@@ -11,11 +11,12 @@ from runners.play.wording import attributes
 
 
 class Badge(NamedTuple):
-    """The value of a decision for the player that makes it."""
+    """What a board says of a decision: its exact value, or how often it was made and with which score."""
 
-    kind: str  # win, draw, loss
-    text: str  # "win 3"; without a number while the distance is not known
+    kind: str  # win, draw, loss, played
+    text: str  # "win 3", without a number while the distance is not known; "12 % 54"
     words: str  # "win in 3"
+    tint: float | None = None  # of the cell, from -1 (worse) to 1 (better)
 
 
 class DecisionTile(NamedTuple):
@@ -32,7 +33,6 @@ class DecisionTile(NamedTuple):
     played: bool = False  # what the game goes on with
     held: str = "left"  # where a piece is: left, hand, board
     badge: Badge | None = None
-    kept: float | None = None  # of a cell: the share of the gifts after it that keep the value of the position
 
 
 MISTAKES = {1: "?", 2: "??"}  # by what was given up, in half-points
@@ -53,6 +53,11 @@ class LineStep(NamedTuple):
 def kind_of(value: int) -> str:
     """The class of a value for seat 0, by which its colour is chosen."""
     return {1: "seat-0", 0: "draw", -1: "seat-1"}[value]
+
+
+def player_name(label: str) -> str:
+    """The name of a player: a person's without the mark that it is one."""
+    return label.removeprefix("human:")
 
 
 def named(piece: int) -> str:

@@ -11,11 +11,13 @@ from quarto.notation import CLASSIC_NAME, format_cell, format_piece, format_posi
 from quarto.notation import parse_position as parsed
 from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
-from runners.browse.links import address
+from runners.browse import links
+from runners.browse.games import ArchivedGame
 from runners.play.game import Game
 from runners.play.reading import game_after
 from runners.web.addresses import checked_words, whole
 from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.tiles import player_name
 
 PATH = "/analyse"
 MOST = 2 * CELLS + 1  # decisions of a game
@@ -34,6 +36,8 @@ class AnalysisLine:
     branch: tuple[str, ...] = ()  # instead of the rest of the main line
     at: int = 0  # decisions before what is shown
     seconds: int = USUAL_SECONDS  # that a search may take
+    logged: ArchivedGame | None = None  # the game of the archive that the main line is
+    filters: Mapping[str, object] | None = None  # of the openings; None: this is about exact values
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -52,6 +56,17 @@ class AnalysisLine:
     def game(self) -> Game:
         return self.games[self.at]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The players by seat."""
+        zero, one = self.logged.agents if self.logged else ("Seat 0", "Seat 1")
+        return player_name(zero), player_name(one)
+
+    @property
+    def imposed(self) -> int:
+        """The number of decisions at the beginning that nobody made."""
+        return self.logged.opening * (1 if self.rules.mover_chooses else 2) if self.logged else 0
+
     def stepped(self, at: int) -> AnalysisLine:
         """The same line at another position, or at its nearest end."""
         return replace(self, at=min(max(at, 0), len(self.words)))
@@ -63,7 +78,7 @@ class AnalysisLine:
             return self.stepped(at + 1)
         if at < len(self.main) and self.main[:at] == words[:at] and self.main[at] == word:
             return replace(self, branch=(), fork=0, at=at + 1)
-        if not self.branch and at == len(self.main):
+        if not self.branch and at == len(self.main) and self.logged is None:
             return replace(self, main=(*self.main, word), at=at + 1)
         fork = min(at, self.fork) if self.branch else at
         return replace(self, fork=fork, branch=(*words[fork:at], word), at=at + 1)
@@ -74,31 +89,51 @@ class AnalysisLine:
 
     @property
     def url(self) -> str:
+        """The address of the page that shows this position of the line."""
+        if self.filters is not None:
+            return links.openings_page(text_of(self.game), **self.filters)
+        query: dict[str, object] = {
+            "fork": self.fork if self.branch else None,
+            "branch": ".".join(self.branch),
+            "at": self.at or None,
+            "seconds": None if self.seconds == USUAL_SECONDS else self.seconds,
+        }
+        if self.logged is not None:
+            at_end = not self.branch and self.at == len(self.main)
+            page = links.game_page(self.logged.record.run_id, self.logged.game_id)
+            return links.address(page, query | {"at": None if at_end else self.at})
         begins_empty = not self.start.plies and self.start.hand == NONE
-        return address(
-            PATH,
-            {
-                "rules": None if self.rules.name == CLASSIC_NAME else self.rules.name,
-                "start": None if begins_empty else text_of(self.start).rsplit(" " + self.rules.name, 1)[0],
-                "line": ".".join(self.main),
-                "fork": self.fork if self.branch else None,
-                "branch": ".".join(self.branch),
-                "at": self.at or None,
-                "seconds": None if self.seconds == USUAL_SECONDS else self.seconds,
-            },
-        )
+        start = text_of(self.start).rsplit(" " + self.rules.name, 1)[0]
+        rules = None if self.rules.name == CLASSIC_NAME else self.rules.name
+        main = {"rules": rules, "start": None if begins_empty else start, "line": ".".join(self.main)}
+        return links.address(PATH, main | query)
 
 
 def parse_line(values: Mapping[str, str], choices: AgentsAndRules) -> AnalysisLine:
     """The line of an address. Raises ``RequestError`` naming what is wrong in it."""
     rules = choices.rules(values.get("rules") or CLASSIC_NAME)
     start = start_of(values["start"], rules) if values.get("start") else Game(rules)
-    line = AnalysisLine(rules, start, _words(values, "line"), branch=_words(values, "branch"))
-    line = replace(line, fork=whole(values, "fork", len(line.main), "0"), seconds=_seconds(values))
-    if not line.branch:
-        line = replace(line, fork=0)
+    return _at(AnalysisLine(rules, start, _words(values, "line")), values, "0")
+
+
+def line_of_game(game: ArchivedGame, values: Mapping[str, str]) -> AnalysisLine:
+    """A logged game, by default at its end; ``ply`` in an address is a number of plies. Raises as above."""
+    rules, total = game.record.rules, len(game.plies)
+    line = AnalysisLine(rules, Game(rules), words_of(game.plies, NONE, rules), logged=game)
+    at = len(line.main)
+    if values.get("ply"):
+        plies = min(whole(values, "ply"), total)
+        at = plies if rules.mover_chooses else min(at, 2 * plies + 1)
+    return _at(line, values, str(at))
+
+
+def _at(line: AnalysisLine, values: Mapping[str, str], usual: str) -> AnalysisLine:
+    """A line with the branch and the position of an address."""
+    line = replace(line, branch=_words(values, "branch"), seconds=_seconds(values))
+    fork = whole(values, "fork", len(line.main), "0")
+    line = replace(line, fork=fork if line.branch else 0)
     replace(line, branch=()).games  # noqa: B018  (the main line too must be legal)
-    return replace(line, at=whole(values, "at", len(line.words), "0"))
+    return replace(line, at=whole(values, "at", len(line.words), usual))
 
 
 def start_of(text: str, rules: Rules) -> Game:

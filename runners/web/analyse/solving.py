@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from analytics.perfect.tablebase import base_for
@@ -13,6 +14,7 @@ from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.threats import safe_gifts, wins_and_safe_gifts
 from runners.executors.machine import available_cores
+from runners.perfect.solvers import best_first
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
 from runners.web.background import Background, BackgroundJob
@@ -41,6 +43,7 @@ class SolvedPosition(NamedTuple):
     solution: Solution  # its turns and distances come later
     safe: int  # 16 bits: the gifts with which the opponent cannot win at once, before a gift
     safe_after: Mapping[int, int]  # the number of such gifts after the piece in hand was placed on each empty cell
+    best_line: tuple[Game, ...] = ()  # the games after each decision if both sides play best, once it is known
 
 
 class Solving:
@@ -72,16 +75,28 @@ class Solving:
                     if job.stopped:  # what the search says then means nothing
                         return
                     job.latest = SolvedPosition(found, *safe)
+                best_line = tuple(_best_line(solver, game, found))
+                if not job.stopped:
+                    job.latest = job.latest._replace(best_line=best_line)
 
         return self.background.job(("position", text_of(game)), work, seconds, again=again)
 
-    def values(self, games: list[Game], seconds: float, again: bool = False) -> BackgroundJob:
-        """The search for the value of each game of a line; publishes ``Values`` from the end on; again as above."""
+    def values(
+        self, games: list[Game], seconds: float, again: bool = False, known: Mapping[int, int] = MappingProxyType({})
+    ) -> BackgroundJob:
+        """The search for the value of each game of a line; publishes ``Values`` from the end on; again as above.
+
+        ``known``: values for seat 0 by index, of which the archive is sure.
+        """
 
         def work(job: BackgroundJob) -> None:
-            found: list[int | None] = [None] * len(games)
+            found = [known.get(at) for at in range(len(games))]
+            job.latest = Values(tuple(found))
+            unknown = [at for at in reversed(range(len(games))) if at not in known]
+            if not unknown:
+                return
             with self._solver(games[0].rules, job) as solver:
-                for at in reversed(range(len(games))):
+                for at in unknown:
                     found[at] = _value_for_seat_0(games[at], solver)
                     if job.stopped:
                         return
@@ -131,6 +146,24 @@ def _distances(solver: Solver, position: Position) -> Solution:
 
 
 _STAGES = (_value, _turns, _distances)
+
+
+def _best_line(solver: Solver, game: Game, found: Solution) -> Iterator[Game]:
+    """The games after each decision from here on, as both sides play best."""
+    while found.turns:
+        turn = min(found.turns, key=best_first)
+        if game.asked is NextDecision.PLY:
+            game = game.play(turn.gift, turn.cell)
+            yield game
+        if game.asked is NextDecision.PLACEMENT:
+            game = game.place(turn.cell)
+            yield game
+        if game.asked is NextDecision.GIFT and turn.gift != NONE:
+            game = game.give(turn.gift)
+            yield game
+        if game.asked is NextDecision.NOTHING:
+            return
+        found = solver.solve(game.position)
 
 
 def _value_for_seat_0(game: Game, solver: Solver) -> int:

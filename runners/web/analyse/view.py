@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
+from runners.browse.explorer import Played
 from runners.perfect.solve import cell_order
 from runners.perfect.solvers import VALUE_NAMES, best_first
 from runners.play.game import Game, NextDecision, cells_text
+from runners.terminal.console import number_of
 from runners.web.analyse.line import AnalysisLine, words_of
 from runners.web.analyse.solving import SolvedPosition, Values
 from runners.web.tiles import MISTAKES, Badge, DecisionTile, LineStep, filled_cell, kind_of, named, taken_piece
@@ -31,36 +33,38 @@ def badge(value: int, distance: int | None) -> Badge:
     return Badge(kind, f"{kind} {distance}", f"{kind} in {distance}")
 
 
-def best_turns(turns: Iterable[SolvedTurn]) -> dict[tuple[int, int], SolvedTurn]:
-    """The best turn for each decision: (NONE, gift), (cell, NONE), and (cell, piece) where the mover chooses both."""
-    found: dict[tuple[int, int], SolvedTurn] = {}
-    for turn in sorted(turns, key=best_first):
-        for key in {(turn.cell, turn.gift), (turn.cell, NONE)}:
-            found.setdefault(key, turn)
+Badges = Mapping[str, Badge]  # by decision, and by piece where the mover chooses one first
+
+
+def exact_badges(game: Game, solution: Solution | None) -> dict[str, Badge]:
+    """The value of each decision; a cell is the bluer the more gifts after it keep the value."""
+    found: dict[str, Badge] = {}
+    kept = _kept_shares(solution) if solution else {}
+    for turn in sorted(solution.turns if solution else (), key=best_first):
+        piece = "" if turn.gift == NONE else format_piece(turn.gift)
+        cell = "" if turn.cell == NONE else format_cell(turn.cell)
+        both = (piece, cell, f"{piece}@{cell}")
+        for name in {NextDecision.GIFT: both[:1], NextDecision.PLACEMENT: both[1:2]}.get(game.asked, both):
+            tint = kept.get(turn.cell) if name != piece else None
+            found.setdefault(name, badge(turn.value, turn.distance)._replace(tint=tint))
     return found
 
 
-def tiles(line: AnalysisLine, solution: Solution | None, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
-    """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
-    game, best, kept = line.game, best_turns(solution.turns) if solution else {}, kept_shares(solution)
-    following = line.words[line.at] if line.at < len(line.words) else ""
-    return (
-        [_cell(line, game, cell, best, kept, following, chosen) for cell in range(CELLS)],
-        [_piece(line, game, piece, best, following, chosen) for piece in range(PIECES)],
-    )
+def played_badges(played: Mapping[str, Played]) -> dict[str, Badge]:
+    """How often each decision was made, and its score."""
+    return {
+        name: Badge(
+            "played",
+            f"{100 * each.share:.{0 if each.share >= 0.0995 else 1}f}\N{NO-BREAK SPACE}% {100 * each.score:.0f}",
+            f"{each.games:,} games, {100 * each.share:.1f} % of them, score {100 * each.score:.1f}",
+            2 * each.score - 1,
+        )
+        for name, each in played.items()
+    }
 
 
-Best = Mapping[tuple[int, int], SolvedTurn]
-
-
-def _badge_of(best: Best, key: tuple[int, int]) -> Badge | None:
-    return badge(best[key].value, best[key].distance) if key in best else None
-
-
-def kept_shares(solution: Solution | None) -> dict[int, float]:
+def _kept_shares(solution: Solution) -> dict[int, float]:
     """For each cell the share of its gifts that keep the value of the position, where they differ."""
-    if solution is None:
-        return {}
     by_cell: dict[int, list[bool]] = {}
     for turn in solution.turns:
         if NONE not in (turn.cell, turn.gift):
@@ -69,39 +73,61 @@ def kept_shares(solution: Solution | None) -> dict[int, float]:
     return shares if len({*shares.values()}) > 1 else {}
 
 
-def _cell(
-    line: AnalysisLine, game: Game, cell: int, best: Best, kept: Mapping[int, float], following: str, chosen: int
-) -> DecisionTile:
-    name, filled = format_cell(cell), filled_cell(game, cell, marks_last=bool(line.at))
+def tiles(line: AnalysisLine, badges: Badges, chosen: int) -> tuple[list[DecisionTile], list[DecisionTile]]:
+    """The cells and the pieces of a position of a line; ``chosen`` is the piece to place where the mover chooses."""
+    following = line.words[line.at] if line.at < len(line.words) else ""
+    return (
+        [_cell(line, cell, badges, following, chosen) for cell in range(CELLS)],
+        [_piece(line, piece, badges, following, chosen) for piece in range(PIECES)],
+    )
+
+
+def _cell(line: AnalysisLine, cell: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+    game, name = line.game, format_cell(cell)
+    filled = filled_cell(game, cell, marks_last=bool(line.at))
     if filled is not None:
         return filled
-    word, key = "", (cell, NONE)
-    if game.asked is NextDecision.PLACEMENT:
-        word = name
-    elif game.asked is NextDecision.PLY and chosen != NONE:
-        word, key = f"{format_piece(chosen)}@{name}", (cell, chosen)
-    shown = _badge_of(best, key) if game.asked is not NextDecision.GIFT else None
+    word = name if game.asked is NextDecision.PLACEMENT else ""
+    if game.asked is NextDecision.PLY and chosen != NONE:
+        word = f"{format_piece(chosen)}@{name}"
+    shown = badges.get(word or name)
     label = f"{name}, empty{f': {shown.words}' if shown else ''}"
-    played, href = bool(word) and word == following, line.chosen(word).url if word else ""
-    return DecisionTile(name, NONE, label, href=href, badge=shown, played=played, kept=kept.get(cell))
+    href = line.chosen(word).url if word else ""
+    return DecisionTile(name, NONE, label, href=href, badge=shown, played=bool(word) and word == following)
 
 
-def _piece(line: AnalysisLine, game: Game, piece: int, best: Best, following: str, chosen: int) -> DecisionTile:
-    name, taken = format_piece(piece), taken_piece(game, piece)
-    if taken is not None:
-        return taken
-    if game.asked is NextDecision.GIFT:
-        shown = _badge_of(best, (NONE, piece))
-        label = f"Give {named(piece)}{f': {shown.words}' if shown else ''}"
-        return DecisionTile(name, piece, label, href=line.chosen(name).url, badge=shown, played=name == following)
-    if game.asked is NextDecision.PLY:
-        of_piece = [turn for (_, gift), turn in best.items() if gift == piece]
-        shown = badge(of_piece[0].value, of_piece[0].distance) if of_piece else None
-        href = f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
-        label = f"Place {named(piece)}{f': {shown.words}' if shown else ''}"
-        held, played = "hand" if piece == chosen else "left", following.startswith(f"{name}@")
-        return DecisionTile(name, piece, label, href=href, badge=shown, played=played, held=held)
-    return DecisionTile(name, piece, named(piece))
+def _piece(line: AnalysisLine, piece: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
+    game, name, taken = line.game, format_piece(piece), taken_piece(line.game, piece)
+    if taken is not None or game.asked not in (NextDecision.GIFT, NextDecision.PLY):
+        return taken or DecisionTile(name, piece, named(piece))
+    gives, shown = game.asked is NextDecision.GIFT, badges.get(name)
+    label = f"{'Give' if gives else 'Place'} {named(piece)}{f': {shown.words}' if shown else ''}"
+    href = line.chosen(name).url if gives else f"{line.url}{'&' if '?' in line.url else '?'}piece={name}"
+    played = name == following if gives else following.startswith(f"{name}@")
+    return DecisionTile(
+        name, piece, label, href=href, badge=shown, played=played, held="hand" if piece == chosen else "left"
+    )
+
+
+class BestStep(NamedTuple):
+    """A decision of the best line: the piece, the cell that it goes to ("" for a gift), and the page after it."""
+
+    piece: int
+    cell: str
+    href: str
+
+
+def best_steps(line: AnalysisLine, solved: SolvedPosition | None) -> list[BestStep]:
+    """The line in which both sides play best from the position that is shown."""
+    found: list[BestStep] = []
+    for game in solved.best_line if solved else ():
+        before = line.game
+        gave = len(game.plies) == len(before.plies)
+        piece, cell = (game.hand, "") if gave else (game.plies[-1][0], format_cell(game.plies[-1][1]))
+        word = format_piece(piece) if gave else f"{format_piece(piece)}@{cell}" if line.rules.mover_chooses else cell
+        line = line.chosen(word)
+        found.append(BestStep(piece, cell, line.url))
+    return found
 
 
 def turns_of(line: AnalysisLine, solved: SolvedPosition | None) -> TurnsTable | None:
@@ -143,7 +169,7 @@ def sentence(line: AnalysisLine, solution: Solution | None) -> str:
     game = line.game
     if game.asked is NextDecision.NOTHING:
         if game.lines:
-            return f"Seat {game.winner} has won: {'; '.join(cells_text(each) for each in game.lines)}."
+            return f"{line.names[game.winner]} has won: {'; '.join(cells_text(each) for each in game.lines)}."
         return "A draw: the board is full and no line is finished."
     deed = {
         NextDecision.GIFT: "to give a piece",
@@ -151,7 +177,7 @@ def sentence(line: AnalysisLine, solution: Solution | None) -> str:
         NextDecision.PLY: "to choose a piece and place it",
     }[game.asked]
     value = f": {badge(solution.value, solution.distance).words}" if solution else ""
-    return f"Seat {game.seat} {deed}{value}."
+    return f"{line.names[game.seat]} {deed}{value}."
 
 
 def steps(line: AnalysisLine, values: Values | None) -> list[LineStep]:
@@ -159,42 +185,52 @@ def steps(line: AnalysisLine, values: Values | None) -> list[LineStep]:
     found = []
     for at, word in enumerate(line.words):
         before = line.games[at]
-        regret = values.regret(at, before.seat) if values else None
+        regret = values.regret(at, before.seat) if values and at >= line.imposed else None
         after = values.seat_0[at + 1] if values else None
         kind = "" if after is None else kind_of(after)
         mistake = MISTAKES.get(regret or 0, "")
-        label = _step_label(before, word, after, regret)
+        label = _step_label(line, at, after, regret)
         in_branch = bool(line.branch) and at >= line.fork
         found.append(LineStep(word, line.stepped(at + 1).url, label, kind, mistake, at + 1 == line.at, in_branch))
     return found
 
 
-OUTCOMES = {1: "seat 0 wins", 0: "a draw", -1: "seat 1 wins"}
-
-
-def _step_label(before: Game, word: str, after: int | None, regret: int | None) -> str:
-    deed = (
-        "gives"
-        if before.asked is NextDecision.GIFT
-        else "places on"
-        if before.asked is NextDecision.PLACEMENT
-        else "plays"
-    )
-    value = "" if after is None else f": {OUTCOMES[after]}"
+def _step_label(line: AnalysisLine, at: int, after: int | None, regret: int | None) -> str:
+    before, word = line.games[at], line.words[at]
+    deeds = {NextDecision.GIFT: "gives", NextDecision.PLACEMENT: "places on"}
+    who = "Imposed:" if at < line.imposed else line.names[before.seat]
+    outcome = "" if after is None else ": a draw" if not after else f": {line.names[after < 0]} wins"
     lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
-    return f"{len(before.plies) + 1}. Seat {before.seat} {deed} {word}{value}{lost}"
+    return f"ply {len(before.plies)}. {who} {deeds.get(before.asked, 'plays')} {word}{outcome}{lost}"
 
 
 def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:
     """The positions before the decisions that gave something up, as far as they are known."""
     if values is None:
         return []
-    return [at for at in range(len(line.words)) if (values.regret(at, line.games[at].seat) or 0) > 0]
+    made = range(line.imposed, len(line.words))
+    return [at for at in made if (values.regret(at, line.games[at].seat) or 0) > 0]
+
+
+def losses(line: AnalysisLine, values: Values | None) -> str:
+    """The mistakes of each player of a logged game, and the half-points that they gave up, as far as they are known."""
+    if line.logged is None or line.branch or values is None:
+        return ""
+    lost: tuple[list[int], list[int]] = ([], [])
+    for at in mistakes(line, values):
+        seat = line.games[at].seat
+        lost[seat].append(values.regret(at, seat) or 0)
+    return "; ".join(
+        f"{name} made {number_of(len(each), 'mistake')}, giving up {number_of(sum(each), 'half-point')}"
+        if each
+        else f"{name} made no mistake"
+        for name, each in zip(line.names, lost, strict=True)
+    )
 
 
 def mistake_text(line: AnalysisLine, values: Values | None) -> str:
     """A sentence about what the line does next, if it gives something up."""
-    if values is None or line.at >= len(line.words):
+    if values is None or not line.imposed <= line.at < len(line.words):
         return ""
     regret, seat = values.regret(line.at, line.game.seat), line.game.seat
     if not regret:
@@ -204,7 +240,7 @@ def mistake_text(line: AnalysisLine, values: Values | None) -> str:
         return ""
     sign = 1 if seat == 0 else -1
     return (
-        f"Here seat {seat} chose {line.words[line.at]}, which turned a {VALUE_NAMES[sign * before]} into a "
+        f"Here {line.names[seat]} chose {line.words[line.at]}, which turned a {VALUE_NAMES[sign * before]} into a "
         f"{VALUE_NAMES[sign * after]}."
     )
 

@@ -116,6 +116,7 @@ def _shown(
         request,
         "ask.html",
         200 if error is None else status_of(error),
+        charts=True,
         title=_title(text, chosen),
         text=text,
         empty=_is_empty(request),

@@ -14,11 +14,12 @@ from analytics.report.content import PageTable
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.rendering import render
 from analytics.sql.database import OpenArchive
-from quarto.errors import ArenaError
-from runners.browse import runs, sections, sweeps
+from quarto.errors import ArenaError, RequestError
+from runners.browse import games, runs, sections, sweeps
 from runners.browse.agents import one_agent, ranking
 from runners.browse.policies import one_policy, policies_table
-from runners.web.browse.reader import ROWS, NothingToReadError, Reading, reader_of, runs_of, whole
+from runners.web.failures import status_of
+from runners.web.reader import ROWS, NothingToReadError, Reading, reader_of, runs_of, whole
 
 router = APIRouter()
 
@@ -98,6 +99,43 @@ def _latest(opened: OpenArchive) -> PageTable:
 def one_run(reader: Reading, run_id: str) -> Response:
     """A run: its properties and its results."""
     return reader.page("browse_run.html", run=reader.ask(runs.one_run, run_id), subjects_of_run=sections.SUBJECTS)
+
+
+@router.get("/browse/games")
+def list_of_games(
+    reader: Reading,
+    rules: str = "",
+    run: str = "",
+    agent: str = "",
+    opponent: str = "",
+    result: str = "",
+    order: str = "",
+    page: str = "1",
+) -> Response:
+    """The games that meet filters. Wrong filters are shown again with the reason."""
+    order = order or games.ORDERS[0]
+    wanted = GameFilter(runs=runs_of(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
+    found, error, status = games.NO_GAMES, "", 200
+    try:
+        found = reader.ask(_games, wanted, result, order, whole(page, 1))
+    except RequestError as raised:
+        error, status = str(raised), status_of(raised)
+    reader.content.failed |= bool(found.damaged)
+    return reader.page(
+        "browse_games.html",
+        status,
+        found=found,
+        error=error,
+        wanted={"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order},
+        known=reader.known,
+        results=games.RESULTS,
+        orders=games.ORDERS,
+        **reader.pager(found.total, games.ROWS),
+    )
+
+
+def _games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
+    return games.games_list(opened, runs.run_rows(opened), wanted, result, order, page)
 
 
 @router.get("/browse/results/{slug}")

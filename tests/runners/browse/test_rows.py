@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import polars as pl
 import pytest
@@ -23,18 +22,16 @@ from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
-from runners.browse.explorer import explorer
+from runners.browse.explorer import found_in, played_table
 from runners.browse.games import NO_GAMES, games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
-from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions, judged_by, mistakes_at, moment, review_of
+from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions, moment
 from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section, worst
 from tests.analytics.indexed import decide
-from tests.naive_solver import solve_position
 from tests.paths import SAMPLE
-from tests.runners.conftest import Qarena
 
 ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
@@ -108,31 +105,6 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
         games_list(opened, rows, GameFilter(), "best")
 
 
-def test_a_logged_game_is_replayed_with_exact_regrets(opened: OpenArchive) -> None:
-    game = logged_game(opened, ROUND_ROBIN, 5)
-    seen: list[int] = []
-    review = review_of(game)
-    review.search(lambda found: seen.append(len(judged_by(found))), better=False)
-    judged = judged_by(review.found())
-    assert len(judged) == 2 * len(game.plies)
-    assert seen == [2 * (number + 1) for number in range(len(game.plies))]
-    late = len(game.plies) - 1
-    assert judged[late, PLACEMENT].before == solve_position(moment(game, late).position, game.record.rules).value
-    assert all(each.regret in (0, 1, 2) for each in judged.values())
-    for (ply, kind), each in judged.items():  # what a decision leaves is what the next one begins with
-        if kind == GIFT:
-            assert each.after == -judged[ply, PLACEMENT].before
-        elif ply + 1 < len(game.plies):
-            assert each.after == judged[ply + 1, GIFT].before
-
-
-def test_a_search_that_is_stopped_returns_what_is_judged(opened: OpenArchive) -> None:
-    game = logged_game(opened, ROUND_ROBIN, 5)
-    review = review_of(game)
-    review.search(lambda found: review.stop() if len(found.decisions) == 4 else None)
-    assert sorted({ply for ply, _ in judged_by(review.found())}) == [len(game.plies) - 2, len(game.plies) - 1]
-
-
 def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
     game = logged_game(opened, IMPOSED, 0)
     assert game.opening == 2
@@ -143,7 +115,6 @@ def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
     assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
     assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
     assert made[4].judgement == ValueChange(1, -1)
-    assert mistakes_at(game, {(2, GIFT): ValueChange(1, -1), (5, PLACEMENT): ValueChange(0, -1)}, 3) == (2, 5)
     with pytest.raises(RequestError, match="has no game 123456"):
         logged_game(opened, IMPOSED, 123_456)
 
@@ -162,40 +133,27 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
         section(opened, "x", GameFilter())
 
 
-def test_the_explorer_shows_results_on_every_equivalent_cell(opened: OpenArchive) -> None:
-    start = explorer(opened, OpeningsQuery())
-    assert (start.by, start.games, len(start.gifts)) == ("gift", 13_000, 16)
-    assert len({(tile.games, tile.score) for tile in start.gifts}) == 1
+def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
+    start = found_in(opened, OpeningsQuery())
+    assert len(start.played) == 16
+    assert {each.games for each in start.played.values()} == {13_000}
     text = "0.../..../..../.... F"
-    found = explorer(opened, OpeningsQuery(text))
-    by_name = {tile.name: tile for tile in found.cells}
-    assert by_name["b1"].score == by_name["a2"].score is not None
-    assert by_name["a1"].piece == 0
-    assert by_name["d4"].link == "/browse/openings?position=0.../..../..../...F+-"
-    assert found.table is not None
-    assert sum(int(row[2].replace(",", "")) for row in texts(found.table)) == found.games
-    fewer = explorer(opened, OpeningsQuery(text, games=GameFilter(agent="dumb")))
-    assert 0 < fewer.games < found.games
-    assert "agent=dumb" in fewer.cells[15].link
-    assert explorer(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
+    found = found_in(opened, OpeningsQuery(text))
+    assert found.played["b1"] == found.played["a2"]
+    assert found.explored is not None
+    assert found.explored.rows["games"].sum() == found.explored.games
+    table = played_table(found.explored, lambda word: f"/{word}")
+    assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in found.explored.rows["cell"]]
+    assert table.cells[0][-1].link.endswith("?ply=2")
+    assert len(played_table(found.explored, str, brief=True).headings) == 5
+    of_turns = found_in(opened, OpeningsQuery(text, by="turn"))
+    assert of_turns.explored is not None
+    assert {cell.link for cell in played_table(of_turns.explored, str).cells[0][:2]} == {""}
+    for piece in played_table(found_in(opened, OpeningsQuery(by="gift")).explored, str).cells[0][:1]:  # type: ignore[arg-type]
+        assert (piece.piece, piece.link) == (0, "0")
+    assert found_in(opened, OpeningsQuery("0F1E/..../..../.... 3")).missing.startswith("no decision was made")
     with pytest.raises(RequestError, match="2 or 3"):
-        explorer(opened, OpeningsQuery("x"))
-
-
-def test_where_the_mover_chooses_a_turn_leads_to_the_board_after_it(qarena: Qarena, tmp_path: Path) -> None:
-    played = qarena(
-        "run", "agent@a=random", "agent@b=random", "games=20", "rules=own_piece", f"archive.root={tmp_path}/own"
-    )
-    assert played.code == 0, played.err
-    with OpenArchive(tmp_path / "own") as own:
-        found = explorer(own, OpeningsQuery("0.../..../..../.... - own_piece"))
-        assert found.by == "turn"
-        assert found.gifts == []
-        assert found.table is not None
-        piece, cell = found.table.cells[0][:2]
-        assert piece.piece is not None
-        reached = explorer(own, OpeningsQuery(parse_qs(urlsplit(cell.link).query)["position"][0]))
-        assert {tile.piece for tile in reached.cells} == {-1, 0, piece.piece}
+        found_in(opened, OpeningsQuery("x"))
 
 
 def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:

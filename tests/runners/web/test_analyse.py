@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,9 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.openings import openings
-from analytics.sql.database import OpenArchive
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
-from runners.web.analyse import solving, statistics
+from runners.web.analyse import solving
 from runners.web.background import IDLE
 from tests.naive import PRESETS
 from tests.positions import asked
@@ -154,15 +152,16 @@ def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) 
 
 def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
     for text, column in (("..../..../..../.... 0", "cell"), ("0.../..../..../.... -", "gift")):
-        page = reader.ready("/analyse", text=text)
         with open_archive(reader.site.settings.archive) as opened:
-            rows = openings(opened, text, samples=False).head(16)
-        table = page.text.partition("What was played here")[2].partition("</table>")[0]
-        shown = [[plain(cell) for cell in re.findall("<td[^>]*>(.*?)</td>", row)] for row in table.split("<tr>")[2:]]
-        assert [row[0].split()[0] for row in shown] == rows[column].to_list()
-        assert [row[1] for row in shown] == [f"{games:,}" for games in rows["games"]]
-        scores = 100 * (rows["wins"] + rows["draws"] / 2) / rows["games"]
-        assert [row[3] for row in shown] == [f"{score:.1f} %" for score in scores]
+            rows = openings(opened, text, samples=False)
+        for page in (reader.ready("/analyse", text=text), reader.ready("/browse/openings", position=text)):
+            table = page.text.partition("in %, for the")[2].partition("</table>")[0]
+            shown = [
+                [plain(cell) for cell in re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in table.split("<tr>")
+            ]
+            assert [row[0] for row in shown[2:]] == rows[column].to_list()
+            assert [row[2] for row in shown[2:]] == [f"{games:,}" for games in rows["games"]]
+            assert [row[4] for row in shown[2:]] == [f"{100 * score:.2f}" for score in rows["score"]]
     assert "No decision was made in" in reader.ready("/analyse", text="F@b1 0@b2 3@c3 C@d4 5@a1 A@d3 6").text
 
 
@@ -238,18 +237,16 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     assert page.refreshes
     assert "Still searching" in page.text
     wait_until(lambda: nodes(ada) > 0)
-    ada.client.post(page.url.replace("/analyse", "/analyse/stop"), data={"token": ada.site.token})
+    ada.client.post(page.url, data={"token": ada.site.token, "command": "stop"})
     wait_until(lambda: not service.searching)
     page = ada.get(page.url)
     assert "The search ended before it was done: you stopped it" in page.text
     assert "Search longer, 60 s" in page.text
     assert not page.refreshes
-    again = re.search(r'action="(/analyse/again[^"]*)"', page.text)
-    assert again
-    page = Page(ada.client.post(html.unescape(again[1]), data={"token": ada.site.token}))
+    page = Page(ada.client.post(page.url, data={"token": ada.site.token, "command": "again"}))
     assert page.refreshes
     assert "Still searching" in page.text
-    ada.client.post(page.url.replace("/analyse", "/analyse/stop"), data={"token": ada.site.token})
+    ada.client.post(page.url, data={"token": ada.site.token, "command": "stop"})
     wait_until(lambda: not service.searching)
     assert ada.get("/analyse", text=f"7{HARD[1:]}").refreshes
     monkeypatch.setattr(service.background, "_idle_seconds", 0.1)
@@ -257,18 +254,3 @@ def test_a_search_that_nobody_looks_at_or_that_is_stopped_stops_searching(
     wait_until(lambda: not service.searching)
     assert job.reason == IDLE
     wait_until(lambda: job.ended)
-
-
-def test_a_question_to_the_archive_that_nobody_waits_for_ends(reader: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = threading.Event()
-
-    def endless(opened: OpenArchive, *_: object, **__: object) -> None:
-        begun.set()
-        opened.sql("SELECT sum(a.range * b.range % 7) FROM range(1000000) a, range(1000000) b")
-
-    monkeypatch.setattr(statistics, "explore", endless)
-    job = statistics.Statistics(reader.site).of("..../..../..../.... 7")
-    assert begun.wait(PATIENCE)
-    job.stop("nobody waits")
-    assert job.wait(PATIENCE)
-    assert job.elapsed < statistics.SECONDS

@@ -1,4 +1,4 @@
-"""The state that the pages about the archive share: the open archive, and the threads that judge games."""
+"""The open archive, which all pages that read it share."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from analytics.sql.database import OpenArchive
 from runners.browse import links
 from runners.browse.charts import warm
 from runners.browse.library import Content, Library, StillOpeningError
-from runners.browse.replay import prepare
 from runners.browse.runs import Known, RunRow, known, run_rows
 from runners.browse.sections import SUBJECTS
-from runners.web.background import Background
 from runners.web.pages import page
 from runners.web.settings import Site, site_of
 
-JUDGES = 1  # games that are judged at once
-IDLE_SECONDS = 30.0
 ROWS = 50  # of a list, a page
 
 Made = TypeVar("Made")
@@ -43,13 +39,10 @@ class ArchiveService:
 
     def __init__(self, site: Site) -> None:
         self.library = Library(site.settings.archive)
-        self.judges = Background(JUDGES, kept=300, idle_seconds=IDLE_SECONDS, politely=True)
-        self.judges.job("what solves is loaded", lambda _job: prepare(), seconds=600.0)
         threading.Thread(target=warm, name="load charts", daemon=True).start()
 
     def close(self) -> None:
         """Free memory and temporary files."""
-        self.judges.close()
         self.library.close()
 
 
@@ -83,7 +76,8 @@ class ArchiveReader:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page about the archive, which names the records that were left out because they are damaged."""
-        return page(self.request, template, status, tabs=TABS, damaged=self.content.damaged, **values)
+        known = {"tabs": TABS, "charts": True, "damaged": self.content.damaged}
+        return page(self.request, template, status, **(known | values))
 
     def pager(self, rows: int, size: int = ROWS) -> dict[str, Any]:
         """The page of a list that was asked for, ``at``, how many there are, and the address of each."""
