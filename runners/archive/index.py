@@ -26,8 +26,7 @@ from analytics.sql.limits import Limits
 from analytics.sql.scratch import Scratch
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import add_up
-from runners.executors.base import THREADS, Executor, Stop, Task
-from runners.executors.machine import available_cores
+from runners.executors.base import THREADS, Executor, Stop, Task, available_cores
 from runners.hosting.interruption import INTERRUPTED, end_at_once, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar

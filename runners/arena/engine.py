@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
 from agents.lift import KernelPlayer, LiftedPlayer
-from quarto.batch import FORFEIT_ILLEGAL, Batch, Block, Games, Lockstep, Turns
+from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep
 from quarto.caches import ignore
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
@@ -54,6 +55,36 @@ class TimedBlock(NamedTuple):
 
     block: Block
     seconds: float
+
+
+class Pace:
+    """The number of pairs of each pairing that play for ``SECONDS``. It affects the time of writing, not the rows.
+
+    It begins with a single pair, because an agent may take a second for a turn. Threads may share it.
+    """
+
+    SECONDS = 0.25  # long against the overhead of a block, short for a user who pressed Ctrl-C
+    GROWTH = 16
+    FIRST = 1
+
+    def __init__(self, most: int = MAX_PAIRS) -> None:
+        self._most = max(1, min(most, MAX_PAIRS))
+        self._pairs: dict[int, int] = {}
+
+    def pairs(self, pairing: int) -> int:
+        """The number of pairs to order next."""
+        return min(self._pairs.get(pairing, self.FIRST), self._most)
+
+    def units(self, pairings: int) -> int:
+        """The number of units to play next, if so many pairings take turns."""
+        a_unit = sum(1 / self._pairs.get(pairing, self.FIRST) for pairing in range(pairings)) / pairings
+        return max(1, min(int(1 / a_unit), self._most * pairings))
+
+    def update(self, pairing: int, pairs: int, seconds: float) -> None:
+        """Take into account the time of a block that was played."""
+        fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
+        before = self._pairs.get(pairing, self.FIRST)
+        self._pairs[pairing] = max(1, min(fitting, max(before, pairs * self.GROWTH)))
 
 
 class Engine:
@@ -146,7 +177,7 @@ class Engine:
     def play_game(self, order: Order, game: int, games: Games) -> None:
         """Play game 0 or 1 of each pair of ``order`` into its columns of ``games``, in the calling thread."""
         leg = self._leg(order, game, self.openings(order.first_pair, order.pairs), games)
-        if not leg.play_compiled(self._state(order.pairs)):
+        if not leg.play_compiled():
             for _ in self._turns([leg]):
                 pass
         settle(games, game, 1 + self.swapped)
@@ -195,7 +226,7 @@ class Engine:
         """Play all pairs of ``order`` at once; false if that was cut."""
         openings = self.openings(order.first_pair, order.pairs)
         legs = [self._leg(order, game, openings, games) for game in range(1 + self.swapped)]
-        legs = [leg for leg in legs if not leg.play_compiled(self._state(order.pairs))]
+        legs = [leg for leg in legs if not leg.play_compiled()]
         for _ in self._turns(legs):
             if cut is not None and cut():
                 return False
@@ -214,17 +245,15 @@ class Engine:
         remembering = any(leg.remembers for leg in legs)
         for together in [[leg] for leg in legs] if remembering else [legs]:
             for leg in together:
-                leg.begin(self._state(leg.size, leg.game))
+                leg.state = self._state(leg.size, leg.numbers.game)
+                leg.begin()
             for turn in range(self.opening_plies + self.rules.mover_chooses, CELLS + 1):
                 for leg in together:
                     if leg.size:
-                        self._count_turns(leg.size)
+                        with self._counting:
+                            self.turns += leg.size
                         leg.take(turn)
                         yield
-
-    def _count_turns(self, turns: int) -> None:
-        with self._counting:
-            self.turns += turns
 
     def _leg(self, order: Order, game: int, openings: NDArray[np.int8], games: Games) -> Leg:
         """Game 0 or 1 of each pair, to be played."""
@@ -232,7 +261,8 @@ class Engine:
         players = self.player(zero), self.player(one, copy=int(zero == one))
         seats = self.guarded[zero], self.guarded[one]
         numbers = GameNumbers(self.run, order.pairing, order.first_pair, game, 1 + self.swapped)
-        return Leg(Setting(self.rules, self.opening_plies, seats, players), numbers, openings, games)
+        state = self._state(order.pairs)  # of either game: kernels play one after the other
+        return Leg(self.rules, self.opening_plies, seats, players, numbers, openings, games, state, order.pairs)
 
     def _note_forfeits(self, order: Order, games: Games) -> None:
         """Count the games of the agents of ``order``, and those that each has forfeited."""
@@ -264,59 +294,40 @@ class Engine:
         return states[game]
 
 
-class Setting(NamedTuple):
-    """The common part of the games of a leg."""
+@dataclass
+class Leg:
+    """One leg of a block: game 0, or game 1, of each of its pairs, in lockstep."""
 
     rules: Rules
     opening: int  # imposed plies
     seats: Sequence[GuardedAgent]  # by seat
     players: Sequence[LiftedPlayer]  # of this thread, by seat
-
-
-class _Before(NamedTuple):
-    """Games before a turn, and the turn in each."""
-
-    batch: Batch
-    slot: NDArray[np.uint32]
-    turns: Turns
-
-
-class Leg:
-    """One leg of a block: game 0, or game 1, of each of its pairs, in lockstep.
-
-    ``games`` holds the columns of all games of the pairs.
-    """
-
-    def __init__(self, setting: Setting, numbers: GameNumbers, openings: NDArray[np.int8], games: Games) -> None:
-        self._setting = setting
-        self._numbers = numbers
-        self._openings = openings
-        self.games = games
-        self.game = numbers.game
-        self._state: Lockstep | None = None  # once it is begun
-        self.size = openings.shape[2]  # games that go on
-
-    @property
-    def running(self) -> NDArray[np.integer]:
-        """The columns of its games that are not over."""
-        if self._state is None:
-            return np.arange(self._numbers.game, len(self.games.plies), self._numbers.games_a_pair)
-        return self._state.slot[: self.size]
+    numbers: GameNumbers
+    openings: NDArray[np.int8]  # [2, K, pairs], pieces then cells
+    games: Games  # the columns of all games of the pairs
+    state: Lockstep
+    size: int  # games that go on
 
     @property
     def remembers(self) -> bool:
         """Whether a player has memory of the games."""
-        return any(player.game_words for player in self._setting.players)
+        return any(player.game_words for player in self.players)
 
-    def play_compiled(self, state: Lockstep) -> bool:
+    def begin(self) -> None:
+        """Set the games up; the memory of earlier games is cleared."""
+        begin(self.numbers, self.openings, self.state, self.games)
+        for player in self.players:
+            player.start(range(self.numbers.game, len(self.games.plies), self.numbers.games_a_pair))
+
+    def play_compiled(self) -> bool:
         """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised."""
-        zero, one = self._setting.players
+        zero, one = self.players
         if not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
-        self._begin(state)
-        span = (self._setting.opening, self.size)
+        self.begin()
+        span = (self.opening, self.size)
         try:
-            play_out(zero.turn, zero.own, one.turn, one.own, self._setting.rules.tables, span, state, self.games)
+            play_out(zero.turn, zero.own, one.turn, one.own, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # the turns are asked for one by one, to find the game that it forfeits
             if is_ctrl_c(error):
                 raise
@@ -324,42 +335,23 @@ class Leg:
         self.size = 0
         return True
 
-    def begin(self, state: Lockstep) -> None:
-        """Set the games up; the memory of earlier games is cleared."""
-        self._begin(state)
-        self._state = state
-
-    def _begin(self, state: Lockstep) -> None:
-        begin(self._numbers, self._openings, state, self.games)
-        for player in self._setting.players:
-            player.start(range(self._numbers.game, len(self.games.plies), self._numbers.games_a_pair))
-
     def take(self, turn: int) -> None:
         """Ask for turn number ``turn`` in each game that goes on, and play it."""
-        state, size, seat = self._state, self.size, turn & 1
-        if state is None or size == 0:
-            return
-        rules, opening, seats, players = self._setting
-        rng = Streams(state.streams[:size] + turn_offset_of(turn))
-        turns = seats[seat].ask(players[seat], state.batch.part(0, size), rng, state.slot[:size])
+        state, size, guarded, player = self.state, self.size, self.seats[turn & 1], self.players[turn & 1]
+        rng, batch, slots = Streams(state.streams[:size] + turn_offset_of(turn)), state.batch.part(0, size), state.slot
+        turns = guarded.ask(player, batch, rng, slots[:size])
         state.turns.cells[:size], state.turns.gifts[:size] = turns
-        before = _Before(state.batch.part(0, size).copy(), state.slot[:size].copy(), turns)
-        if turn == opening and not rules.mover_chooses:
-            self.size = first_gift(state, self.games, opening, size)
+        before = (batch.copy(), slots[:size].copy()) if guarded.wants_illegal else None
+        is_first_gift = turn == self.opening and not self.rules.mover_chooses
+        if is_first_gift:
+            self.size = first_gift(state, self.games, self.opening, size)
         else:
-            self.size = advance(state, self.games, rules.tables, turn - 1, size)
-        if self.size < size and seats[seat].wants_illegal:
-            for i in self._illegal(before, turn)[:1]:
+            self.size = advance(state, self.games, self.rules.tables, turn - 1, size)
+        if before is not None and self.size < size:
+            over = ~np.isin(before[1], slots[: self.size]) & (turns.cells != ERROR) & (turns.cells != LATE)
+            if not is_first_gift:  # other games are over because they were won, or the board is full
+                last = self.games.ending[before[1]]
+                over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn < CELLS))
+            for i in np.flatnonzero(over)[:1]:
                 answer = int(turns.cells[i]), int(turns.gifts[i])
-                position, seed = before.batch.position(i), int(rng.seeds[i])
-                seats[seat].describe_illegal(players[seat], position, seed, answer)
-
-    def _illegal(self, before: _Before, turn: int) -> NDArray[np.integer]:
-        """The games of ``before`` that an illegal turn has ended, as indices."""
-        rules, opening, *_ = self._setting
-        over = ~np.isin(before.slot, self.running)
-        over &= (before.turns.cells != ERROR) & (before.turns.cells != LATE)
-        if turn != opening or rules.mover_chooses:
-            last = self.games.ending[before.slot]
-            over &= (last & WON == 0) & ((last & LEGAL == 0) | (turn < CELLS))
-        return np.flatnonzero(over)
+                guarded.describe_illegal(player, before[0].position(i), int(rng.seeds[i]), answer)

@@ -5,31 +5,32 @@ A task plays a part, a range of units, writes its files, and says how far it cam
 
 from __future__ import annotations
 
+import heapq
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from analytics.files.backend import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
-from analytics.store.ranges import Range, merged, missing
+from analytics.store.ranges import Range, UnitLine, merged, missing, parts
 from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
 from runners.arena.config import Request
-from runners.arena.engine import GRACE
+from runners.arena.engine import GRACE, MAX_PAIRS, Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
-from runners.arena.schedule import Pace, Parts, fitting, orders_of
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
 from runners.executors.base import Late, Stop, Task
 from runners.hosting.guarded_agent import Misbehaviour
 
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
+LEAST_SECONDS = 1.0  # of work in a part, if there is so much
 WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
 
@@ -114,7 +115,7 @@ def _play(
     task, shown = task_of(experiment), _Shown(progress)
     here = task.once("player", lambda: PartPlayer(experiment))  # it plays, if tasks run in this process
     most, seconds = request.storage.most_units(line.games_a_pair), request.storage.shard_seconds
-    parts = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
+    split = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
     shown.start(line.games_in(left))
 
     def idle() -> None:
@@ -122,8 +123,8 @@ def _play(
         shown.reach(here.games, experiment.engine.turns)
 
     try:
-        for found in request.executor.map(task, parts, request.threads, stop, idle):
-            parts.played(found.part, found.reached, found.seconds)
+        for found in request.executor.map(task, split, request.threads, stop, idle):
+            split.played(found.part, found.reached, found.seconds)
             if found.misbehaviour:
                 experiment.engine.add_misbehaviour(found.misbehaviour)
             written += found.written
@@ -168,6 +169,70 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
             "not there: somebody removes files while the run is played; once that ends, the same command plays them "
             "again (if the whole archive was removed, remove what is left of its folder first)"
         )
+
+
+class Parts:
+    """The parts of what a run lacks, each of which becomes one file; the first units come first.
+
+    Its end is not final: a task that finds that its part takes too long plays its beginning and gives back the rest.
+    """
+
+    def __init__(self, missing: Iterable[Range], total: int, most: int, workers: int, seconds: float) -> None:
+        """``most``: units in a part; ``seconds``: that a part takes at most."""
+        self._left = [*missing]
+        heapq.heapify(self._left)
+        self._total, self._most, self._workers, self._seconds = total, most, workers, seconds
+        self._share = -(-self._units() // workers)
+        self._a_unit: float | None = None  # seconds, once that is known
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Range:
+        if not self._left:
+            raise StopIteration
+        first, end = self._left[0]
+        part = next(parts(first, end, self._total, self._size()))
+        if part[1] < end:
+            heapq.heapreplace(self._left, (part[1], end))
+        else:
+            heapq.heappop(self._left)
+        return part
+
+    def played(self, part: Range, reached: int, seconds: float) -> None:
+        """Take back what is left of a part that was played up to before ``reached`` in so many seconds."""
+        if reached > part[0]:
+            self._a_unit = max(seconds / (reached - part[0]), 1e-9)
+        if reached < part[1]:
+            heapq.heappush(self._left, (reached, part[1]))
+
+    def _size(self) -> int:
+        """The units in the next part: small enough for all to have work, and for the time that it may take."""
+        if self._a_unit is None:
+            return min(self._most, 1 << (self._share - 1).bit_length())
+        share = self._units() // (2 * self._workers)  # so that the last ones end at about one time
+        return max(
+            1, min(self._most, fitting(self._seconds, self._a_unit), max(share, int(LEAST_SECONDS / self._a_unit)))
+        )
+
+    def _units(self) -> int:
+        return sum(end - first for first, end in self._left)
+
+
+def fitting(seconds: float, a_unit: float) -> int:
+    """The units that play for so many seconds: a power of two."""
+    return 1 << (max(1, int(min(seconds / max(a_unit, 1e-9), 1e12))).bit_length() - 1)
+
+
+def orders_of(line: UnitLine, first: int, end: int) -> Iterator[Order]:
+    """The pairs of each pairing in a range of units, in blocks of at most ``MAX_PAIRS``."""
+    every = (
+        range(line.pairings) if end - first >= line.pairings else sorted({u % line.pairings for u in range(first, end)})
+    )
+    for pairing in every:
+        pair, end_pair = line.pairs(pairing, first, end)
+        for start in range(pair, end_pair, MAX_PAIRS):
+            yield Order(pairing, start, min(MAX_PAIRS, end_pair - start))
 
 
 class PartResult(NamedTuple):
@@ -284,7 +349,7 @@ class PartPlayer:
         (first, end), cut, begun = part, Late(stop, GRACE), time.perf_counter()
         reached = first
         while reached < end and not stop.is_set():
-            chunk = reached, min(end, reached + self.pace.units(line))
+            chunk = reached, min(end, reached + self.pace.units(line.pairings))
             started = time.perf_counter()
             if not self._play_chunk(chunk, cut, writer):
                 break
@@ -292,7 +357,10 @@ class PartPlayer:
             now = time.perf_counter()
             a_unit = (now - started) / (chunk[1] - chunk[0])
             if now - begun > PATIENCE * seconds and now - begun + (end - reached) * a_unit > 2 * seconds:
-                end = _shortened(first, reached, end, fitting(seconds, a_unit))
+                units = fitting(seconds, a_unit)
+                while units < reached - first:  # the least that makes one file
+                    units *= 2
+                end = min(end, first + units)
         return reached
 
     def _play_chunk(self, chunk: Range, cut: Callable[[], bool], writer: RangeWriter) -> bool:
@@ -327,10 +395,3 @@ class PartPlayer:
         for writer in writers:
             writer.close()
         return [each for writer in writers for each in writer.written]
-
-
-def _shortened(first: int, reached: int, end: int, units: int) -> int:
-    """The end of a part in which only so many units, a power of two, fit: the least that makes one file."""
-    while units < reached - first:
-        units *= 2
-    return min(end, first + units)

@@ -19,7 +19,7 @@ from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import as_written, names, plain
-from runners.executors.machine import available_cores
+from runners.executors.base import available_cores
 
 if TYPE_CHECKING:
     from runners.executors.base import Executor

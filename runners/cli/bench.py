@@ -51,13 +51,12 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     given = [name for name, wanted in chosen.items() if wanted]
     if len(given) > 1:
         raise RequestError("--solver and --questions measure different things: give one of them")
-    from runners.speed.main import measured
-    from runners.speed.tables import bench_table
+    from runners.speed.main import MEASUREMENTS, bench_table
     from runners.terminal.console import show
     from runners.terminal.files import is_printed
     from runners.terminal.tables import write_json
 
-    figures = measured(given[0] if given else "all", quick)
+    figures = MEASUREMENTS[given[0] if given else "all"](quick)
     if not is_printed(json):
         show([bench_table(figures)])
     if json:
@@ -68,8 +67,7 @@ def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: P
     from runners.arena.config import agent_named
     from runners.arena.config_groups import load_rules
     from runners.hosting.interruption import INTERRUPTED, interruptible
-    from runners.speed.tables import show_turns
-    from runners.speed.turn_times import turn_times
+    from runners.speed.turn_times import show_turns, turn_times
     from runners.speed.warm import rules_played_by
     from runners.terminal.console import progress_bar
     from runners.terminal.files import is_printed

@@ -13,7 +13,7 @@ import typer
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import location_of
 from analytics.files.sizes import bytes_of
-from runners.executors.machine import MEBIBYTE, available_cores
+from runners.executors.base import MEBIBYTE, available_cores
 from runners.hydra_app.yaml_keys import keys_in
 from runners.terminal.files import TABLE_FORMATS
 

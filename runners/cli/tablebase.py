@@ -34,7 +34,7 @@ def build(
     from runners.arena.code import version
     from runners.arena.config_groups import load_rules
     from runners.arena.schemas import executor_named
-    from runners.executors.machine import available_megabytes
+    from runners.executors.base import available_megabytes
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.perfect.chunk_solving import solve
     from runners.terminal.console import print_note, program, progress_bar

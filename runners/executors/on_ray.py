@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, how_to_install
-from runners.executors.base import POLL_SECONDS, Executor, Stop, WorkerPool
-from runners.executors.machine import available_cores
+from runners.executors.base import POLL_SECONDS, Executor, Stop, WorkerPool, available_cores
 from runners.executors.worker import Returned, TaskData, answer_of, carry_out, for_children, lost_too_often, task_data
 
 AUTO = "auto"  # the cluster to which this machine belongs

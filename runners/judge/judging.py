@@ -22,9 +22,8 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
-from runners.arena.engine import GAME_MEMORY
+from runners.arena.engine import GAME_MEMORY, Order
 from runners.arena.experiment import engine_of
-from runners.arena.schedule import Pace, orders
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.executors.base import THREADS, Stop
 from runners.hosting.guarded_agent import GuardedAgent, unlogged
@@ -174,7 +173,7 @@ def games_with(
     if not options.games:
         return Tally(), []
     engine, pairs = engine_of(spec), -(-options.games // 2)
-    blocks = engine.play(orders({0: [(0, pairs)]}, Pace()), options.threads, stop)
+    blocks = engine.play((Order(0, pair, 1) for pair in range(pairs)), options.threads, stop)
     return tally(each.block for each in blocks).get(0, Tally()), engine.misbehaviour()
 
 

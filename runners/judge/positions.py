@@ -13,7 +13,7 @@ from analytics.perfect.position_set import encoded, origin_of
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.executors.machine import check_tables
+from runners.executors.base import check_tables
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file

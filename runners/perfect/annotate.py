@@ -22,8 +22,7 @@ from analytics.perfect.annotate import (
 )
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import roll_up_small
-from runners.executors.base import Executor, Stop, Task
-from runners.executors.machine import available_cores, check_tables
+from runners.executors.base import Executor, Stop, Task, available_cores, check_tables
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar

@@ -15,7 +15,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.arena.config_groups import load_rules
-from runners.executors.machine import MEBIBYTE, available_cores, check_tables
+from runners.executors.base import MEBIBYTE, available_cores, check_tables
 from runners.perfect.solvers import (
     VALUE_NAMES,
     Question,

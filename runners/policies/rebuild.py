@@ -27,7 +27,7 @@ from runners.arena.config_groups import targets_in
 from runners.arena.experiment import games_left
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import classes_of_others, made_of, refuse
-from runners.executors.machine import available_cores
+from runners.executors.base import available_cores
 from runners.training.derive import code_of
 from runners.training.kinds import learned_from
 

@@ -1,14 +1,12 @@
-"""`qarena bench --archive`: the time that questions take over ten million random games, and how it grows."""
+"""`qarena bench --questions`: the time that questions take over ten million random games."""
 
 from __future__ import annotations
 
-import math
+import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import linear_regression
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -16,27 +14,20 @@ from analytics import open_archive
 from analytics.derived_tables.indexing import index_parts
 from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
-from analytics.query.selection import select
-from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.store.marker import MARKER
-from analytics.store.schema import TABLES
 from quarto.errors import FailureError
 from runners.archive.index import bring_up_to_date
 from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
-from runners.executors.machine import MEBIBYTE, available_cores
+from runners.executors.base import MEBIBYTE, available_cores
 from runners.speed.timing import best, process
 from runners.speed.warm import play
 
 Figures = dict[str, Any]
 
-GAMES = (100_000, 1_000_000, 10_000_000)
-QUICK_GAMES = (100_000, 300_000)  # the positions of the explorer are met in both
+GAMES, QUICK_GAMES = 10_000_000, 300_000
 KINDS = ("mc_afterstate", "gift")  # of policies that are derived
-TARGET_SECONDS, TARGET_MEBIBYTES = 60.0, 4096.0  # of either, for ten million games on two cores
-TARGET_INDEXED = 500_000  # games a second, of which six plies are counted
 ROUNDS = 3  # the best counts: noise only ever adds
 MEMORY = "1GiB"
 # Needs more than MEMORY from about three million games on.
@@ -52,62 +43,51 @@ POSITIONS = (
 
 
 def bench_archive(quick: bool = False) -> Figures:
-    """All figures, nested as they are printed; ``quick`` takes them from smaller archives."""
-    sizes = QUICK_GAMES if quick else GAMES
+    """All figures, nested as they are printed; ``quick`` takes them from a smaller archive."""
+    games, spec = (
+        QUICK_GAMES if quick else GAMES,
+        RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0),
+    )
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-        by_size = {games: _measured(Path(folder) / f"{games}", games) for games in sizes}
-    return {"threads": available_cores(), **by_size[sizes[-1]], "growth": _growth(by_size)}
-
-
-def _measured(root: Path, games: int) -> Figures:
-    """The figures of an archive of ``games`` random games, which is made for them at ``root``."""
-    spec = RunSpec(load_rules("classic"), (load_agent("random"), load_agent("random")), ((0, 1),), 1, 0)
-    figures: Figures = {"games": games, "made": {"seconds": play(spec, root, games, available_cores())}}
-    for measure in MEASURES:
-        figures |= measure(root)
-    return figures
+        root = Path(folder) / "archive"
+        made = play(spec, root, games, available_cores())
+        figures: Figures = {"threads": available_cores(), "games": games, "made": {"seconds": made}}
+        for measure in (_index, _questions, _explorer, _memory):  # in this order: an explorer needs an index
+            figures |= measure(root)
+        return figures | {f"policy_{kind}": _policy(root, kind, games) for kind in KINDS}
 
 
 def _index(root: Path) -> Figures:
     """Seconds to index all games, and to find that none is left to index."""
-    archive, seconds = Archive.open(root), math.inf
-    for _ in range(ROUNDS):
-        for folder in ("first_plies", "positions"):
-            shutil.rmtree(root / folder, ignore_errors=True)
-        started = time.perf_counter()
-        done = bring_up_to_date(archive, archive.run_ids())
-        seconds = min(seconds, time.perf_counter() - started)
+    archive = Archive.open(root)
+    started = time.perf_counter()
+    done = bring_up_to_date(archive, archive.run_ids())
+    seconds = time.perf_counter() - started
     left = partial(index_parts, archive, archive.run_ids())
     if left():
         raise FailureError("games that were indexed are still listed as not indexed")
-    games = {"games_per_second": done.indexed.games / seconds, "target_games_per_second": TARGET_INDEXED}
-    index = {"seconds": seconds, **games, "rows": done.indexed.rows}
-    return {"index": index, "index_unchanged": {"seconds": best(left, ROUNDS), "target_seconds": 1.0}}
+    index = {"seconds": seconds, "games_per_second": done.indexed.games / seconds, "rows": done.indexed.rows}
+    return {"index": index, "index_unchanged": {"seconds": best(left, ROUNDS)}}
 
 
 def _questions(root: Path) -> Figures:
     """Seconds of two named queries on an open archive."""
     with open_archive(root) as opened:
         opened.sql("SELECT 1 AS one")
-        seconds = {name: best(partial(opened.sql, query(name)), ROUNDS) for name in ("win_rates", "first_plies")}
-    return {name: {"seconds": each, "target_seconds": 0.2} for name, each in seconds.items()}
+        names = ("win_rates", "first_plies")
+        return {name: {"seconds": best(partial(opened.sql, query(name)), ROUNDS)} for name in names}
 
 
 def _explorer(root: Path) -> Figures:
-    """Milliseconds to look up a position in the index: without sample games, with them, and the first one of all."""
+    """Milliseconds to look up a position in the index, without sample games and with them."""
+
+    def explore(samples: bool) -> None:
+        for position in POSITIONS:
+            openings(opened, position, "turn", samples=samples)
+
     with open_archive(root) as opened:
-        started = time.perf_counter()
-        openings(opened, POSITIONS[0], samples=False)
-        first = time.perf_counter() - started
-        seconds = best(partial(_explore, opened, samples=False), ROUNDS) / len(POSITIONS)
-        sampled = best(partial(_explore, opened, samples=True), ROUNDS) / len(POSITIONS)
-    position = {"milliseconds": 1000 * seconds, "target_milliseconds": 50.0}
-    return {"explorer": position | {"first_milliseconds": 1000 * first, "with_samples_milliseconds": 1000 * sampled}}
-
-
-def _explore(opened: OpenArchive, samples: bool) -> None:
-    for position in POSITIONS:
-        openings(opened, position, "turn", samples=samples)
+        alone, sampled = (best(partial(explore, samples), ROUNDS) / len(POSITIONS) for samples in (False, True))
+    return {"explorer": {"milliseconds": 1000 * alone, "with_samples_milliseconds": 1000 * sampled}}
 
 
 def _memory(root: Path) -> Figures:
@@ -122,57 +102,13 @@ def _memory(root: Path) -> Figures:
     return {f"distinct_plies_in_{MEMORY}": {"seconds": seconds}}
 
 
-def _growth(by_size: dict[int, Figures]) -> Figures:
-    """Seconds by number of games, and the exponent of the power of that number that fits them (1: linear growth)."""
-    figures: Figures = {}
-    for name in ("made", "index", "win_rates", "first_plies", *(f"policy_{kind}" for kind in KINDS)):
-        seconds = [figure[name]["seconds"] for figure in by_size.values()]
-        figures[name] = {f"{games}_seconds": each for games, each in zip(by_size, seconds, strict=True)}
-        figures[name]["exponent"] = exponent(list(by_size), seconds)
-    return figures
+def _policy(archive_root: Path, kind: str, games: int) -> Figures:
+    """Seconds and peak memory of a policy that is derived from all games in a process of its own, its start included.
 
-
-def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The slope of seconds over sizes on logarithmic scales, by least squares. Two sizes at least, all positive."""
-    return linear_regression([math.log(size) for size in sizes], [math.log(each) for each in seconds]).slope
-
-
-def _policies(root: Path) -> Figures:
-    """Policies derived from all games, each in a process of its own, its start included."""
-    found = policy_figures(root)
-    return {f"policy_{kind}": found[kind] for kind in KINDS}
-
-
-def policy_figures(archive_root: Path) -> Figures:
-    """Seconds and peak memory by kind, each derived from all games of an archive in a process of its own.
-
-    Its runs must have the same rules. The policies go into a second archive, of links to the files of this one, so that
-    this one does not change. Raises ``FailureError`` if a kind cannot be derived.
+    It goes into a second archive, of copies of the files of this one, so that this one does not change.
     """
-    with open_archive(archive_root) as opened:
-        games = select(opened).games
-    figures: Figures = {"games": games}
-    for kind in KINDS:
-        with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
-            root = Path(folder) / "archive"
-            linked(archive_root, root)
-            seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
-        figures[kind] = {
-            "seconds": seconds,
-            "target_seconds": TARGET_SECONDS,
-            "peak_memory_mib": peak / MEBIBYTE,
-            "target_peak_memory_mib": TARGET_MEBIBYTES,
-            "games_per_second": games / seconds,
-        }
-    return figures
-
-
-def linked(archive_root: Path, root: Path) -> None:
-    """Make an archive at ``root`` that has the games of another one and no policies."""
-    root.mkdir()
-    for name in (MARKER, "runs", "tallies", *TABLES):
-        (root / name).symlink_to((archive_root / name).absolute())
-
-
-# Each takes the folder of an archive and gives its figures, by name; the order matters: an explorer needs an index.
-MEASURES: tuple[Callable[[Path], Figures], ...] = (_index, _questions, _explorer, _memory, _policies)
+    with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
+        root = Path(folder) / "archive"
+        shutil.copytree(archive_root, root, copy_function=os.link)
+        seconds, peak = process(["policy", "build", f"kind={kind}", f"archive.root={root}"], Path(folder))
+    return {"seconds": seconds, "peak_memory_mib": peak / MEBIBYTE, "games_per_second": games / seconds}

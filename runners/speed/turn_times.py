@@ -1,29 +1,40 @@
-"""`qarena bench --turn`: the time of an agent's turn by the number of pieces on the board, as study D measured it."""
+"""`qarena bench --turn`: the time of an agent's turn by the number of pieces on the board.
+
+A jitted turn is timed by the system's monotonic clock, which the kernel reads before and after each sample (21 ns a
+reading, measured). A call from Python costs 10 to 20 microseconds, a thousand times what a cheap turn takes. A short
+turn is repeated, with randomness of its own each time, until a sample is a hundred readings long. The sample is the
+mean of its turns. The first turn in a position is not counted unless it is so long that cold caches are lost in it.
+Repetition makes cheap turns look cheaper than in a game, since caches and predictions of the processor fit the
+position. Games a second show their cost in a game.
+"""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
-from omegaconf import OmegaConf
 
-from agents.lift import lift
+from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
+from agents.lift import BATCH_TYPE, KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
+from analytics.results.columns import ResultColumn
 from quarto.batch import Batch
 from quarto.errors import RequestError
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position, from_plies
-from quarto.rng import Streams
+from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.playing import Progress
 from runners.arena.schemas import MAX_SEED
 from runners.arena.spec import AgentSpec
-from runners.speed.stopwatch import turn_nanoseconds
+from runners.terminal.console import show, tabulated
 
 MOST_POSITIONS = 10_000
 MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
@@ -32,6 +43,13 @@ MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
 SHARES = (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 PATIENCE = 1e8  # nanoseconds between two looks at ``stop``
 QUARTILES = "linear interpolation between order statistics (Hyndman and Fan's type 7, the default of R and NumPy)"
+CLOCK = int(time.CLOCK_MONOTONIC)
+NANOSECONDS = 1_000_000_000  # in a second
+SAMPLE = 2_000  # nanoseconds that a sample takes at least
+LONG = 50_000  # nanoseconds of a turn that is timed once
+
+# int clock_gettime(clockid_t, struct timespec *) of the C library; the address is that of two int64.
+clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
 
 @dataclass(frozen=True)
@@ -47,12 +65,6 @@ class TurnTimes:
         """The six figures of each row."""
         return {pieces: _summary(times) for pieces, times in self.samples.items()}
 
-    def published(self) -> dict[str, Any]:
-        """The figures that a study published of this player under these rules; empty if there are none."""
-        with (files("runners.speed") / "published_turns.yaml").open(encoding="utf-8") as file:
-            known: dict[str, Any] = OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[assignment]
-        return known if (self.agent.label, self.rules.name) == (known["agent"], known["rules"]) else {}
-
     def figures(self) -> dict[str, Any]:
         """All figures as JSON values."""
         by_pieces = {
@@ -65,7 +77,6 @@ class TurnTimes:
             "unit": "microseconds",
             "quartiles": QUARTILES,
             "by_pieces_on_the_board": by_pieces,
-            "published": self.published(),
         }
 
 
@@ -128,3 +139,82 @@ def random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Posi
         if all(len(row) == count for row in reached.values()):
             break
     return {pieces: row for pieces, row in reached.items() if row}
+
+
+@inlined
+def read_clock(timespec: Any) -> int:
+    """Nanoseconds of the monotonic clock; ``timespec`` [2] int64 is overwritten."""
+    clock_gettime(CLOCK, timespec.ctypes.data)
+    return int64(timespec[0] * NANOSECONDS + timespec[1])
+
+
+@inlined
+def time_of(turn: TurnKernel, own: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
+    """Nanoseconds of ``turns`` turns, with the game's memory empty at first."""
+    memory(own)[:] = 0
+    started = read_clock(timespec)
+    for number in range(turns):
+        turn(position, seed + turn_offset(uint64(number)), rules, own)
+    return read_clock(timespec) - started
+
+
+@kernel(
+    types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], types.int64[::1], types.float64[::1])
+)
+def time_turns(
+    turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
+) -> None:
+    """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
+    for i in range(nanoseconds.shape[0]):
+        position = Position(
+            batch.lanes[i],
+            int64(batch.occupied[i]),
+            int64(batch.available[i]),
+            int64(batch.hand[i]),
+            int64(batch.last_cell[i]),
+        )
+        turns = int64(1)
+        taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
+        if taken < LONG and own.memory_size == 0:  # else a second turn would remember the first
+            turns += SAMPLE // max(taken, 1)
+            taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
+        nanoseconds[i] = taken / turns
+
+
+def turn_nanoseconds(player: LiftedPlayer, batch: Batch, rng: Streams) -> NDArray[np.float64]:
+    """The time of a turn in each position: [B] nanoseconds.
+
+    A jitted player is timed inside a kernel. One in Python is asked for one position at a time, and what the
+    interpreter costs it is part of its time.
+    """
+    nanoseconds = np.zeros(len(batch.lanes))
+    if isinstance(player, KernelPlayer):
+        player.start(range(1))
+        time_turns(player.turn, player.own, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
+    else:
+        for i in range(len(nanoseconds)):
+            position, seed = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1])
+            started = time.perf_counter_ns()
+            player.play(position, seed)
+            nanoseconds[i] = time.perf_counter_ns() - started
+    return nanoseconds
+
+
+def show_turns(times: TurnTimes) -> None:
+    """Print the microseconds of an agent's turns by pieces on the board."""
+    rows = times.rows()
+    pieces = ResultColumn("pieces", [f"{number}" for number in rows])
+    counts = ResultColumn("positions", [f"{len(times.samples[number]):,}" for number in rows])
+    measured = [
+        ResultColumn(name.replace("_", " "), [figure_text(row[name]) for row in rows.values()])
+        for name in next(iter(rows.values()), {})
+    ]
+    title = f"{times.agent.label}, {times.rules.name} rules: microseconds a turn takes (quartiles as in R, type 7)"
+    show([tabulated([pieces, counts, *measured], title)], [tabulated([pieces, *measured], title)])
+
+
+def figure_text(value: Any) -> str:
+    """A measured figure as text."""
+    if isinstance(value, float) and abs(value) < 100:
+        return f"{value:,.3f}"
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)

@@ -19,9 +19,8 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest, looks, pair_ou
 from analytics.store import sprt_verdicts
 from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.batch import Block
-from runners.arena.engine import Order
+from runners.arena.engine import Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, begin, contribute
-from runners.arena.schedule import Pace
 
 OnPairs = Callable[[SequentialTest], None]  # called with the test whenever it has taken more pairs
 

@@ -25,8 +25,7 @@ from analytics.store.records import run_id_of
 from quarto.errors import FailureError, RequestError
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
-from runners.executors.base import THREADS, Executor
-from runners.executors.machine import MEBIBYTE, available_megabytes
+from runners.executors.base import MEBIBYTE, THREADS, Executor, available_megabytes
 from runners.training.kinds import CountTask, described, guarded, learned_from, parts_of
 
 BYTES_A_GAME = 120  # of dataset, boards and keys; measured, with the file that is being read, rounded up

@@ -25,9 +25,8 @@ from quarto.errors import RequestError, is_ctrl_c
 from quarto.rng import run_word
 from runners.arena.code import differences
 from runners.arena.config_groups import names, settings_of
-from runners.arena.engine import Order
+from runners.arena.engine import Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
-from runners.arena.schedule import Pace
 from runners.arena.schemas import check_choice, rounding_notes
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.training.practice import GameBuffers, play_and_learn

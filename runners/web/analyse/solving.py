@@ -13,7 +13,7 @@ from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.threats import safe_gifts, wins_and_safe_gifts
-from runners.executors.machine import available_cores
+from runners.executors.base import available_cores
 from runners.perfect.solvers import best_first
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of

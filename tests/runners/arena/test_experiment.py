@@ -21,8 +21,8 @@ from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment, playing
 from runners.arena.code import code_of
+from runners.arena.engine import Pace
 from runners.arena.playing import execute
-from runners.arena.schedule import Pace
 from runners.hosting.interruption import interruptible
 from tests.marks import seldom
 from tests.runners.conftest import Qarena

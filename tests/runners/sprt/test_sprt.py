@@ -29,8 +29,7 @@ from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.code import code_of
-from runners.arena.engine import Engine, Order, TimedBlock
-from runners.arena.schedule import Pace
+from runners.arena.engine import Engine, Order, Pace, TimedBlock
 from runners.sprt import playing
 from runners.sprt.application import sprt_of
 from runners.sprt.playing import SprtExperiment, SprtOutcome, carry_out

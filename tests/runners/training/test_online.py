@@ -41,7 +41,7 @@ def learned(trainer: Online, root: Path, name: str = "q_placement", **other: Any
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 pairs, so that there are many of them."""
-    monkeypatch.setattr("runners.arena.schedule.Pace.GROWTH", 1)
+    monkeypatch.setattr("runners.arena.engine.Pace.GROWTH", 1)
 
 
 @pytest.fixture(scope="module")

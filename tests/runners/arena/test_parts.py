@@ -1,18 +1,28 @@
-"""Every missing unit is played exactly once, whatever the archive holds and however fast agents are."""
+"""Every missing unit is played once, however fast agents are, and becomes part of few files."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, groupby
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_games
 from analytics.store.ranges import Range, UnitLine
+from quarto.batch import Block
+from quarto.errors import FailureError
 from runners.arena.config import pairings
-from runners.arena.engine import MAX_PAIRS
-from runners.arena.schedule import Pace, Parts, orders, orders_of
+from runners.arena.engine import MAX_PAIRS, Pace
+from runners.arena.experiment import Experiment, RangeWriter, prepare
+from runners.arena.playing import Parts, orders_of
+from runners.hosting.guarded_agent import StuckError
+from tests.runners.experiments import request, stored_at
 
 
 def ranges_of(numbers: set[int]) -> list[Range]:
@@ -29,21 +39,6 @@ def numbers_in(ranges: Sequence[Range]) -> list[int]:
 RANGES = st.sets(st.integers(0, 60)).map(ranges_of)
 
 
-@given(st.dictionaries(st.integers(0, 5), RANGES, max_size=4), st.integers(1, 40), st.data())
-def test_orders_are_exactly_what_is_left_for_any_pace(
-    left: dict[int, list[Range]], most: int, data: st.DataObject
-) -> None:
-    pace = Pace(most)
-    ordered: dict[int, list[int]] = {pairing: [] for pairing in left}
-    for order in orders(left, pace):
-        assert 1 <= order.pairs <= most
-        ordered[order.pairing] += range(order.first_pair, order.first_pair + order.pairs)
-        pace.update(order.pairing, order.pairs, data.draw(st.sampled_from([0.0, 1e-3, 0.1, 60.0])))
-    assert {pairing: sorted(pairs) for pairing, pairs in ordered.items()} == {
-        pairing: numbers_in(ranges) for pairing, ranges in left.items()
-    }
-
-
 @given(st.integers(1, 7), st.integers(0, 50), st.integers(1, 50))
 def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: int) -> None:
     line = UnitLine(pairings, 2)
@@ -53,10 +48,8 @@ def test_the_orders_of_a_range_are_its_units(pairings: int, first: int, size: in
         for pair in range(order.first_pair, order.first_pair + order.pairs)
     ]
     assert sorted(found) == list(range(first, first + size))
-
-
-def test_no_order_has_more_pairs_than_a_block() -> None:
-    assert [order.pairs for order in orders_of(UnitLine(1, 2), 5, 5 + 2 * MAX_PAIRS + 1)] == [MAX_PAIRS, MAX_PAIRS, 1]
+    sizes = [order.pairs for order in orders_of(UnitLine(1, 2), 5, 5 + 2 * MAX_PAIRS + size)]
+    assert sizes == [MAX_PAIRS, MAX_PAIRS, size]
 
 
 @given(RANGES, st.integers(1, 64), st.integers(1, 5), st.data())
@@ -94,11 +87,6 @@ def test_once_the_pace_is_known_a_part_takes_no_longer_than_a_shard() -> None:
     assert next(few) == (8, 16)
 
 
-def test_pairings_take_turns() -> None:
-    found = [order.pairing for order in orders({0: [(0, 4)], 2: [(0, 4)], 1: [(2, 4)]}, Pace())]
-    assert found == [0, 1, 2, 0, 1, 2, 0, 2, 0, 2]
-
-
 @pytest.mark.parametrize(
     ("seconds_a_pair", "settled"), [(1e-9, MAX_PAIRS), (Pace.SECONDS / 100, 100), (Pace.SECONDS * 3, 1)]
 )
@@ -108,18 +96,8 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
         pairs = pace.pairs(0)
         pace.update(0, pairs, pairs * seconds_a_pair)
     assert pace.pairs(0) == pytest.approx(settled, abs=1)
-
-
-def test_units_of_all_pairings_go_by_the_slow_ones() -> None:
-    line, pace = UnitLine(2, 2), Pace()
-    assert pace.units(line) == 1
-    for _ in range(10):
-        pace.update(0, pace.pairs(0), 1e-9)
-    assert 1 <= pace.units(line) <= 2  # the other one may take a second
-    for _ in range(10):
-        pairs = pace.pairs(1)
-        pace.update(1, pairs, pairs * Pace.SECONDS / 10)
-    assert pace.units(line) == pytest.approx(20, abs=2)
+    assert pace.units(1) == pace.pairs(0)
+    assert pace.units(2) <= 2  # the other pairing may take a second
 
 
 @pytest.mark.parametrize("agents", [2, 3, 6])
@@ -129,5 +107,65 @@ def test_a_round_robin_has_every_two_agents_once(agents: int) -> None:
     assert {frozenset(pairing) for pairing in found} == {frozenset(two) for two in combinations(range(agents), 2)}
 
 
-def test_a_gauntlet_is_the_first_against_each_other_one() -> None:
-    assert pairings(4, "gauntlet") == ((0, 1), (0, 2), (0, 3))
+# Ranges of games become files.
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Experiment:
+    """A tournament of three pairings."""
+    asked = request("agents=[random,semi_random,dumb]", "archive.shard_games=32", "archive.shard_seconds=1000")
+    return prepare(stored_at(tmp_path, asked))
+
+
+def blocks(experiment: Experiment, first: int, end: int) -> list[Block]:
+    return [experiment.engine.play_block(order).block for order in orders_of(experiment.line, first, end)]
+
+
+def files(experiment: Experiment) -> list[Range]:
+    return [(each.first, each.end) for each in experiment.archive.ranges(experiment.run_id)]
+
+
+def test_full_files_are_written_as_soon_as_there_are_enough_games(experiment: Experiment) -> None:
+    with RangeWriter(experiment, 5, total=60) as writer:
+        writer.add(20, blocks(experiment, 5, 20))
+        assert files(experiment) == []
+        writer.add(39, blocks(experiment, 20, 39))
+        assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32)]  # the rest waits for more
+        writer.add(60, blocks(experiment, 39, 60))
+    assert files(experiment) == [(5, 6), (6, 8), (8, 16), (16, 32), (32, 48), (48, 60)]
+    assert writer.games == 2 * 55
+    writer.add(64, blocks(experiment, 60, 64))  # what comes after the end is ignored
+    whole = Archive.open(experiment.archive.root)
+    games = [read_games(whole, experiment.run_id, each).game_id.tolist() for each in whole.ranges(experiment.run_id)]
+    assert len({game for each in games for game in each}) == 2 * 55
+
+
+def test_after_some_time_what_is_there_is_written_even_if_nothing_comes(
+    experiment: Experiment,
+) -> None:
+    asked = replace(experiment.request, storage=replace(experiment.request.storage, shard_seconds=0.05))
+    with RangeWriter(replace(experiment, request=asked), 0) as writer:
+        writer.add(9, blocks(experiment, 0, 9))
+        threading.Event().wait(0.06)
+        writer.look()
+        assert files(experiment) == [(0, 8)]  # a single unit waits
+        writer.skip(12)
+        assert files(experiment) == [(0, 8), (8, 9)]
+        writer.add(13, blocks(experiment, 12, 13))
+    assert files(experiment) == [(0, 8), (8, 9), (12, 13)]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(StuckError("it hangs"), 1), (FailureError("no"), 0), (KeyboardInterrupt(), 0)]
+)
+def test_what_is_left_is_written_unless_something_failed(
+    error: BaseException, kept: int, experiment: Experiment
+) -> None:
+    def fail(writer: RangeWriter) -> None:
+        with writer:
+            writer.add(4, blocks(experiment, 0, 4))
+            raise error
+
+    with pytest.raises(type(error)):
+        fail(RangeWriter(experiment, 0))
+    assert len(files(experiment)) == kept
