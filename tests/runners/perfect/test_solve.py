@@ -13,7 +13,7 @@ import pytest
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.rules import CLASSIC, NONE
-from runners.executors import machine
+from runners.executors import base
 from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, prove
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
@@ -118,7 +118,7 @@ def test_rules_belong_to_the_position_or_to_the_game(qarena: Qarena) -> None:
 def test_a_table_larger_than_memory_is_refused_with_the_largest_that_fits(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "available_megabytes", lambda: 200.0)
+    monkeypatch.setattr(base, "available_megabytes", lambda: 200.0)
     found = qarena("solve", POSITION, "--memory", "256MiB")
     assert found.code == 2
     assert found.err == (
