@@ -10,24 +10,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from analytics.exchange import to_minari
+from analytics.exchange import formats
+from analytics.exchange.formats import EpisodePart, TableOptions, Target
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
-from analytics.exchange.text_kernels import text_of
-from analytics.exchange.to_csv import game_rows, ply_rows
-from analytics.exchange.to_d3rlpy import write_d3rlpy
-from analytics.exchange.to_rlds import rows_of, write_rlds
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
-from analytics.exchange.whole_runs import record_line
 from analytics.files.atomic import temporary_beside
 from analytics.query.selection import select
-from analytics.results.columns import csv_of
 from analytics.sql.database import OpenArchive
 from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest
 
-CSV = ("csv", "spreadsheet")
-TABLES, EPISODES = ("text", *CSV), ("minari", "d3rlpy", "rlds")
-FORMS = (*TABLES, *EPISODES)
+FORMS = (*formats.TABLES, *formats.EPISODES)
 ROWS = ("plies", "games")
 
 OnWritten = Callable[[int], None]  # called with the number of games written since the last call
@@ -61,27 +54,24 @@ class ExportRequest:
 
     def _check_form(self) -> None:
         """Raise ``RequestError`` for a missing perspective and for options that have no effect on the form."""
-        if self.form in EPISODES and self.perspective is None:
+        if self.form in formats.EPISODES and self.perspective is None:
             raise RequestError(
                 f"format {self.form} needs --perspective, which says whose rewards they are: seat_0 or seat_1 "
                 "(the turns of that seat; the opponent is part of the environment), first (those of the first agent of "
                 "the pairing, in either seat) or mover (all turns, each for its mover)"
             )
-        form = f"csv by {self.rows}" if self.form in CSV else self.form
+        is_text = self.form == "text"
+        is_table = self.form in formats.TABLES
+        form = f"csv by {self.rows}" if is_table and not is_text else self.form
         unused = {
             "--perspective": self.perspective is not None and form in ("text", "csv by games"),
-            "--rows games": self.rows == "games" and self.form not in CSV,
-            "--imposed": self.imposed and self.form in TABLES,
-            "--masks": self.masks and self.form in TABLES,
+            "--rows games": self.rows == "games" and (is_text or not is_table),
+            "--imposed": self.imposed and is_table,
+            "--masks": self.masks and is_table,
         }
         for name, given in unused.items():
             if given:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
-
-    def step_options(self, chunk: GameChunk) -> StepOptions:
-        """The turns of these games that become steps."""
-        seat = chunk.seat(self.perspective or "mover")
-        return StepOptions(seat, self.imposed, self.masks, chunk.record.rules.mover_chooses)
 
 
 class Exported(NamedTuple):
@@ -110,15 +100,16 @@ def export(
     _check_target(request, output, force)
     chunks = _chosen(opened, request, on_written)
     with _temporary(output, force) as (path, room):
-        if request.form in TABLES:
+        if request.form in formats.TABLES:
             with path.open("xb") as out:
                 return Exported(_write_table(chunks, request, out))
-        return _write_episodes(chunks, request, path, room, {"dataset_id": output.name, **about})
+        metadata = {"dataset_id": output.name, "description": description(request), **about}
+        return _write_episodes(chunks, request, Target(path, room, metadata))
 
 
 def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exported:
     """Write selected games as text or csv to a stream. Raises as ``export`` does."""
-    if request.form not in TABLES:
+    if request.form not in formats.TABLES:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
     return Exported(_write_table(_chosen(opened, request, None), request, out))
 
@@ -129,12 +120,12 @@ def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
     if not output.parent.is_dir():
         raise RequestError(f"--output {output}: there is no folder {output.parent}; make it, or name another")
     if request.form == "minari":
-        to_minari.check_name(output.name)
+        formats.check_name(output.name)
     if not output.exists() and not output.is_symlink():
         return
     if not force:
         raise RequestError(f"--output {output} exists: name another, or replace it with --force")
-    same = output.is_dir() and to_minari.is_dataset(output) if request.form == "minari" else output.is_file()
+    same = output.is_dir() and formats.is_dataset(output) if request.form == "minari" else output.is_file()
     if not same:
         kind = "a Minari dataset" if request.form == "minari" else "a file"
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
@@ -156,56 +147,47 @@ def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten |
 
 
 def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> int:
-    """Write games as text or csv; returns how many. In text, a whole run has a line with its record."""
-    games, recorded = 0, set[str]()
-    for chunk in chunks:
-        if request.form == "text":
-            if chunk.whole and chunk.record.run_id not in recorded:
-                recorded.add(chunk.record.run_id)
-                out.write(record_line(chunk.record, chunk.whole))
-            named = (chunk.record.run_id, chunk.chosen.game_id) if chunk.whole else ()
-            out.write(text_of(chunk.heading, chunk.chosen.games, *named))
-        else:
-            by_game = request.rows == "games"
-            rows = game_rows(chunk) if by_game else ply_rows(chunk, request.perspective or "mover")
-            out.write(csv_of(rows, games == 0, request.form == "spreadsheet"))
-        games += len(chunk.chosen.game_id)
+    """Write games as text or csv; returns how many."""
+    games = 0
+
+    def counted() -> Iterator[GameChunk]:
+        nonlocal games
+        for chunk in chunks:
+            games += len(chunk.chosen.game_id)
+            yield chunk
+
+    options = TableOptions(request.rows == "games", request.perspective or "mover")
+    out.writelines(formats.TABLES[request.form](counted(), options))
     return games
 
 
 def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
     """Yield selected games as arrays, at most ``CHUNK_GAMES`` at a time. Raises as ``export`` does."""
-    return _episodes(_chosen(opened, request, None), request)
+    parts = _episodes(_chosen(opened, request, None), request)
+    return ((part.chunk, part.episodes) for part in parts)
 
 
-def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
+def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[EpisodePart]:
     for chunk in chunks:
-        opening, games, tables = chunk.chosen.opening, chunk.chosen.games, chunk.record.rules.tables
-        yield chunk, episodes_of(opening, games, request.step_options(chunk), tables)
+        seat = chunk.seat(request.perspective or "mover")
+        options = StepOptions(seat, request.imposed, request.masks, chunk.record.rules.mover_chooses)
+        found = episodes_of(chunk.chosen.opening, chunk.chosen.games, options, chunk.record.rules.tables)
+        yield EpisodePart(chunk, options, found)
 
 
-def _write_episodes(
-    chunks: Iterable[GameChunk], request: ExportRequest, path: Path, room: Path, about: Mapping[str, Any]
-) -> Exported:
+def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: Target) -> Exported:
     games, count, steps = 0, 0, 0
 
-    def parts() -> Iterator[tuple[GameChunk, Episodes]]:
+    def counted() -> Iterator[EpisodePart]:
         nonlocal games, count, steps
-        for chunk, part in _episodes(chunks, request):
-            games += len(chunk.chosen.game_id)
-            count += len(part.steps)
-            steps += len(part.actions)
-            if len(part.steps):
-                yield chunk, part
+        for part in _episodes(chunks, request):
+            games += len(part.chunk.chosen.game_id)
+            count += len(part.episodes.steps)
+            steps += len(part.episodes.actions)
+            if len(part.episodes.steps):
+                yield part
 
-    if request.form == "minari":
-        metadata = {"description": description(request), **about}
-        to_minari.write_minari(parts(), request.imposed, request.masks, path, metadata)
-    elif request.form == "d3rlpy":
-        write_d3rlpy((part for _, part in parts()), request.imposed, request.masks, path, room)
-    else:
-        frames = (rows_of(chunk, part, request.step_options(chunk), request.imposed) for chunk, part in parts())
-        write_rlds(frames, path, room)
+    formats.EPISODES[request.form](counted(), target)
     if not count:
         raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
     return Exported(games, count, steps)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.exchange.tags import GAME, Tags, outcome_of, parse_tags
-from analytics.exchange.text_kernels import first_line_plies, read_plies
+from analytics.exchange.text import GAME, Tags, outcome_of, parse_tags
 from analytics.store.blocks import games_at
 from analytics.store.records import RecordError, RunRecord, parse
 from quarto.batch import Games
+from quarto.bits import spread
 from quarto.errors import RequestError
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.notation import parse_game
-from quarto.rules import PIECES, Rules
+from quarto.rules import PIECES, SIDE, Rules, finishes_line
 
 _GAME = re.compile(rb" *\[%s=([0-9a-f]{12}) ([0-9]{1,18})\]" % GAME.encode())
+PLY_BYTES = 4  # the piece, @, the cell
+SPACE, TAB, RETURN, AT, LOWER_CASE = 32, 9, 13, 64, 32
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors write at the start of UTF-8
 
 
@@ -148,3 +151,63 @@ def _set_outcomes(
             except RequestError as error:
                 reasons |= dict.fromkeys(same.tolist(), str(error))
     return reasons
+
+
+@inlined
+def _is_blank(byte: int) -> bool:
+    return byte == SPACE or byte == TAB or byte == RETURN  # noqa: PLR1714  (numba does not compile the tuple)
+
+
+@kernel()
+def read_plies(
+    text: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64], games: Games
+) -> NDArray[np.bool_]:
+    """Read the plies between ``start`` and ``end`` [G] of ``text`` [N] into ``games``.
+
+    Returns [G], true for a text that is not a game: ``quarto.notation.parse_game`` finds the error in it.
+    """
+    bad = np.zeros(start.shape[0], np.bool_)
+    for game in range(start.shape[0]):
+        at, ply, used, occupied = start[game], int64(0), int64(0), int64(0)
+        while at < end[game]:
+            if _is_blank(text[at]):
+                at += 1
+                continue
+            after = at + PLY_BYTES
+            if after > end[game] or (after < end[game] and not _is_blank(text[after])) or text[at + 1] != AT:
+                bad[game] = True
+                break
+            digit = int64(text[at])
+            piece = digit - 48 if digit <= 57 else (digit | LOWER_CASE) - 97 + 10
+            column = (int64(text[at + 2]) | LOWER_CASE) - 97
+            row = int64(text[at + 3]) - 49
+            cell = SIDE * row + column
+            legal = 0 <= piece < PIECES and (digit < 58 or piece >= 10) and 0 <= column < SIDE and 0 <= row < SIDE
+            if not legal or (used >> piece) & 1 or (occupied >> cell) & 1:
+                bad[game] = True
+                break
+            used |= 1 << piece
+            occupied |= 1 << cell
+            games.pieces[ply, game] = piece
+            games.cells[ply, game] = cell
+            ply += 1
+            at = after
+        games.plies[game] = ply
+    return bad
+
+
+@kernel()
+def first_line_plies(games: Games, which: NDArray[np.int64], rules: Any) -> NDArray[np.int64]:
+    """[W] the first ply that finishes a line in each of the games ``which`` [W], -1 for none."""
+    found = np.full(which.shape[0], -1, np.int64)
+    for i in range(which.shape[0]):
+        game = which[i]
+        lanes, occupied = uint64(0), int64(0)
+        for ply in range(games.plies[game]):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            lanes |= spread(piece) << uint64(cell)
+            occupied |= 1 << cell
+            if finishes_line(lanes, occupied, piece, cell, rules):
+                found[i] = ply
+                break
+    return found

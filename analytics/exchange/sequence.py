@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.exchange.text import Heading
 from analytics.exchange.turns import PERSPECTIVES
 from analytics.query.by_pairing import parts_of, read_in_order
 from analytics.query.selection import Selection, read_chosen
@@ -25,17 +26,6 @@ CHUNK_GAMES = 16384  # that are converted at a time
 FIRST = "first"  # the perspective of the first agent of a pairing, which has either seat
 NAMED_PERSPECTIVES = (*PERSPECTIVES, FIRST)
 IMPORTED = "imported"  # key of the spec of imported runs: their event, date and checksum
-
-
-class Heading(NamedTuple):
-    """The values that neighbouring games have in common. Exported games are in the order of their headings."""
-
-    rules: str
-    event: str  # "" where it is not known
-    date: str  # ISO 8601, or ""
-    opening: int
-    agent_0: str
-    agent_1: str
 
 
 class GameChunk(NamedTuple):

@@ -17,8 +17,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.perfect.position_set import ENDS, SOURCES, PositionSet
-from analytics.statistics.clusters import ClusterSums
 from analytics.statistics.intervals import Estimate, mean_over_clusters
+from analytics.statistics.tally import ClusterSums
 from quarto.batch import Turns
 from quarto.rules import CELLS, PIECES
 from quarto.solver.solver import ILLEGAL

@@ -1,16 +1,18 @@
-"""Published figures beside ours: the rows of all tables of ``qarena reproduce``, and its Markdown document."""
+"""Published figures beside ours: whether they agree, and the tables, document and page of ``qarena reproduce``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
-from analytics.published import Note, PublishedFigure, Study, notes_on, studies
-from analytics.published.agreement import agrees, measured_rate, published_rate
+from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
+from analytics.report.content import Cell, PageTable
+from analytics.report.rendering import render
 from analytics.results.columns import ResultColumn, markdown, words
-from analytics.statistics.intervals import Estimate
-from analytics.statistics.tally import DRAW
+from analytics.statistics.intervals import Estimate, wilson
+from analytics.statistics.tally import DRAW, WIN, Row, Tally
 from analytics.statistics.tally import Row as Counts
 
 LEGEND = (
@@ -143,3 +145,86 @@ def document(reproduction: Reproduction, made: str) -> str:
 def noted(note: Note) -> str:
     """A note after its certainty."""
     return f"{note.certainty.capitalize()}: {note.note}"
+
+
+NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
+
+
+def results_in(tally: Tally, seat: str) -> Row:
+    """The first agent's (losses, draws, wins) in the games where it had ``seat``, a key of ``published.SEATS``."""
+    losses, draws, wins = (sum(counts) for counts in zip(*(tally.results(each) for each in SEATS[seat]), strict=True))
+    return losses, draws, wins
+
+
+def measured_rate(results: Row, draws_for: str) -> Estimate:
+    """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
+
+    ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
+    """
+    games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
+    return Estimate(won / games if games else 0.0, *wilson(won, games))
+
+
+def published_rate(figure: PublishedFigure) -> Estimate:
+    """The published share of games won with Wilson's interval for as many games.
+
+    For a range: its middle, and an interval that covers those of both ends.
+    """
+    least, most = figure.win.least / 100, figure.win.most / 100
+    low, _ = wilson(least * figure.games, figure.games)
+    _, high = wilson(most * figure.games, figure.games)
+    return Estimate((least + most) / 2, low, high)
+
+
+def agrees(figure: PublishedFigure, ours: Estimate) -> bool:
+    """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
+    theirs = published_rate(figure)
+    away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
+    return away <= NEAR + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
+
+
+TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
+
+
+def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
+    """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
+    return render(
+        "reproduction.html",
+        title="Published figures and ours",
+        made=made,
+        legend=LEGEND,
+        summary=reproduction.summary(),
+        studies=[
+            {
+                "title": f"Study {study.study}: {study.title}",
+                "source": study.source,
+                "svg": plots.get(study.study),
+                "table": _table(reproduction, study, comparisons),
+            }
+            for study, comparisons in reproduction.studies
+        ],
+        notes=[noted(note) for note in reproduction.notes],
+    )
+
+
+def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> PageTable:
+    """For our rates the labels of the agents appear as a hint."""
+    columns = reproduction.columns(comparisons)
+    marked = {
+        "text": _cells(columns, "text", hints=[_hint(each.text) for each in comparisons]),
+        "code": _cells(columns, "code", hints=[_hint(each.code) for each in comparisons]),
+        "text_agrees": _cells(columns, "text_agrees"),
+        "code_agrees": _cells(columns, "code_agrees"),
+        "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
+    }
+    of_columns = {number: marked[name] for number, name in enumerate(columns) if name in marked}
+    return PageTable.of(f"Study {study.study}: games won, in %", [*columns.values()], of_columns)
+
+
+def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+    texts = columns[name].texts if name in columns else ()
+    return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
+
+
+def _hint(ours: MeasuredFigure | None) -> str:
+    return f"{ours.player} v {ours.opponent}" if ours else ""

@@ -8,8 +8,7 @@ from typing import Any
 import altair as alt
 
 from analytics.published import PublishedFigure
-from analytics.published.agreement import published_rate
-from analytics.published.comparison import Comparison, Reproduction
+from analytics.published.comparison import Comparison, Reproduction, published_rate
 from analytics.report.style import INK, inline
 from analytics.statistics.intervals import Estimate
 

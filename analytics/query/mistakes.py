@@ -12,8 +12,8 @@ from analytics.query.stored_rows import ply_rows
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
-from analytics.statistics.clusters import ClusterSums
 from analytics.statistics.intervals import mean_over_clusters, share_over_clusters
+from analytics.statistics.tally import ClusterSums
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS

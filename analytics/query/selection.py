@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.sql.conditions import check
 from analytics.sql.database import OpenArchive
+from analytics.sql.syntax import check
 from analytics.sql.views import among
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
@@ -112,7 +112,7 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
 
 def _chosen(opened: OpenArchive, where: str) -> dict[str, NDArray[np.int64]]:
     """The ids of the games that meet a condition, by run, ascending. The database is asked once, not for each range."""
-    check(opened, where)
+    check(opened.sql, where)
     text = f"SELECT run_id, list(game_id) AS ids FROM games WHERE (\n{where}\n) GROUP BY run_id"  # noqa: S608  (a condition by design)
     try:
         found = opened.sql(text)

@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
-from analytics.query.named_queries import query
+from analytics.query.questions import query
 from analytics.query.selection import EVERYTHING, select
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.results.pairings import PairingResult, pairings_frame, results

@@ -24,10 +24,9 @@ from analytics.query.game_filter import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.results.shared_openings import SharedOpenings
 from analytics.sql.database import OpenArchive
-from analytics.statistics.clusters import SEAT_RESULTS, cells_of
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate
-from analytics.statistics.tally import Tally, summed
+from analytics.statistics.tally import SEAT_RESULTS, Tally, cells_of, summed
 from quarto.errors import RequestError
 
 ELO = 400 / math.log(10)  # Elo points for one natural unit
@@ -194,7 +193,7 @@ class _Pairs:
 
     zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
     one: NDArray[np.int64]  # [2 M]
-    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.clusters``)
+    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.tally``)
     grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
 
     @staticmethod

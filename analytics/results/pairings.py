@@ -16,7 +16,7 @@ from analytics.store.range_files import read_tallies
 
 if TYPE_CHECKING:
     from analytics.results.shared_openings import SharedOpenings
-    from analytics.statistics.clusters import Clusters
+    from analytics.statistics.tally import Clusters
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.statistics.clusters import CELLS, SWAPPED, Clusters, cells_of, clusters
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import CELLS, SWAPPED, Clusters, Tally, cells_of, clusters
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 
@@ -46,7 +45,7 @@ class SharedOpenings:
     """Counts of the pairs whose opening may have been played by others too, in groups of whole openings."""
 
     agents: tuple[Agents, ...]  # of each of the M meetings, in alphabetical order
-    cells: NDArray[np.int64]  # [G, M, 15] pairs by group, meeting and cell (``analytics.statistics.clusters``)
+    cells: NDArray[np.int64]  # [G, M, 15] pairs by group, meeting and cell (``analytics.statistics.tally``)
     repeated: frozenset[Agents]  # meetings in which the same opening was played more than once
 
     @cached_property

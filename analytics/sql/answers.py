@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -15,8 +15,7 @@ import polars as pl
 from duckdb.sqltypes import DuckDBPyType
 from polars.datatypes import DataTypeClass
 
-from analytics.sql.arrow_stream import Stream
-from analytics.sql.times import checked_times
+from analytics.sql.lazy_rows import Stream
 from analytics.sql.views import DERIVED, VIEWS
 from quarto.errors import RequestError, nearest
 
@@ -218,3 +217,44 @@ def _whole(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
         case pl.Struct():
             return pl.Struct({field.name: _whole(field.dtype) for field in kind.fields})
     return kind
+
+
+_DAYS = (-719_162, 2_932_896)  # of the years 1 to 9999, from 1970 on
+_DAY_SECONDS = 86_400
+# The least and the largest date (by None) and time (by unit). DuckDB's infinities are the ends of 64 bits.
+_RANGES = {
+    None: _DAYS,
+    "ms": (_DAYS[0] * _DAY_SECONDS * 10**3, (_DAYS[1] + 1) * _DAY_SECONDS * 10**3 - 1),
+    "us": (_DAYS[0] * _DAY_SECONDS * 10**6, (_DAYS[1] + 1) * _DAY_SECONDS * 10**6 - 1),
+    "ns": (2 - 2**63, 2**63 - 2),
+}
+
+
+def checked_times(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame. Raises ``RequestError`` for a date or time that DuckDB has and Polars has not."""
+    for column in frame.iter_columns():
+        for times in _times(column):
+            least, most = _RANGES[times.dtype.time_unit if isinstance(times.dtype, pl.Datetime) else None]
+            if not times.to_physical().is_between(least, most).all():
+                raise RequestError(
+                    f"SQL: column {column.name!r} of the answer has a date outside of the years 1 to 9999, such as "
+                    "infinity: cast it, for instance to VARCHAR"
+                )
+    return frame
+
+
+def holds_times(kind: pl.DataType) -> bool:
+    """Whether values of a type are, or hold, dates or times."""
+    return any(True for _ in _times(pl.Series(dtype=kind)))
+
+
+def _times(column: pl.Series) -> Iterator[pl.Series]:
+    """The dates and times in a column, also those in lists and structs."""
+    match column.dtype:
+        case pl.Date() | pl.Datetime():
+            yield column
+        case pl.List() | pl.Array():
+            yield from _times(column.explode())
+        case pl.Struct():
+            for child in column.struct.unnest().iter_columns():
+                yield from _times(child)

@@ -17,14 +17,13 @@ import polars as pl
 from analytics.derived_tables.boards import KEYS
 from analytics.derived_tables.position_index import NotIndexedError
 from analytics.files.backends import filesystem_of
-from analytics.sql import records, replays, views
+from analytics.sql import lazy_rows, records, views
 from analytics.sql.answers import explained
-from analytics.sql.arrow_stream import LazyRows, Stream
 from analytics.sql.files import ArchiveFiles
+from analytics.sql.lazy_rows import Failures, LazyRows, Replay, Stream
 from analytics.sql.limits import Limits
-from analytics.sql.replays import Failures, Replay
 from analytics.sql.scratch import Scratch
-from analytics.sql.syntax_trees import POLICY, read_by
+from analytics.sql.syntax import POLICY, read_by
 from analytics.store.checked_files import CheckedFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
@@ -160,9 +159,9 @@ class Connection:
             with self.registered({"_frame": frame}):
                 self.duckdb.execute(views.filled(view, "_frame", frame.schema))
         elif view == ORDERED:
-            self._replay(views.ORDERED, self._files.archive.run_ids(), replays.orders, _rules_of)
+            self._replay(views.ORDERED, self._files.archive.run_ids(), lazy_rows.orders, _rules_of)
         elif view == "boards":
-            made = partial(replays.boards, more=self._columns)
+            made = partial(lazy_rows.boards, more=self._columns)
             values = partial(views.values_of_boards, left_out=views.ON_DEMAND.difference(self._columns))
             self._replay(view, self._files.archive.run_ids(), made, values)
         elif view == "first_plies":
@@ -188,7 +187,7 @@ class Connection:
         self._files.sound("plies")
         archive, relations = self._files.archive, dict[str, tuple[str, dict[str, str]]]()
         for run_id in run_ids:
-            record = replays.record_of(archive, run_id)  # raises before DuckDB reads
+            record = lazy_rows.record_of(archive, run_id)  # raises before DuckDB reads
             self.duckdb.register(f"{view}_{run_id}", LazyRows(replay(archive, record, self.failures)))
             relations[run_id] = f"{view}_{run_id}", values(record)
         self.duckdb.execute(views.over_runs(view, relations))
@@ -197,7 +196,7 @@ class Connection:
         """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
         keyed = not KEYS.keys().isdisjoint(self._columns)
         if keyed:
-            self._replay(views.POSITIONS_OF_PLIES, sorted(run_ids), partial(replays.boards, more=[*KEYS]), _rules_of)
+            self._replay(views.POSITIONS_OF_PLIES, sorted(run_ids), partial(lazy_rows.boards, more=[*KEYS]), _rules_of)
         self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
 
     def policy_question(self, name: str) -> str:

@@ -17,11 +17,11 @@ import polars as pl
 from analytics.derived_tables.boards import ORDERED_PLIES
 from analytics.sql import records, views
 from analytics.sql.answers import Complaint, QueryResult, Writer, ask, explained
-from analytics.sql.arrow_stream import Stream, lazily
 from analytics.sql.connection import KNOWN, ORDERED, Connection
 from analytics.sql.files import ArchiveFiles, MissingFileError
+from analytics.sql.lazy_rows import Stream, lazily
 from analytics.sql.limits import NO_LIMITS, Limits
-from analytics.sql.vocabulary import check_vocabulary
+from analytics.sql.syntax import check_vocabulary
 from analytics.store.checked_files import CheckedFile
 from analytics.store.marker import note_if_unknown
 from analytics.store.schema import TABLES

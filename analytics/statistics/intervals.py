@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from analytics.statistics.tally import WIN, Tally
-
-if TYPE_CHECKING:
-    from analytics.statistics.clusters import Clusters, ClusterSums
+from analytics.statistics.tally import WIN, Clusters, ClusterSums, Tally
 
 CONFIDENCE = 0.95
 

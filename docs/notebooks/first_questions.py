@@ -15,7 +15,7 @@ def _():
     import marimo as mo
 
     import analytics
-    from analytics.query.named_queries import query
+    from analytics.query.questions import query
 
     return alt, analytics, mo, query
 

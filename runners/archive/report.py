@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 from analytics import open_archive
 from analytics.report.page import report
-from analytics.sql.conditions import both
+from analytics.sql.syntax import both
 from analytics.sql.views import among
 from analytics.store.archive import Archive, chosen_runs
 from runners.terminal import console
@@ -24,7 +24,7 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     archive = Archive.open(root)
     runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened, progress_bar("writing the report", "games"):
-        condition = both(opened, runs, where) if runs and where is not None else runs or where
+        condition = both(opened.sql, runs, where) if runs and where is not None else runs or where
         page = report(opened, condition, title, run_ids)
     content = page.encode()
     write_file(output, content)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.exchange import to_minari
+from analytics.exchange import formats
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.sequence import FIRST
 from analytics.files.atomic import explained, make_folder
@@ -34,9 +34,9 @@ from runners.arena.playing import carry_out
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
 from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, DatasetPart, player
-from runners.benchmark.references import GAMES as REFERENCE_GAMES
-from runners.benchmark.references import OPPONENT, References, references
-from runners.benchmark.references import SECONDS as REFERENCE_SECONDS
+from runners.benchmark.score import GAMES as REFERENCE_GAMES
+from runners.benchmark.score import OPPONENT, References, references
+from runners.benchmark.score import SECONDS as REFERENCE_SECONDS
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 
@@ -74,7 +74,7 @@ def make(request: MakeRequest, stop: threading.Event) -> bool:
         if part not in left:
             console.print_line(f"{part.dataset_id} is there already")
     if left:
-        to_minari.check_library()
+        formats.check_library()
         console.print_line(_announcement(left, request.threads))
     with explained("write to", folder):
         for each in (folder / NAMESPACE, folder / PARQUET, folder / MAKING):
@@ -211,7 +211,7 @@ def _has_episodes(part: DatasetPart, folder: Path) -> bool:
     if not path.exists():
         return False
     try:
-        stored: Mapping[str, Any] = json.loads((path / to_minari.DATA / to_minari.METADATA).read_bytes())
+        stored: Mapping[str, Any] = json.loads((path / formats.DATA / formats.METADATA).read_bytes())
     except (OSError, ValueError) as error:
         raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
     if stored.get(SOURCE) != source_of(part, part.spec()):

@@ -119,7 +119,7 @@ def perft(
     """
     from quarto.perft import perft as count
     from runners.arena.config_groups import load_rules
-    from runners.perfect.tables import perft_table
+    from runners.perfect.tablebases import perft_table
     from runners.terminal.console import show
 
     show([perft_table(rules, count(load_rules(rules), plies))])

@@ -36,7 +36,7 @@ def build(
     from runners.arena.schemas import executor_named
     from runners.executors.base import available_megabytes
     from runners.hosting.interruption import INTERRUPTED, interruptible
-    from runners.perfect.chunk_solving import solve
+    from runners.perfect.tablebases import solve
     from runners.terminal.console import print_note, program, progress_bar
 
     chosen = executor_named(executor, ray_address)
@@ -79,7 +79,7 @@ def verify(
     Its checksum, its boards, its values against one another, and a sample that is solved again.
     """
     from analytics.perfect.tablebase import open_tablebase, tablebases
-    from analytics.perfect.tablebase_verify import verify as check
+    from analytics.perfect.tablebase_build import verify as check
     from quarto.errors import RequestError
     from runners.terminal.console import number_of
 
@@ -110,7 +110,7 @@ def show_tablebases(
     from analytics.perfect.theory import report
     from quarto.errors import RequestError
     from runners.arena.config_groups import load_rules, names
-    from runners.perfect.tables import tablebase_tables
+    from runners.perfect.tablebases import tablebase_tables
     from runners.terminal.console import show
 
     if theory:

@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.exchange.sequence import Heading
-from analytics.exchange.tags import checked_text
-from analytics.exchange.text_kernels import text_of
+from analytics.exchange.text import Heading, checked_text, text_of
 from analytics.store.blocks import games_at
 from quarto.batch import Games
 

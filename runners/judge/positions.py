@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.perfect.position_draw import NUMBERS, TurnSolver, logged_plies, positions, rows_of
-from analytics.perfect.position_set import encoded, origin_of
+from analytics.perfect.position_set import NUMBERS, TurnSolver, encoded, logged_plies, origin_of, positions, rows_of
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import Rules

@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analytics.published import PublishedFigure, figures, studies
-from analytics.published.comparison import Reproduction, document, noted
-from analytics.published.page import page
+from analytics.published.comparison import Reproduction, document, noted, page
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.code import version
 from runners.arena.schemas import MAX_SEED, check_range, rounding_notes
 from runners.hosting.interruption import INTERRUPTED, interruptible
-from runners.reproduce.pairings import Pairings, PlaySettings, trainings
-from runners.reproduce.trainings import TrainingResult, train
+from runners.reproduce.pairings import Pairings, PlaySettings, TrainingResult, train, trainings
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file

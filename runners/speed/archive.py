@@ -12,8 +12,8 @@ from typing import Any
 
 from analytics import open_archive
 from analytics.derived_tables.indexing import index_parts
-from analytics.query.named_queries import query
 from analytics.query.openings import EMPTY_BOARD, openings
+from analytics.query.questions import query
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from runners.archive.index import bring_up_to_date

@@ -19,7 +19,7 @@ from analytics.derived_tables.indexing import index_runs
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
-from analytics.exchange.tags import Tags
+from analytics.exchange.text import Tags
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies.derived.dataset import dataset_of
 from analytics.query.openings import EMPTY_BOARD, openings

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import polars as pl
 
 from analytics.results.columns import ResultColumn, csv_of, escaped_json
-from analytics.sql.times import checked_times, holds_times
+from analytics.sql.answers import checked_times, holds_times
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import TerminalTable

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.query.named_queries import query_of
+from analytics.query.questions import query_of
 from analytics.query.selection import Selection, select
 from analytics.ratings.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
 from analytics.ratings.ratings import rate

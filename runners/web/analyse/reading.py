@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from analytics.exchange.tags import UNKNOWN, Tags, parse_tags
+from analytics.exchange.text import UNKNOWN, Tags, parse_tags
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game, parse_piece, parse_position
 from quarto.rules import NONE

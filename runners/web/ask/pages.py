@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.query.cookbook import CookbookQuestion, questions
+from analytics.query.questions import CookbookQuestion, questions
 from analytics.report.content import Figure
 from analytics.sql.views import VIEWS
 from analytics.store.marker import content_of

@@ -14,12 +14,10 @@ from msgspec import structs
 
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.formats import record_line
 from analytics.exchange.importing import ImportedRun, import_games
 from analytics.exchange.reading import ParsedText, read_text
-from analytics.exchange.sequence import Heading
-from analytics.exchange.tags import RESULT_OF, Tags, heading_tags, parse_tags
-from analytics.exchange.text_kernels import text_of
-from analytics.exchange.whole_runs import record_line
+from analytics.exchange.text import RESULT_OF, Heading, Tags, heading_tags, parse_tags, text_of
 from analytics.results.pairings import pairings_frame, results
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at

@@ -9,9 +9,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.perfect import position_draw, position_set
-from analytics.perfect.position_draw import NUMBERS, Candidates, LoggedPlies, batch_of, drawn, logged_plies, met
-from analytics.perfect.position_set import ENDS, PositionSet
+from analytics.perfect import position_set
+from analytics.perfect.position_set import (
+    ENDS,
+    NUMBERS,
+    Candidates,
+    LoggedPlies,
+    PositionSet,
+    batch_of,
+    drawn,
+    logged_plies,
+    met,
+)
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
@@ -86,7 +95,7 @@ def test_values_are_those_of_playing_out(shipped: PositionSet) -> None:
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
 def test_arrangements_without_a_line_are_drawn_and_become_positions(rules: object) -> None:
     found = next(drawn(rules, 6, 3))  # type: ignore[arg-type]
-    tried = position_draw.DRAWN_AT_ONCE
+    tried = position_set.DRAWN_AT_ONCE
     assert 0 < len(found.cells) < tried
     batch = batch_of(found)
     for i in range(0, len(found.cells), 500):
@@ -109,14 +118,14 @@ def test_sets_are_made_for_other_rules() -> None:
 
 def test_arrangements_with_a_line_are_left_out() -> None:
     row = Candidates(np.array([[0, 1, 2, 3, 15], [0, 1, 2, 15, 3]]), np.array([[0, 1, 2, 3]] * 2))
-    assert position_draw._has_line(row, CLASSIC).tolist() == [True, False]
+    assert position_set._has_line(row, CLASSIC).tolist() == [True, False]
 
 
 def test_logged_positions_are_those_of_the_games() -> None:
     games = logged_plies(Archive.open(SAMPLE), CLASSIC)
     known = {tuple(column) for column in np.concatenate([games.pieces[:9], games.cells[:8]]).T.tolist()}
     found = next(met(games, 8, 1))
-    assert len(found.cells) == min((games.plies > 8).sum(), position_draw.DRAWN_AT_ONCE)
+    assert len(found.cells) == min((games.plies > 8).sum(), position_set.DRAWN_AT_ONCE)
     assert {(*held, *filled) for held, filled in zip(found.pieces.tolist(), found.cells.tolist(), strict=True)} <= known
     none = LoggedPlies(games.pieces[:, :0], games.cells[:, :0], games.plies[:0])
     assert list(met(none, 8, 1)) == []

@@ -31,8 +31,7 @@ from analytics.perfect.tablebase import (
     tablebases,
     write,
 )
-from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, check, needed_megabytes
-from analytics.perfect.tablebase_verify import verify
+from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, check, needed_megabytes, verify
 from quarto.bits import spread
 from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
@@ -44,7 +43,7 @@ from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
 from runners.executors.base import THREADS
-from runners.perfect.chunk_solving import solve
+from runners.perfect.tablebases import solve
 from tests.naive import PRESETS
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # solved in no time

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analytics.published import PublishedFigure, Span
-from analytics.published.agreement import results_in
-from analytics.published.comparison import Comparison, MeasuredFigure, measured_figure
+from analytics.published.comparison import Comparison, MeasuredFigure, measured_figure, results_in
 from analytics.statistics.tally import Tally
 
 FIGURE = PublishedFigure(

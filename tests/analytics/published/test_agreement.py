@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analytics.published.agreement import agrees, measured_rate, published_rate, results_in
+from analytics.published.comparison import agrees, measured_rate, published_rate, results_in
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import Tally
 from tests.analytics.published.experiments import TALLY, figure

@@ -11,8 +11,7 @@ import pytest
 
 from analytics.published import Note, Span, figures
 from analytics.published import comparison as comparisons
-from analytics.published.comparison import Reproduction, document
-from analytics.published.page import page
+from analytics.published.comparison import Reproduction, document, page
 from analytics.published.panels import chart, panels
 from analytics.report.style import svg
 from tests.analytics.published.experiments import FIGURE, comparison, figure

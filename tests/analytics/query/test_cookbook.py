@@ -2,7 +2,7 @@
 
 import re
 
-from analytics.query.cookbook import questions
+from analytics.query.questions import questions
 from tests.paths import ROOT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.query.named_queries import names, query
+from analytics.query.questions import names, query
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies
 from quarto.errors import RequestError

@@ -7,8 +7,8 @@ import pytest
 from analytics import open_archive
 from analytics.query.selection import select
 from analytics.ratings.head_to_head import head_to_head
-from analytics.sql.conditions import both
 from analytics.sql.database import OpenArchive
+from analytics.sql.syntax import both
 from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
 from quarto.errors import FailureError, RequestError
@@ -148,12 +148,12 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(two_runs: Archive
 
 def test_conditions_are_joined_as_they_are(two_runs: Archive) -> None:
     with open_archive(two_runs.root) as opened:
-        joined = both(opened, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
+        joined = both(opened.sql, "plies < 9 OR winner = 0 -- x", "winner = 1 OR plies = 3")
         expected = "(plies < 9 OR winner = 0) AND (winner = 1 OR plies = 3)"
         assert select(opened, joined).counts == select(opened, expected).counts
         for first, second in (("true) OR (true", "plies = 3"), ("plies = 3", "true) OR (true")):
             with pytest.raises(RequestError, match="is not a condition on games"):
-                both(opened, first, second)
+                both(opened.sql, first, second)
 
 
 def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(two_runs: Archive) -> None:

@@ -10,7 +10,7 @@ import pytest
 from analytics.policies import policy_store
 from analytics.query.openings import openings
 from analytics.query.selection import select
-from analytics.sql import replays
+from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
 from analytics.store import policy_cards
@@ -286,8 +286,8 @@ def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_questi
     def fail(*_of: object, **_options: object) -> NoReturn:
         raise ValueError("plies out of order")
 
-    monkeypatch.setattr(replays, "boards_of", fail)
-    monkeypatch.setattr(replays, "orders_of", fail)
+    monkeypatch.setattr(lazy_rows, "boards_of", fail)
+    monkeypatch.setattr(lazy_rows, "orders_of", fail)
     with OpenArchive(archive.root) as opened:
         games = opened.sql("SELECT count(*) FROM games").item()
         for _ in range(8):  # an error that left the stream itself ended Python after three questions or so

@@ -8,10 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from analytics.query.cookbook import questions
+from analytics.query.questions import questions
 from analytics.sql.database import OpenArchive
+from analytics.sql.syntax import check_vocabulary
 from analytics.sql.views import VIEWS
-from analytics.sql.vocabulary import check_vocabulary
 from quarto.errors import RequestError
 from tests.paths import SAMPLE
 

@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.derived_tables.boards import MORE, boards_of
 from analytics.policies import policy_store
 from analytics.query.selection import select
-from analytics.sql import replays
+from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
@@ -161,7 +161,7 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
         made.append(set(more))
         return boards_of(plies, record, more)
 
-    monkeypatch.setattr(replays, "boards_of", making)
+    monkeypatch.setattr(lazy_rows, "boards_of", making)
     questions = {
         "SELECT avg(bit_count(filled)) FROM boards": set(),
         "SELECT ply, count(*) FROM boards GROUP BY ply ORDER BY ALL": set(),
@@ -216,7 +216,7 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, mon
         return real(archive, run_id, *rest)  # type: ignore[arg-type]
 
     real = read_rows
-    monkeypatch.setattr(replays, "read_rows", reading)
+    monkeypatch.setattr(lazy_rows, "read_rows", reading)
     with open_archive(archive.root) as opened:
         assert opened.sql(f"SELECT count(*) FROM boards WHERE run_id = '{other.run_id}'").item() > 0
     assert set(read) == {other.run_id}
@@ -229,10 +229,10 @@ def test_replayed_rows_borrow_no_memory_of_numpy(archive: Archive, monkeypatch: 
         made.append(boards_of(plies, record, more))
         return made[-1]
 
-    monkeypatch.setattr(replays, "boards_of", making)
+    monkeypatch.setattr(lazy_rows, "boards_of", making)
     played = archive.run(RUN_ID)
     assert played is not None
-    parts = list(replays.boards(archive, played, [], [*MORE]).collect_batches(maintain_order=True))
+    parts = list(lazy_rows.boards(archive, played, [], [*MORE]).collect_batches(maintain_order=True))
     assert sum(part.height for part in parts) == sum(frame.height for frame in made) > 0
     for part in parts:
         for column in part:

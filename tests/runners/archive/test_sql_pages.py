@@ -13,7 +13,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.sql.database import OpenArchive
-from analytics.sql.syntax_trees import read_by
+from analytics.sql.syntax import read_by
 from analytics.sql.views import VIEWS
 from runners.terminal.tables import as_text
 from tests.paths import ROOT, SAMPLE

@@ -18,7 +18,7 @@ from analytics.exchange import export as exchange
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.benchmark import make as making
-from runners.benchmark import references
+from runners.benchmark import score
 from runners.benchmark.datasets import DATASETS, VALIDATION_SEED, chosen, parts_of
 from runners.benchmark.make import MakeRequest, make
 from tests.runners.conftest import Qarena
@@ -30,7 +30,7 @@ PLAYED = [each for each in DATASETS if each.name != "mixed-v0"]  # whose 25 pair
 @pytest.fixture(autouse=True)
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reference scores from few games."""
-    monkeypatch.setattr(references, "GAMES", 40)
+    monkeypatch.setattr(score, "GAMES", 40)
 
 
 def sums(folder: Path) -> dict[str, list[str]]:
@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All datasets, small."""
     folder = tmp_path_factory.mktemp("benchmark") / "made"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(references, "GAMES", 40)
+        patch.setattr(score, "GAMES", 40)
         assert make(MakeRequest(folder, parts_of(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
     return folder
 

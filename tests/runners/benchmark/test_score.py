@@ -12,9 +12,8 @@ import pytest
 
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import Tally
-from runners.benchmark import references
-from runners.benchmark.references import References, mean_return
-from runners.benchmark.score import ScoreRequest, carry_out
+from runners.benchmark import score
+from runners.benchmark.score import References, ScoreRequest, carry_out, mean_return
 from runners.judge.judging import JudgeOptions
 from tests.runners.conftest import Qarena
 
@@ -22,7 +21,7 @@ from tests.runners.conftest import Qarena
 @pytest.fixture(autouse=True)
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reference scores from fewer games."""
-    monkeypatch.setattr(references, "GAMES", 200)
+    monkeypatch.setattr(score, "GAMES", 200)
 
 
 def test_returns_are_normalised_between_the_references() -> None:

@@ -11,8 +11,7 @@ from analytics.published import TRAINING, PublishedFigure, figures
 from runners.arena.config import agent_named
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import label_of
-from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, with_policy
-from runners.reproduce.trainings import train
+from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, train, with_policy
 from tests.runners.experiments import Watcher
 
 

@@ -15,8 +15,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config import agent_named
 from runners.arena.schemas import ArchiveSettings
-from runners.reproduce.pairings import trainings
-from runners.reproduce.trainings import TrainingResult, train
+from runners.reproduce.pairings import TrainingResult, train, trainings
 from runners.training.online import Online
 
 

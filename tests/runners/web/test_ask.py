@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.query.cookbook import questions
+from analytics.query.questions import questions
 from runners.web.ask.pages import QuestionService
 from tests.runners.web.visiting import Page, plain
 

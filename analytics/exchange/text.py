@@ -1,4 +1,4 @@
-r"""Tags in front of the plies of a game in a text: ``[agent_0=alice] [agent_1=bob] [result=0-1] F@b1 3@b2 7@c4``.
+r"""Games as text: ``[agent_0=alice] [agent_1=bob] [result=0-1] F@b1 3@b2 7@c4``, tags and then the plies.
 
 A tag is ``[name=value]``; in a value ``]`` and ``\`` are written ``\]`` and ``\\``. Spaces separate tags. Tags are
 written in the order of ``NAMES``. Each may be left out. Tags that follow from the plies are checked against them.
@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
-from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, FORFEIT_RESIGNED, Games
 from quarto.errors import RequestError, nearest
-from quarto.notation import CLASSIC_NAME
-from quarto.rules import NONE, PIECES
+from quarto.notation import CLASSIC_NAME, format_cell, format_piece
+from quarto.rules import CELLS, NONE, PIECES
 
 GAME = "game"  # the tag of a game of a run whose record the text has too: the run and the game's id
 NAMES = ("rules", "event", "date", "agent_0", "agent_1", "opening", "result", "ending")
@@ -23,6 +26,11 @@ RESULTS = {"1-0": 0, "0-1": 1, "1/2-1/2": NONE}  # the winner's seat; seat 0 giv
 RESULT_OF = {winner: text for text, winner in RESULTS.items()}
 UNKNOWN = "unknown"  # the label of an agent without a tag
 MAX_CHARACTERS = 200  # of a value, as of a label
+
+ROWS_AT_ONCE = 1 << 14
+_PLIES = np.array(
+    [f" {format_piece(piece)}@{format_cell(cell)}" for piece in range(PIECES) for cell in range(CELLS)], "S"
+)  # by 16 * piece + cell
 
 _TAG = re.compile(r"\s*\[([^=\[\]]*)=((?:[^\]\\]|\\.)*)\]")
 _VALUE = re.compile(r"[^\x00-\x1f\x7f]+")
@@ -40,6 +48,50 @@ class Tags:
     opening: int = 0
     winner: int | None = None  # seat, or NONE for a draw
     ending: int | None = None  # index into ENDINGS
+
+
+class Heading(NamedTuple):
+    """The values that neighbouring games have in common. Exported games are in the order of their headings."""
+
+    rules: str
+    event: str  # "" where it is not known
+    date: str  # ISO 8601, or ""
+    opening: int
+    agent_0: str
+    agent_1: str
+
+
+def text_of(heading: Heading, games: Games, run_id: str = "", game_id: NDArray[np.int64] | None = None) -> bytes:
+    """A line for each game of one heading: tags and plies. With a run, the line names it and ``game_id`` [G] too."""
+    common, named = heading_tags(heading._asdict()), f" [{GAME}={run_id} " if run_id else ""
+    tags = [ending_tags(winner, ending) for winner in (NONE, 0, 1) for ending in range(len(ENDINGS))]
+    prefixes = np.array([f"{common} {each}{named}".encode() for each in tags], "S")
+    outcome = len(ENDINGS) * (games.winner.astype(np.intp) + 1) + games.ending
+    ids = [] if game_id is None else [game_id.astype("S20"), np.full(len(game_id), b"]")]
+    return _joined([prefixes[outcome], *ids, *_plies_of(games), np.full(len(outcome), b"\n")])
+
+
+def plies_text(games: Games) -> list[str]:
+    """[G] the plies of each game, separated by spaces."""
+    lines = _joined([*_plies_of(games), np.full(len(games.plies), b"\n")]).decode()
+    return [line[1:] for line in lines.split("\n")[:-1]]
+
+
+def _plies_of(games: Games) -> list[NDArray[np.bytes_]]:
+    """Each ply of all games [G], a space before it; empty for games that have ended."""
+    numbers = (CELLS * games.pieces.astype(np.intp) + games.cells) % len(_PLIES)
+    most = int(games.plies.max(initial=0))
+    return [np.where(ply < games.plies, _PLIES[numbers[ply]], b"") for ply in range(most)]
+
+
+def _joined(columns: list[NDArray[np.bytes_]]) -> bytes:
+    """Columns of texts [G] row by row. NumPy fills texts up with zero bytes, which no label has."""
+    found = []
+    for start in range(0, len(columns[0]), ROWS_AT_ONCE):
+        some = (np.ascontiguousarray(column[start : start + ROWS_AT_ONCE]) for column in columns)
+        texts = np.hstack([column.view(np.uint8).reshape(len(column), -1) for column in some])
+        found.append(texts[texts != 0].tobytes())
+    return b"".join(found)
 
 
 def parse_tags(text: str, defaults: Tags) -> Tags:

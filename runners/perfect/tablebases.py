@@ -1,9 +1,9 @@
-"""Solving a tablebase's chunks: what travels are keys of boards and their values."""
+"""Tablebases: solving their chunks by any executor, and printing them; also exact counts of games."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -11,10 +11,45 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.perfect.tablebase import Card, Tablebase
 from analytics.perfect.tablebase_build import Chunks, solved
+from analytics.results.columns import column, words
+from quarto.perft import Layer
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 from runners.executors.base import Executor, Stop, Task
+from runners.terminal import console
+from runners.terminal.console import TerminalTable
+
+
+def tablebase_tables(found: Sequence[Tablebase]) -> list[TerminalTable]:
+    """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
+    cards = [each.card for each in found]
+    columns = [
+        words("rules", [str(card.rules["name"]) for card in cards]),
+        column("pieces", [card.pieces for card in cards]),
+        column("boards", [sum(card.boards) for card in cards]),
+        column("bytes", [card.bytes for card in cards]),
+        column("thread seconds", [card.seconds for card in cards], "{:,.0f}".format),
+        words("built", [card.created[:10] for card in cards]),
+        words("file", ["ships" if each.shipped else str(each.path) for each in found]),
+    ]
+    return [console.tabulated(columns), *map(_layers_table, cards)]
+
+
+def _layers_table(card: Card) -> TerminalTable:
+    parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
+    columns = [column(name, counts) for name, counts in parts.items()]
+    pieces = column("pieces", range(card.pieces + 1))
+    return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
+
+
+def perft_table(rules: str, layers: Sequence[Layer]) -> TerminalTable:
+    """The counts of each ply."""
+    headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
+    columns = [column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)]
+    return console.tabulated(columns, f"perft, {rules} rules")
+
 
 POLL_SECONDS = 0.1
 

@@ -1,10 +1,46 @@
-"""Named questions: the SQL files of ``analytics/query/named``, each with a header that describes the answer."""
+"""Questions in SQL that ship: the named ones (``named/*.sql``), and those of docs/cookbook.md, a file of this room."""
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from quarto.errors import RequestError, nearest
+
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_QUESTION = re.compile(
+    r"^### (?P<number>\d+)\. (?P<title>[^\n]+)\n\n(?P<note>(?:(?!```)[^\n]*\n)*)```sql\n(?P<sql>.*?)\n```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class CookbookQuestion(NamedTuple):
+    """A question of the cookbook."""
+
+    number: int
+    section: str
+    title: str
+    note: str  # what a reader should know, in Markdown; often nothing
+    sql: str
+
+
+@cache
+def questions() -> tuple[CookbookQuestion, ...]:
+    """All questions, in the order of the page."""
+    text = (files("analytics.query") / "cookbook.md").read_text(encoding="utf-8")
+    sections = [(found.start(), found[1]) for found in _SECTION.finditer(text)]
+    return tuple(
+        CookbookQuestion(
+            int(found["number"]),
+            next(name for start, name in reversed(sections) if start < found.start()),
+            found["title"],
+            " ".join(found["note"].split()),
+            found["sql"],
+        )
+        for found in _QUESTION.finditer(text)
+    )
 
 
 def names() -> list[str]:

@@ -1,0 +1,350 @@
+"""The formats of exported games: tables of plies or games, and episodes for offline learning.
+
+``TABLES`` has the formats that are streams of bytes, ``EPISODES`` those that are datasets of other libraries. Each is a
+function that consumes the same stream of games. The libraries are imported when a dataset is made.
+
+Sources of the layouts:
+
+- d3rlpy's documentation, "Create your dataset": the flat arrays of its ``MDPDataset`` in one ``.npz`` file, which NumPy
+  alone can read. The last step of an episode is marked in ``terminals`` or, if the episode was cut off, in
+  ``timeouts``, never in both.
+- google-research/rlds, README, "Dataset Format". RLDS files are TensorFlow records, which only TensorFlow reads. A
+  nested Parquet file has the same structure, and four lines turn it into a ``tf.data.Dataset``.
+- A Minari dataset is written by Minari itself: a folder that ``minari.load_dataset`` and ``MinariDataset`` read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import polars as pl
+from msgspec import structs
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from analytics.exchange.sequence import GameChunk
+from analytics.exchange.text import plies_text, text_of
+from analytics.exchange.turns import BOTH_SEATS, OBSERVED, Episodes, StepOptions
+from analytics.results.columns import csv_of
+from analytics.store.records import RunRecord, dump
+from quarto.batch import ENDINGS
+from quarto.errors import RequestError, of_extra
+from quarto.observations import TURNS
+from quarto.rules import NONE, PIECES
+
+BLOCK = 1 << 20  # bytes copied at a time
+LEVEL = 1  # of deflate: a board is mostly -1
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file, so that the same games are the same bytes
+
+ROW_GROUP = 65536  # of RLDS
+NO_ACTION = -1  # of a step without a decision; no valid action
+
+DATASET_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*-v[0-9]+")
+DATA = "data"  # the folder inside a dataset's folder
+MAIN, METADATA = "main_data.hdf5", "metadata.json"
+NEEDED = ("gymnasium", "h5py", "PIL", "minari")  # Minari imports h5py and Pillow without asking for them
+SETS = ("author", "author_email")  # metadata that Minari takes as sets
+BATCH = 1000  # episodes for which there must be room on the disk
+ROOM = 64 << 20  # bytes that a batch needs at most, with what the library still has in memory
+ZEROS = bytes(1 << 20)
+
+Item = TypeVar("Item")
+
+
+class TableOptions(NamedTuple):
+    """The content of a table."""
+
+    by_game: bool  # a row a game, else a row a ply
+    perspective: str  # of outcomes
+
+
+class EpisodePart(NamedTuple):
+    """Some games, and their turns as episodes."""
+
+    chunk: GameChunk
+    options: StepOptions
+    episodes: Episodes
+
+
+class Target(NamedTuple):
+    """Where episodes are written to."""
+
+    path: Path  # of the new file or folder
+    aside: Path  # an empty folder for parts of it
+    about: Mapping[str, Any]  # metadata of a Minari dataset: ``dataset_id``, ``description``, and more if there is
+
+
+# Tables.
+
+
+def text_lines(chunks: Iterable[GameChunk], _options: TableOptions) -> Iterator[bytes]:
+    """Yield games as lines of text; a whole run has a line with its record before its games."""
+    recorded = set[str]()
+    for chunk in chunks:
+        if chunk.whole and chunk.record.run_id not in recorded:
+            recorded.add(chunk.record.run_id)
+            yield record_line(chunk.record, chunk.whole)
+        named = (chunk.record.run_id, chunk.chosen.game_id) if chunk.whole else ()
+        yield text_of(chunk.heading, chunk.chosen.games, *named)
+
+
+def record_line(record: RunRecord, number: int) -> bytes:
+    """The record of a run as a line; ``number`` says in what order runs began. What an archive notes is left out."""
+    plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=())
+    return json.dumps(json.loads(dump(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def csv_lines(chunks: Iterable[GameChunk], options: TableOptions, quoted: bool = False) -> Iterator[bytes]:
+    """Yield a row a ply, or a row a game with its plies as text; ``quoted``: texts are safe in spreadsheets."""
+    for number, chunk in enumerate(chunks):
+        rows = _game_rows(chunk) if options.by_game else _ply_rows(chunk, options.perspective)
+        yield csv_of(rows, number == 0, quoted)
+
+
+def _game_columns(chunk: GameChunk) -> pl.DataFrame:
+    """[G] the columns of each game without its plies."""
+    heading, record, chosen, *_ = chunk
+    games = chosen.games
+    return pl.DataFrame(
+        {
+            "run_id": record.run_id,
+            "game_id": chosen.game_id,
+            "rules": heading.rules,
+            "agent_0": heading.agent_0,
+            "agent_1": heading.agent_1,
+            "winner": games.winner.astype(np.int32),
+            "plies": games.plies.astype(np.int32),
+            "opening": chosen.opening.astype(np.int32),
+            "ending": pl.Series(ENDINGS).gather(games.ending.astype(np.uint32)),
+        }
+    )
+
+
+def _game_rows(chunk: GameChunk) -> pl.DataFrame:
+    """[G] a row a game, with its plies as text."""
+    return _game_columns(chunk).with_columns(game=pl.Series(plies_text(chunk.chosen.games), dtype=pl.String))
+
+
+def _ply_rows(chunk: GameChunk, perspective: str) -> pl.DataFrame:
+    """[R] a row a ply, game by game, with the outcome from a perspective."""
+    games = chunk.chosen.games
+    game, ply = np.nonzero(np.arange(PIECES) < games.plies[:, None])
+    seat = (ply + 1) % 2
+    player = seat if chunk.seat(perspective) == BOTH_SEATS else chunk.seat(perspective)
+    winner = games.winner[game]
+    outcome = np.where(winner == NONE, 0, np.where(winner == player, 1, -1))
+    return _game_columns(chunk)[game].with_columns(
+        ply=ply.astype(np.int32),
+        seat=seat.astype(np.int32),
+        imposed=(ply < chunk.chosen.opening[game]).astype(np.int32),
+        piece=games.pieces[ply, game].astype(np.int32),
+        cell=games.cells[ply, game].astype(np.int32),
+        **{f"outcome_{perspective}": outcome.astype(np.int32)},
+    )
+
+
+# Episodes.
+
+
+def _arrays_of(part: EpisodePart) -> dict[str, NDArray[np.generic]]:
+    """The arrays of some episodes, ``S`` rows each. This format has no final observations."""
+    episodes = part.episodes
+    decided = np.ones(len(episodes.observations), np.bool_)
+    decided[episodes.final] = False
+    terminals, timeouts = np.zeros((2, len(episodes.actions)), np.float32)
+    terminals[episodes.last], timeouts[episodes.last] = episodes.terminated, ~episodes.terminated
+    arrays: dict[str, NDArray[np.generic]] = {
+        "observations": episodes.observations[decided],
+        "actions": episodes.actions,
+        "rewards": episodes.rewards,
+        "terminals": terminals,
+        "timeouts": timeouts,
+    }
+    arrays |= {"imposed": episodes.imposed} if part.options.imposed else {}
+    return arrays | ({"action_masks": episodes.masks[decided]} if part.options.masks else {})
+
+
+def write_d3rlpy(parts: Iterable[EpisodePart], to: Target) -> None:
+    """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
+    arrays: dict[str, NDArray[np.generic]] = {}
+    steps = 0
+    for part in parts:
+        steps += len(part.episodes.actions)
+        arrays = _arrays_of(part)
+        for name, array in arrays.items():
+            with (to.aside / name).open("ab") as rows:
+                rows.write(np.ascontiguousarray(array).data)
+    with zipfile.ZipFile(to.path, "x", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as packed:
+        for name, array in arrays.items():  # the arrays of all parts differ only in their lengths
+            entry = zipfile.ZipInfo(f"{name}.npy", EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            with packed.open(entry, "w", force_zip64=True) as out, (to.aside / name).open("rb") as rows:
+                shape = steps, *array.shape[1:]
+                header = {"descr": npy.dtype_to_descr(array.dtype), "fortran_order": False, "shape": shape}
+                npy.write_array_header_1_0(out, header)
+                shutil.copyfileobj(rows, out, BLOCK)
+
+
+def _rows_of(part: EpisodePart) -> pl.DataFrame:
+    """[E] a row an episode: the columns of its game, and its steps."""
+    episodes = part.episodes
+    steps = _steps(episodes, part.options)
+    number = np.repeat(np.arange(len(episodes.game)), episodes.steps + 1)
+    fields = pl.struct(steps.columns).alias("steps")
+    nested = steps.with_columns(episode=number).group_by("episode", maintain_order=True).agg(fields)
+    return _game_columns(part.chunk)[episodes.game].with_columns(nested["steps"])
+
+
+def _steps(episodes: Episodes, options: StepOptions) -> pl.DataFrame:
+    """[S + E] all steps. The last one of each episode has the final observation and no action."""
+    final = episodes.final
+    rows = len(episodes.observations)
+    is_last = np.zeros(rows, np.bool_)
+    is_last[final] = True
+    is_terminal = np.zeros(rows, np.bool_)
+    is_terminal[final] = episodes.terminated
+    action, reward = np.full(rows, NO_ACTION, np.int64), np.zeros(rows, np.float32)
+    action[~is_last], reward[~is_last] = episodes.actions, episodes.rewards
+    # If the steps are those of both seats, the next step is the opponent's and its value counts with the opposite sign.
+    discount = np.where(is_last, 0.0, -1.0 if options.seat < 0 else 1.0).astype(np.float32)
+    discount[final[episodes.terminated] - 1] = 0
+    columns = {
+        "is_first": np.roll(is_last, 1),
+        "is_last": is_last,
+        "is_terminal": is_terminal,
+        "observation": pl.Series(episodes.observations, dtype=pl.Array(pl.Int8, OBSERVED)),
+        "action": action,
+        "reward": reward,
+        "discount": discount,
+    }
+    if options.imposed:
+        flags = np.zeros(rows, np.bool_)
+        flags[~is_last] = episodes.imposed
+        columns["imposed"] = flags
+    if options.masks:
+        columns["action_mask"] = pl.Series(episodes.masks, dtype=pl.Array(pl.Boolean, TURNS))
+    return pl.DataFrame(columns)
+
+
+def write_rlds(parts: Iterable[EpisodePart], to: Target) -> None:
+    """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
+
+    Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
+    parts no file is written.
+    """
+    stored = []
+    for number, part in enumerate(parts):
+        stored.append(to.aside / f"{number:06d}.arrow")
+        _rows_of(part).write_ipc(stored[-1])
+    if stored:
+        pl.scan_ipc(stored).sink_parquet(to.path, compression="zstd", compression_level=3, row_group_size=ROW_GROUP)
+
+
+def check_name(name: str) -> None:
+    """Raise ``RequestError`` unless Minari accepts a folder of this name as a dataset, and is installed."""
+    if not DATASET_ID.fullmatch(name):
+        raise RequestError(f"a Minari dataset is named like quarto-v0, and {name!r} is not: change --output")
+    check_library()
+
+
+def check_library() -> None:
+    """Raise ``RequestError`` unless all that Minari needs to write is installed."""
+    with of_extra("minari", "a Minari dataset"):
+        for name in NEEDED:
+            import_module(name)
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder holds a Minari dataset and nothing else."""
+    inside = {path.name for path in folder.iterdir()}
+    return inside == {DATA} and {path.name for path in (folder / DATA).iterdir()} <= {MAIN, METADATA}
+
+
+def write_minari(parts: Iterable[EpisodePart], to: Target) -> None:
+    """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
+    check_library()
+    import minari
+    from gymnasium.spaces import Box, Discrete
+    from minari.dataset.minari_storage import MinariStorage
+
+    to.path.mkdir(parents=True)
+    observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(TURNS)
+    data = to.path.resolve() / DATA  # Minari does not know the size of a dataset in a relative folder
+    storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
+    known = list[_EpisodeGames]()
+    storage.update_episodes(_with_room(_buffers(parts, known), data))
+    episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
+    storage.update_episode_metadata(_with_room(episodes, data))
+    sets = {name: set(to.about[name]) for name in SETS if name in to.about}
+    storage.update_metadata({"minari_version": minari.__version__, **to.about, **sets})
+
+
+def _with_room(items: Iterable[Item], data: Path) -> Iterator[Item]:
+    """The same items, one an episode. Raises ``OSError`` before the disk is full: the library would crash."""
+    for number, item in enumerate(items):
+        if number % BATCH == 0:
+            with TemporaryFile(dir=data, buffering=0) as file:
+                file.seek((data / MAIN).stat().st_size)  # a limit on the size of files is met here too
+                for _ in range(ROOM // len(ZEROS)):
+                    file.write(ZEROS)
+        yield item
+
+
+class _EpisodeGames(NamedTuple):
+    """The games of some episodes."""
+
+    run_id: np.bytes_
+    game_id: NDArray[np.int64]  # [E]
+
+
+def _buffers(parts: Iterable[EpisodePart], known: list[_EpisodeGames]) -> Iterator[Any]:
+    """Minari's buffer of each episode; ``known`` grows by their games."""
+    from minari.data_collector import EpisodeBuffer
+
+    for chunk, options, episodes in parts:
+        known.append(_EpisodeGames(np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
+        for number, last in enumerate(episodes.last.tolist()):
+            yield EpisodeBuffer(**_arrays(episodes, number, last, options))
+
+
+def _arrays(episodes: Episodes, number: int, last: int, options: StepOptions) -> dict[str, Any]:
+    """The arrays of one episode, whose last step is ``last``. Infos have one entry more than there are steps."""
+    steps, over = int(episodes.steps[number]), bool(episodes.terminated[number])
+    taken = slice(last + 1 - steps, last + 1)
+    seen = slice(taken.start + number, taken.stop + number + 1)
+    at_end = np.arange(1, steps + 1) == steps
+    infos: dict[str, Any] = {}
+    if options.imposed:
+        infos["imposed"] = np.append(episodes.imposed[taken], False)
+    if options.masks:
+        infos["action_mask"] = episodes.masks[seen]
+    return {
+        "observations": episodes.observations[seen],
+        "actions": episodes.actions[taken],
+        "rewards": episodes.rewards[taken],
+        "terminations": at_end & over,
+        "truncations": at_end & (not over),
+        "infos": infos,
+    }
+
+
+TABLES: Mapping[str, Callable[[Iterable[GameChunk], TableOptions], Iterator[bytes]]] = {
+    "text": text_lines,
+    "csv": csv_lines,
+    "spreadsheet": partial(csv_lines, quoted=True),
+}
+EPISODES: Mapping[str, Callable[[Iterable[EpisodePart], Target], None]] = {
+    "minari": write_minari,
+    "d3rlpy": write_d3rlpy,
+    "rlds": write_rlds,
+}
