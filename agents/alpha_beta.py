@@ -1,17 +1,171 @@
-"""Study B's minimax: only lines count."""
+"""Study B's minimax, and alpha-beta over turns (cell, gift) with an exact memory, which study A's players use too.
+
+Depth counts placements. Values are whole numbers as the mover sees them: a draw is 0, and a loss is a win with the sign
+changed. Two evaluations:
+
+``SHARES`` (study A)  A line is worth ``WHOLE``. At the depth limit the value for the mover is the share of safe pieces
+                      among those left. It goes from -``WHOLE`` (0 percent) to ``WHOLE`` (100 percent),
+                      and is 0 (50 percent) where no piece is left.
+``SOONER`` (study B)  A line is worth 1 + the placements that the search could still have made, so sooner wins are
+                      preferred. A position at the depth limit is worth 0.
+
+The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
+exact, and turns do not depend on which entries it holds.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, scratch, turn
 from agents.parameters import checked_whole
-from agents.search.alpha_beta import MEMORY_SIZE, SOONER, best_gift, best_turn
-from quarto.jit import int64
-from quarto.position import Position
-from quarto.rules import CELLS, NONE, Rules
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
+from quarto.rng import mix
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.threats import safe_pieces, winning_cells
+
+SHARES, SOONER = 0, 1
+WHOLE = 360360  # of which every share of up to fifteen pieces is a whole number
+UNBOUNDED = 1 << 20  # beyond every value
+
+MEMORY_DEPTH = 3  # shallower searches are cheaper than looking them up
+MEMORY_ENTRIES = 1 << 13
+MEMORY_SIZE = 2 * MEMORY_ENTRIES  # words of scratch
+EXACT, AT_LEAST, AT_MOST = 0, 1, 2
+
+TURN_BITS = 16
+
+
+@inlined
+def win_value(evaluation: int, depth: int) -> int:
+    """The value of a line for its player, with ``depth`` placements to go, that one included."""
+    return WHOLE if evaluation == SHARES else depth
+
+
+@inlined
+def limit_value(evaluation: int, pieces_left: int, safe_left: int) -> int:
+    """The value for the mover at the depth limit, if ``safe_left`` of ``pieces_left`` pieces are safe."""
+    if evaluation == SOONER or pieces_left == 0:
+        return int64(0)
+    return 2 * WHOLE * safe_left // pieces_left - WHOLE
+
+
+@inlined
+def memory_key(position: Position, depth: int) -> int:
+    """A position with a hand, except its lanes, and the depth, in 25 bits; never 0 once a piece is on the board."""
+    return position.occupied | (position.hand << 16) | (depth << 20)
+
+
+@inlined
+def memory_index(lanes: int, key: int) -> int:
+    """The index of the state in the memory."""
+    return 2 * int64(mix(lanes + (uint64(key) << uint64(38))) & uint64(MEMORY_ENTRIES - 1))
+
+
+@inlined
+def last_placement_value(position: Position, evaluation: int, rules: Any) -> int:
+    """``search`` to depth 1, under its conditions: the best of all cells and gifts at the depth limit."""
+    best = int64(-UNBOUNDED)
+    empty, left = ~position.occupied & ALL_CELLS, int64(popcount(position.available)) - 1
+    while empty != 0:
+        placed = after_placing(position, lowest_bit(empty))
+        safe = int64(popcount(position.available & safe_pieces(placed.lanes, placed.occupied, rules)))
+        best = max(best, -limit_value(evaluation, left, safe - int64(safe > 0)))  # a safe gift leaves the fewest
+        empty &= empty - 1
+    return best
+
+
+SEARCH_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, OWN_TYPE)
+
+
+@kernel(SEARCH_SIGNATURE)
+def search(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, own: Any) -> int:
+    """The value of a position whose hand cannot win at once; a bound beyond ``alpha`` or ``beta`` (fail-soft)."""
+    if position.available == 0:
+        return int64(0)
+    if depth == 1:
+        return last_placement_value(position, evaluation, rules) if evaluation == SHARES else int64(0)
+    memory, key, index = scratch(own), uint64(0), int64(0)
+    if depth >= MEMORY_DEPTH:
+        key = uint64(memory_key(position, depth))
+        index = memory_index(position.lanes, key)
+        entry = memory[index + 1]
+        if memory[index] == position.lanes and entry & uint64(0x1FFFFFF) == key:
+            value, bound = int64(entry >> uint64(27)) - UNBOUNDED, int64(entry >> uint64(25)) & 3
+            if bound == EXACT or (bound == AT_LEAST and value >= beta) or (bound == AT_MOST and value <= alpha):
+                return value
+    best, lost = int64(-UNBOUNDED), -win_value(evaluation, depth - 1)
+    empty = ~position.occupied & ALL_CELLS
+    while empty != 0 and best < beta:
+        placed = after_placing(position, lowest_bit(empty))
+        safe = position.available & safe_pieces(placed.lanes, placed.occupied, rules)
+        if safe != position.available:
+            best = max(best, lost)
+        while safe != 0 and best < beta:
+            given = after_giving(placed, lowest_bit(safe))
+            best = max(best, -search(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, own))
+            safe &= safe - 1
+        empty &= empty - 1
+    if depth >= MEMORY_DEPTH:
+        bound = AT_LEAST if best >= beta else AT_MOST if best <= alpha else EXACT
+        memory[index] = position.lanes
+        memory[index + 1] = key | (uint64(bound) << uint64(25)) | (uint64(best + UNBOUNDED) << uint64(27))
+    return best
+
+
+@inlined
+def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, own: Any) -> int:
+    """The giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
+    given = after_giving(position, piece)
+    if winning_cells(given.lanes, given.occupied, piece, rules) != 0:
+        return -win_value(evaluation, depth)
+    return -search(given, depth, -UNBOUNDED, -floor, evaluation, rules, own)
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, OWN_TYPE))
+def best_turn(position: Position, depth: int, evaluation: int, rules: Any, own: Any) -> int:
+    """The first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
+    best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    pieces = int64(popcount(position.available))
+    for cell in range(CELLS):
+        if (position.occupied >> cell) & 1 or best >= highest:
+            continue
+        placed = after_placing(position, cell)
+        if (wins >> cell) & 1 or pieces == 0:
+            value = highest if (wins >> cell) & 1 else int64(0)
+            if value > best:
+                best, turn = value, encode_turn(cell, lowest_bit(position.available) if pieces != 0 else NONE)
+            continue
+        safe = position.available & safe_pieces(placed.lanes, placed.occupied, rules)
+        for gift in range(PIECES):
+            if (position.available >> gift) & 1 == 0 or best >= highest:
+                continue
+            if depth == 1:
+                safe_left = int64(popcount(safe & ~(int64(1) << gift)))
+                value = -limit_value(evaluation, pieces - 1, safe_left)
+            else:
+                value = gift_value(placed, gift, depth - 1, best, evaluation, rules, own)
+            if value > best:
+                best, turn = value, encode_turn(cell, gift)
+    return (best << TURN_BITS) | turn
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, OWN_TYPE))
+def best_gift(position: Position, depth: int, evaluation: int, rules: Any, own: Any) -> int:
+    """The first best gift of a position without a hand, when ``depth`` placements follow."""
+    best, choice = int64(-UNBOUNDED), int64(NONE)
+    for piece in range(PIECES):
+        if (position.available >> piece) & 1:
+            value = gift_value(position, piece, depth, best, evaluation, rules, own)
+            if value > best:
+                best, choice = value, int64(piece)
+    return choice
 
 
 @turn

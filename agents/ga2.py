@@ -1,17 +1,128 @@
-"""Study B's genetic player: two genes govern its gifts and cells."""
+"""Study B's genetic player: two genes govern its gifts and cells.
+
+Gifts are chosen by how rare their values are, cells by how full their lines are. From ``quarto_ci_2022_2023``
+(Carachino, Atanasio, Sorrentino, Di Gangi). Words of a turn that are drawn here:
+
+0   Below alpha, the commonest values come first in the gift, not the rarest.
+1   Below one half, it takes rows rather than columns.
+2   Below beta, it takes a line with three or four empty cells rather than two.
+3   The upper half chooses the line, the lower half one of its empty cells.
+"""
 
 from __future__ import annotations
 
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.genetic.two_genes import cell_by_lines, gift_by_frequency
 from agents.parameters import checked_probability
-from quarto.jit import int64
-from quarto.position import Position, after_placing
-from quarto.rules import NONE, Rules
+from quarto.bits import lowest_bit, nth_bit, popcount
+from quarto.jit import inlined, int64, uint64
+from quarto.position import ALL_CELLS, Position, after_placing
+from quarto.rng import below, below_again, draw, unit
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, SIDE, Rules
+from quarto.threats import VALUES
+
+# By the study's order of attribute values: high, coloured, solid, square, low, not coloured, hollow, round.
+VALUE_BITS = (8, 4, 2, 1, 0, 0, 0, 0)
+ROWS = tuple(0xF << SIDE * row for row in range(SIDE))
+COLUMNS = tuple(0x1111 << column for column in range(SIDE))
+MAIN_DIAGONALS = (0x8421, 0x1248)
+BYTES = uint64(0x0101_0101_0101_0101)
+TOPS = uint64(0x8080_8080_8080_8080)
+
+
+def _preferences(order: list[int]) -> int:
+    """The pieces as the study tries them, nibble n the n-th, when the values stand in this order of their bits.
+
+    The sums of four of the first four values, then of the first five and so on, in lexicographic order of position.
+    """
+    preferences: list[int] = []
+    for size in range(ATTRIBUTES, VALUES + 1):
+        preferences += [sum(chosen) for chosen in combinations(order[:size], ATTRIBUTES)]
+    return sum(piece << 4 * rank for rank, piece in enumerate(dict.fromkeys(preferences)))
+
+
+def _preference_tables() -> NDArray[np.uint64]:
+    """[4096] by the ranks of high, coloured, solid and square among the eight values, three bits each."""
+    lists = np.zeros(VALUES**ATTRIBUTES, np.uint64)
+    for ranks in permutations(range(VALUES), ATTRIBUTES):
+        order = [0] * VALUES
+        for bit, rank in zip(VALUE_BITS, ranks, strict=False):
+            order[rank] = bit
+        lists[sum(rank << 3 * i for i, rank in enumerate(ranks))] = _preferences(order)
+    return lists
+
+
+PREFERENCES = _preference_tables()
+
+
+@inlined
+def ranks_of_values(lanes: int, occupied: int, rarest_first: bool) -> int:
+    """Where high, coloured, solid and square (three bits each) come when all values are sorted by their frequency.
+
+    Eight keys of one byte, count * 8 + order in the study's list, are compared with each of the four at once. At least
+    one cell must be empty, so that keys stay below 128.
+    """
+    total, keys = int64(popcount(occupied)), uint64(0)
+    for i in range(ATTRIBUTES):
+        count = int64(popcount((lanes >> uint64(CELLS * (ATTRIBUTES - 1 - i))) & uint64(0xFFFF)))
+        rare, common = (count, total - count) if rarest_first else (CELLS - 1 - count, CELLS - 1 - total + count)
+        keys |= uint64(rare * 8 + i) << uint64(8 * i)
+        keys |= uint64(common * 8 + i + ATTRIBUTES) << uint64(8 * (i + ATTRIBUTES))
+    ranks = uint64(0)
+    for i in range(ATTRIBUTES):
+        key = (keys >> uint64(8 * i)) & uint64(0xFF)
+        not_above = (((key * BYTES) | TOPS) - keys) & TOPS
+        ranks |= (popcount(not_above) - uint64(1)) << uint64(3 * i)
+    return int64(ranks)
+
+
+@inlined
+def gift_by_frequency(position: Position, alpha: float, seed: int) -> int:
+    """The first available piece of the study's order of preference; NONE if there is none available."""
+    if position.available == 0:
+        return int64(NONE)
+    preferences = PREFERENCES[ranks_of_values(position.lanes, position.occupied, unit(draw(seed, 0)) >= alpha)]
+    for rank in range(PIECES):
+        piece = int64((preferences >> uint64(4 * rank)) & uint64(15))
+        if (position.available >> piece) & 1:
+            return piece
+    return int64(NONE)
+
+
+@inlined
+def lines_with(empty: int, lines: Any, fewest: int, most: int) -> int:
+    """Those of ``lines`` (bits) that have from ``fewest`` to ``most`` empty cells."""
+    found = int64(0)
+    for i in range(len(lines)):
+        count = popcount(empty & lines[i])
+        found |= int64((count >= fewest) & (count <= most)) << i
+    return found
+
+
+@inlined
+def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
+    """Fills a line that lacks one cell, diagonals first; otherwise a cell of a line as empty as ``beta`` says."""
+    empty = ~occupied & ALL_CELLS
+    word, prefers_rows = draw(seed, 3), unit(draw(seed, 1)) < 0.5
+    diagonals = lines_with(empty, MAIN_DIAGONALS, 1, 1)
+    if diagonals != 0:
+        return int64(lowest_bit(empty & MAIN_DIAGONALS[nth_bit(diagonals, below(word, popcount(diagonals)))]))
+    rows, columns = lines_with(empty, ROWS, 1, 1), lines_with(empty, COLUMNS, 1, 1)
+    if rows == 0 and columns == 0:
+        lines = ROWS if prefers_rows else COLUMNS
+        emptier, fuller = lines_with(empty, lines, 3, 4), lines_with(empty, lines, 2, 2)
+        low_risk = fuller == 0 or (emptier != 0 and unit(draw(seed, 2)) < beta)
+        group = emptier if low_risk else fuller
+    else:
+        by_row = columns == 0 or (rows != 0 and prefers_rows)
+        lines, group = (ROWS, rows) if by_row else (COLUMNS, columns)
+    cells = empty & lines[nth_bit(group, below(word, popcount(group)))]
+    return nth_bit(cells, below_again(word, popcount(cells)))
 
 
 @turn
@@ -30,7 +141,7 @@ class Ga2(KernelAgent):
     Gift: with probability 1 - ``alpha`` a piece of the values that are rarest on the board, else of the commonest ones.
     Cell: the last one of a diagonal, else of a row or column. Otherwise a cell in a row or column: with probability
     ``beta`` one with three or four empty cells, else one with two. It knows rows, columns and main diagonals only,
-    whatever the rules. Words of a turn: see ``agents/genetic/two_genes.py``. Raises ``ValueError`` for a gene outside 0
+    whatever the rules. Words of a turn: see ``agents/ga2.py``. Raises ``ValueError`` for a gene outside 0
     to 1.
     """
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from agents.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn
 from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.genetic.two_genes import VALUE_BITS, cell_by_lines, ranks_of_values
+from agents.ga2 import VALUE_BITS, cell_by_lines, ranks_of_values
 from agents.parameters import checked_flag, checked_probability, checked_whole
-from agents.search.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_placing

@@ -1,4 +1,12 @@
-"""Gives the piece whose givers lost least often, by a policy derived from logged games."""
+"""Gives the piece whose givers lost least often, by a policy derived from logged games.
+
+Four features (``quarto/threats.py``) describe a gift as its giver sees it:
+
+- ``pieces``: how many pieces are on the board;
+- ``wins``: with how many cells the opponent wins at once;
+- ``safe``: how many of the other pieces left are safe to give on the board as it is;
+- ``dangers``: how many of the eight attribute values finish a line on this board.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +16,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
-from agents.learning.boards import check_ascending, check_within, refuse
-from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
-from agents.learning.policy import Policy, checked_columns
+from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from agents.random import random_cell
-from quarto.bits import lowest_bit
+from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, after_placing
 from quarto.rng import draw
-from quarto.rules import NONE, PIECES, Rules
-from quarto.threats import winning_cells
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.threats import SAFE_PIECES, VALUES, danger, winning_cells
+
+GIFT = "gift"  # the kind of policy that has a row for each combination of features
+FEATURES = {"pieces": CELLS, "wins": CELLS + 1, "safe": PIECES, "dangers": VALUES + 1}  # number of values, from 0
+COMBINATIONS = CELLS * (CELLS + 1) * PIECES * (VALUES + 1)
+
+
+@inlined
+def features_of(lanes: int, occupied: int, gift: int, others: int, rules: Any) -> int:
+    """The features of a gift as one number below ``COMBINATIONS``; ``others`` are the other pieces left (16 bits)."""
+    threats = danger(lanes, occupied, rules)
+    wins = int64(popcount(winning_cells(lanes, occupied, gift, rules)))
+    safe = int64(popcount(others & SAFE_PIECES[threats]))
+    combination = int64(popcount(occupied)) * (CELLS + 1) + wins
+    return (combination * PIECES + safe) * (VALUES + 1) + int64(popcount(threats))
+
 
 UNSEEN = 0  # index of the parameter: the risk of features that the policy has no row for
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
-from agents.search.kept_tree import keep_tree, kept_reply, recall_tree, words_of_kept_tree
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
 from agents.search.tree import (
     LOST,
@@ -19,9 +18,13 @@ from agents.search.tree import (
     Tree,
     add_node,
     best_child,
+    keep_tree,
+    kept_reply,
     line_up,
     make_child,
+    recall_tree,
     tree,
+    words_of_kept_tree,
     words_of_tree,
 )
 from quarto.jit import inlined, int64, uint64
@@ -215,7 +218,7 @@ class Mcts(KernelAgent):
     "Monte-Carlo Tree Search Solver", CG 2008). ``safe_gifts``: nodes have only moves that give no piece with which the
     opponent could win at once, if there are such. ``reuse``: the tree below the turn that was played is kept, at most
     ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
-    iterations on top (see ``agents.search.kept_tree``).
+    iterations on top (see ``agents.search.tree``).
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the
     move that a node will get next. A gift that is not safe is drawn again.

@@ -1,21 +1,113 @@
-"""Study A's minimax: a board is worth the share of its safe gifts."""
+"""Study A's minimax: a board is worth the share of its safe gifts.
+
+The study's code (``lorenzobellino/quarto-player``) differs from its text in four points, which ``faithful`` players
+follow:
+
+- A line at the depth limit, or before a placement of the side that began, counts ``WHOLE``, whichever side made it.
+  Before a placement of the other side a line is not seen at all.
+- Shares at the depth limit are taken over all pieces off the board, the one in hand among them.
+- A side that has no turn, since the last piece is in its hand, is worth infinity against it.
+- The turn that comes back is the last one before the depth limit, not the first.
+
+The code keys its memory by the identity of an object, so it never hits. Gifts are tried in ascending order here, in the
+order of a Python set there.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, UNBOUNDED, WHOLE, best_turn
+from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
 from agents.parameters import checked_flag, checked_whole
 from agents.random import random_piece
-from agents.search.alpha_beta import MEMORY_SIZE, SHARES, best_turn
-from agents.study_a.leaf_turns import cell_of, study_a_turn
-from quarto.bits import lowest_bit
-from quarto.jit import int64
-from quarto.position import ALL_CELLS, Position
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import inlined, int64, kernel
+from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
+from quarto.threats import safe_pieces, winning_cells
+
+NO_TURN = 0xFFFF  # neither cell nor gift
+
+
+@inlined
+def with_turn(value: int, turn: int) -> int:
+    """A value above its encoded turn, in one integer."""
+    return (int64(value) << TURN_BITS) | int64(turn)
+
+
+@inlined
+def leaf_value(position: Position, maximising: bool, rules: Any) -> int:
+    """The value of a board without a line at the depth limit, to the side that began."""
+    left = position.available | (int64(1) << position.hand)
+    safe = int64(popcount(left & safe_pieces(position.lanes, position.occupied, rules)))
+    share = WHOLE * safe // int64(popcount(left))
+    return share if maximising else WHOLE - share
+
+
+@inlined
+def line_value(given: Position, depth: int, maximising: bool, turn: int) -> int:
+    """The value, with its turn, of a placement that finished a line, if ``maximising`` made it by ``turn``."""
+    if not maximising or depth == 0:
+        return with_turn(WHOLE, turn)
+    if given.available == 0:
+        return with_turn(UNBOUNDED, NO_TURN)
+    reply = encode_turn(lowest_bit(~given.occupied & ALL_CELLS), lowest_bit(given.available))
+    return with_turn(WHOLE, reply)  # the other side goes on, and each of its turns is worth as much
+
+
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.boolean, types.int64, RULES_TYPE))
+def leaf_turn(position: Position, depth: int, alpha: int, beta: int, maximising: bool, turn: int, rules: Any) -> int:
+    """The value of a board without a line, to the side that began, above the leaf's turn; ``turn`` led here."""
+    if depth == 0:
+        return with_turn(leaf_value(position, maximising, rules), turn)
+    best = with_turn(-UNBOUNDED if maximising else UNBOUNDED, NO_TURN)
+    wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
+    empty, enough = ~position.occupied & ALL_CELLS, int64(WHOLE if maximising else 0)
+    while empty != 0 and alpha < beta and best >> TURN_BITS != enough:
+        cell, gifts = lowest_bit(empty), position.available
+        placed = after_placing(position, cell)
+        while gifts != 0 and alpha < beta and best >> TURN_BITS != enough:
+            given = after_giving(placed, lowest_bit(gifts))
+            this = int64(encode_turn(cell, given.hand))
+            if (wins >> cell) & 1:
+                found = line_value(given, depth - 1, maximising, this)
+            else:
+                found = leaf_turn(given, depth - 1, alpha, beta, not maximising, this, rules)
+            value = found >> TURN_BITS
+            if maximising:
+                best = found if value > best >> TURN_BITS else best
+                alpha = max(alpha, value)
+            else:
+                best = found if value < best >> TURN_BITS else best
+                beta = min(beta, value)
+            gifts &= gifts - 1
+        empty &= empty - 1
+    return best
+
+
+@inlined
+def study_a_turn(position: Position, depth: int, rules: Any) -> int:
+    """The turn that the code's search returns, below its value: see ``leaf_turn``; both parts NONE if it finds none."""
+    return leaf_turn(position, depth, -UNBOUNDED, UNBOUNDED, True, NO_TURN, rules)
+
+
+@inlined
+def cell_of(found: int) -> int:
+    """The cell of a turn with its value, or NONE."""
+    cell = int64(found & 0xFF)
+    return cell if cell != 0xFF else int64(NONE)
+
+
+@inlined
+def gift_of(found: int) -> int:
+    """The gift of a turn with its value, or NONE."""
+    gift = int64((found >> 8) & 0xFF)
+    return gift if gift != 0xFF else int64(NONE)
 
 
 @turn
@@ -39,7 +131,7 @@ class Minimax(KernelAgent):
     without a line. So a position can be worth 100 without a line, and this player does not always take a win. The
     opening gift is random: lower half of word 0. Visited positions are remembered.
 
-    With ``faithful`` it follows the study's code (``agents/study_a/leaf_turns.py`` has the differences), which also
+    With ``faithful`` it follows the study's code (``agents/minimax.py`` has the differences), which also
     gives a random piece instead of the one it found. If it finds no turn, it takes the first empty cell.
 
     Raises ``ValueError`` for a depth that is not from 1 to 16.

@@ -6,21 +6,21 @@ from typing import Any
 
 import numpy as np
 
+from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
 from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.minimax import NO_TURN, cell_of, gift_of, study_a_turn
 from agents.parameters import checked_flag, checked_version, checked_whole
 from agents.random import random_piece
-from agents.rule_based import mirror_or_random_cell, rule_of_thumb_gift
-from agents.search.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
-from agents.study_a.leaf_turns import NO_TURN, cell_of, gift_of, study_a_turn
-from agents.study_a.rules_of_thumb import (
+from agents.rule_based import (
     EARLIER,
     GAME_WORDS,
     LAST,
     VERSIONS,
     first_gift,
+    mirror_or_random_cell,
     mirrored_cell,
     remember_found,
-    safe_or_mirror_gift,
+    rule_of_thumb_gift,
 )
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64
@@ -90,7 +90,7 @@ def mixed_program_turn(position: Position, seed: int, rules: Any, own: Any) -> i
         return encode_turn(NONE, first_gift(position, seed, rules, own))
     chosen = program_turn(position, seed, rules, own)
     cell, gift = cell_of(chosen), gift_of(chosen)
-    return encode_turn(cell, gift if gift != NONE else safe_or_mirror_gift(position, cell, rules))
+    return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))
 
 
 class Mixed(KernelAgent):

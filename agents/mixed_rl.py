@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from agents.alpha_beta import MEMORY_SIZE
 from agents.base import Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.counters import checked_counters, counted_cell, counted_gift, knowledge_of
 from agents.learning.policy import Policy
+from agents.minimax import cell_of, gift_of
 from agents.mixed import Mixed, accepted_turn, program_turn
 from agents.parameters import checked_whole
 from agents.random import random_piece
-from agents.rule_based import mirror_or_random_cell, mirror_piece
-from agents.search.alpha_beta import MEMORY_SIZE
-from agents.study_a.leaf_turns import cell_of, gift_of
-from agents.study_a.rules_of_thumb import GAME_WORDS, mirror_gift
+from agents.rl_tabular import checked_counters, counted_cell, counted_gift, knowledge_of
+from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece
 from quarto.bits import lowest_bit
 from quarto.jit import int64
 from quarto.position import Position, after_placing
@@ -55,7 +54,7 @@ def mixed_rl_program_turn(position: Position, seed: int, rules: Any, own: Any) -
         return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
     chosen = program_turn(position, seed, rules, own)
     cell, gift = cell_of(chosen), gift_of(chosen)
-    return encode_turn(cell, gift if gift != NONE else mirror_gift(position.available, position.hand))
+    return encode_turn(cell, gift if gift != NONE else mirror_piece(position.available, position.hand))
 
 
 class MixedRl(Mixed):

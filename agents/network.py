@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.boards import check_ascending, check_within, refuse
-from agents.learning.policy import Policy, checked_columns
+from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS, encoded_turns
 from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE

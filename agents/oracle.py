@@ -20,11 +20,9 @@ from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.base import Base
-from quarto.solver.mover import can_move
-from quarto.solver.search import can_place
+from quarto.solver.search import can_move, can_place
 from quarto.solver.solver import distance_of, value_of
-from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, key_of, recall, record, words
+from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, Base, key_of, recall, record, words
 from quarto.threats import safe_pieces, winning_cells
 
 TIES = ("distance", "trap")

@@ -1,21 +1,119 @@
-"""Plays by a learned policy: by the values of afterstates itself; policies of other kinds have players of their own."""
+"""Plays by a learned policy: by the values of afterstates itself; policies of other kinds have players of their own.
+
+An afterstate is the board after a placement with the gift in the opponent's hand.
+
+A turn leads to one afterstate only, so its value is that of the turn (R. Sutton and A. Barto, Reinforcement Learning,
+2nd edition, 6.8): 1 is a win for the player who made the turn, -1 a loss. The keys of afterstates are their canonical
+forms (``quarto/canonical.py``), in which piece 0 is in hand: keys are exact, and symmetric turns share one.
+
+Where the rules decide, no value is read. A placement that finishes a line is made. A gift with which the opponent could
+finish one is given only if there is no other.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, turn
-from agents.learning.afterstates import FALLBACKS, HAND, MC_AFTERSTATE, VALUE_COLUMNS, explores, turn_by_afterstates
-from agents.learning.boards import check_ascending, check_boards, check_canonical, refuse
-from agents.learning.policy import Policy, checked_columns
-from agents.learning.rows import empty_rows, rows_of
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.learning.policy import Policy, check_ascending, check_boards, check_canonical, checked_columns, refuse
+from agents.learning.rows import empty_rows, find_row, rows_of
 from agents.parameters import checked_number, checked_one_of, checked_probability
-from quarto.position import Position
-from quarto.rules import NONE, Rules
+from agents.random import random_cell, random_piece
+from agents.semi_random import gift_turn
+from quarto.bits import popcount, spread
+from quarto.canonical import canonical
+from quarto.jit import inlined, int64, uint64
+from quarto.position import ALL_CELLS, Position
+from quarto.rng import draw, unit
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.symmetry import Symmetries
+from quarto.threats import safe_pieces, winning_cells
+
+FALLBACKS = ("random", "semi_random")
+MC_AFTERSTATE, Q_TABLE, FITTED_Q = "mc_afterstate", "q_table", "fitted_q"  # the kinds of policy that hold such values
+VALUE_COLUMNS = {MC_AFTERSTATE: "mean", Q_TABLE: "value", FITTED_Q: "value"}
+FALLBACK, UNKNOWN, MOST_PIECES, EXPLORATION = range(4)  # indices of the parameters; a learner has more of them
+COIN = 1  # index of the random word that decides whether to explore; word 0 is the fallback's
+HAND = 0  # of every canonical form
+
+
+class ValuedTurn(NamedTuple):
+    """A turn and its value to the player who makes it: -inf if no turn is known. All int64 except the value."""
+
+    cell: int
+    gift: int
+    value: float
+
+
+@inlined
+def value_of(lanes: int, occupied: int, gift: int, tables: Symmetries, words: Any, values: Any) -> float:
+    """The value of an afterstate; NaN if it is not known."""
+    least, minimal = canonical(lanes, occupied, gift, tables)
+    row = find_row(least, minimal, int64(HAND), words)
+    return np.nan if row == NONE else values[row]
+
+
+@inlined
+def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: Any) -> ValuedTurn:
+    """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
+    words, values = keys(own), table(own)
+    best, choice = -np.inf, int64(NONE)
+    for gift in range(PIECES):
+        if (gifts >> gift) & 1:
+            value = value_of(lanes, occupied, gift, tables, words, values)
+            if value > best:  # false for NaN: not known
+                best, choice = value, int64(gift)
+    return ValuedTurn(int64(NONE), choice, best)
+
+
+@inlined
+def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> ValuedTurn:
+    """The known turn of the greatest value, first on ties by cell, then by gift.
+
+    With ``safe_only`` it does not let the opponent finish a line at once.
+    """
+    tables = symmetry_tables(own)
+    if position.hand == NONE:
+        safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
+        return best_gift(position.lanes, position.occupied, position.available & safe, tables, own)
+    best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
+    for cell in range(CELLS):
+        if (position.occupied >> cell) & 1 == 0:
+            lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
+            safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
+            found = best_gift(lanes, occupied, position.available & safe, tables, own)
+            if found.value > best.value:
+                best = ValuedTurn(int64(cell), found.gift, found.value)
+    return best
+
+
+@inlined
+def explores(seed: int, own: Any) -> bool:
+    """Whether this turn ignores known values."""
+    coin: bool = unit(draw(seed, COIN)) < params(own)[EXPLORATION]
+    return coin
+
+
+@inlined
+def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, own: Any) -> int:
+    """A win if there is one, else the best known turn if its value is at least ``unknown``, else the fallback's turn.
+
+    With ``explore`` no turn counts as known.
+    """
+    settings, word = params(own), draw(seed, 0)
+    won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
+    pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
+    if not won and not explore and pieces <= settings[MOST_PIECES]:
+        best = best_turn(position, rules, True, own)
+        if best.gift != NONE and best.value >= settings[UNKNOWN]:
+            return encode_turn(best.cell, best.gift)
+    if won or settings[FALLBACK] != 0.0:
+        return gift_turn(position, word, rules)
+    return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
 
 
 @turn

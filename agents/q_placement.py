@@ -8,10 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
-from agents.genetic.two_genes import gift_by_frequency
-from agents.learning.boards import begin_of_groups, check_ascending, check_boards, check_within, refuse
+from agents.ga2 import gift_by_frequency
 from agents.learning.learner import FinishedGame, update
-from agents.learning.policy import Policy, checked_columns
+from agents.learning.policy import (
+    Policy,
+    begin_of_groups,
+    check_ascending,
+    check_boards,
+    check_within,
+    checked_columns,
+    refuse,
+)
 from agents.learning.rows import (
     RowLearner,
     add_row,
@@ -171,7 +178,7 @@ class QPlacement(KernelAgent):
 
     ``policy`` is of kind 'q_placement'. It has a row for each cell tried in a position, ascending. Columns: ``lanes``
     int64 and ``occupied`` int32 (the board), ``hand`` int8, ``cell`` int8, ``value`` float64. Without one, cells are
-    random. Words of a turn: 0, the gift (``agents/genetic/two_genes.py``); 5, a random cell (upper half). Raises
+    random. Words of a turn: 0, the gift (``agents/ga2.py``); 5, a random cell (upper half). Raises
     ``ValueError`` for a policy that is not like that or a gene outside 0 to 1.
     """
 

@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from agents.base import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.afterstates import (
+from agents.learning.learner import FinishedGame, update
+from agents.learning.policy import Policy
+from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
+from agents.parameters import checked_one_of, checked_probability
+from agents.policy import (
     COIN,
     EXPLORATION,
     FALLBACKS,
@@ -18,10 +22,6 @@ from agents.learning.afterstates import (
     explores,
     turn_by_afterstates,
 )
-from agents.learning.learner import FinishedGame, update
-from agents.learning.policy import Policy
-from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
-from agents.parameters import checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.bits import spread
 from quarto.canonical import canonical
@@ -31,7 +31,7 @@ from quarto.rng import draw
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import winning_cells
 
-# Where the parameters are, after those of ``agents/learning/afterstates.py``
+# Where the parameters are, after those of ``agents/policy.py``
 DECAY, FLOOR, LEARNING_RATE, DISCOUNT = range(EXPLORATION + 1, EXPLORATION + 5)
 RANDOM = COIN + 1  # index of the word that says how to explore
 
@@ -83,7 +83,7 @@ def learn_turns(game: FinishedGame, rules: Any, own: Any) -> bool:
 class QTableLearner(RowLearner):
     """Q-learning (C. Watkins, Learning from Delayed Rewards, 1989) of turns, with the signs of a zero-sum game.
 
-    The value of a turn is that of its afterstate (``agents/learning/afterstates.py``), -1 to 1 for the player who made
+    The value of a turn is that of its afterstate (``agents/policy.py``), -1 to 1 for the player who made
     it, 0 at first. After a game the values of its turns by both players change, the last turn first (L. Lin,
     Self-Improving Reactive Agents, 1992). A value moves by ``learning_rate`` of the difference towards minus
     ``discount`` times the value of the opponent's position. That value is 1 if the piece in hand finishes a line there.

@@ -1,34 +1,178 @@
-"""Study A's learning player: a counter for every cell and gift that was tried on a board."""
+"""Study A's learning player: a counter for every cell and gift that was tried on a board.
+
+A counter is how many more times a cell or a gift ended well than badly. A board is known by its canonical form
+(``quarto/canonical.py``), without the piece in hand. Its row has a counter for each empty cell of that form, ascending,
+and then one for each piece not on it. An action is counted as the image of its cell or piece under the symmetry that
+takes the board to its form. If several symmetries do so, the first one counts. So if a symmetry of the board itself
+exchanges two actions, each has a counter of its own.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
-from agents.learning.counters import (
-    cell_offset,
-    checked_counters,
-    count_action,
-    counted_cell,
-    counted_gift,
-    counters_policy,
-    form_of,
-    gift_offset,
-    knowledge_of,
-)
 from agents.learning.learner import FinishedGame, update
-from agents.learning.policy import Policy
-from agents.learning.rows import RowLearner, empty_rows, has_room
+from agents.learning.policy import (
+    Policy,
+    begin_of_groups,
+    check_ascending,
+    check_boards,
+    check_canonical,
+    check_within,
+    checked_columns,
+    refuse,
+)
+from agents.learning.rows import (
+    RowLearner,
+    add_row,
+    empty_rows,
+    find_row,
+    has_room,
+    items_of,
+    known_positions,
+    rank_of,
+    ranks_of,
+    rows_of,
+    width_of,
+)
 from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.bits import spread
+from quarto.canonical import Transform, canonical, canonical_transform, map_cell, map_piece
 from quarto.jit import inlined, int64, uint64
-from quarto.position import ALL_CELLS, Position, after_placing
+from quarto.position import ALL_CELLS, ALL_PIECES, Position, after_placing, pieces_on
 from quarto.rng import draw, turn_offset, unit
-from quarto.rules import NONE, Rules
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.symmetry import Symmetries
+
+COUNTERS = "counters"  # the kind of policy
+COLUMNS = {"lanes": np.int64, "occupied": np.int64, "cell": np.int64, "gift": np.int64, "count": np.int64}
+
+
+class Form(NamedTuple):
+    """A board's canonical form and the symmetry that takes the board to it. All int64 in kernels, except the lanes."""
+
+    lanes: int  # uint64
+    occupied: int
+    transform: Transform
+
+
+@inlined
+def form_of(lanes: int, occupied: int, tables: Symmetries) -> Form:
+    """The canonical form of a board."""
+    least, minimal = canonical(lanes, occupied, NONE, tables)
+    return Form(least, minimal, canonical_transform(lanes, occupied, NONE, tables))
+
+
+@inlined
+def cell_offset(form: Form, cell: int, tables: Symmetries) -> int:
+    """Index of a cell's counter in the row of the form."""
+    return rank_of(map_cell(cell, form.transform, tables), ~form.occupied & ALL_CELLS)
+
+
+@inlined
+def gift_offset(form: Form, gift: int) -> int:
+    """Index of a gift's counter in the row of the form."""
+    unused = ~pieces_on(form.lanes, form.occupied) & ALL_PIECES
+    return width_of(form.occupied) + rank_of(map_piece(gift, form.transform), unused)
+
+
+@inlined
+def counted_cell(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+    """The empty cell with the highest counter, first on ties; NONE if no cell of this board has one."""
+    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
+    first = find_row(form.lanes, form.occupied, NONE, words)
+    for cell in range(CELLS if first != NONE else 0):
+        if (position.occupied >> cell) & 1 == 0:
+            count = values[first + cell_offset(form, cell, tables)]
+            if count > best:  # false for NaN: a counter that is not there
+                best, choice = count, int64(cell)
+    return choice
+
+
+@inlined
+def counted_gift(position: Position, tables: Symmetries, words: Any, values: Any) -> int:
+    """The available piece with the highest counter, first on ties; NONE if none has one on this board."""
+    form, best, choice = form_of(position.lanes, position.occupied, tables), -np.inf, int64(NONE)
+    first = find_row(form.lanes, form.occupied, NONE, words)
+    for piece in range(PIECES if first != NONE else 0):
+        if (position.available >> piece) & 1:
+            count = values[first + gift_offset(form, piece)]
+            if count > best:
+                best, choice = count, int64(piece)
+    return choice
+
+
+@inlined
+def count_action(form: Form, offset: int, change: float, words: Any, values: Any) -> None:
+    """Add to the counter at this offset in the form's row; a counter that is not there yet begins at 0."""
+    first = add_row((form.lanes, form.occupied, int64(NONE)), 2 * width_of(form.occupied), words, values)
+    count = values[first + offset]
+    values[first + offset] = change if np.isnan(count) else count + change
+
+
+def counters_policy(knowledge: Knowledge) -> Policy:
+    """All counters as a policy: a row for each board and cell or gift; the other of these two columns is -1."""
+    lanes, occupied, _, first = known_positions(knowledge)
+    pieces = check_boards(lanes, occupied)
+    empty, unused = ~occupied & ALL_CELLS, ~pieces & ALL_PIECES
+    of_cell, cell, cell_at = items_of(first, empty)
+    of_gift, gift, gift_at = items_of(first + np.bitwise_count(empty), unused)
+    board, indices = np.concatenate([of_cell, of_gift]), np.concatenate([cell_at, gift_at])
+    cells = np.concatenate([cell, np.full(len(gift), NONE)])
+    gifts = np.concatenate([np.full(len(cell), NONE), gift])
+    order = np.lexsort((gifts, cells, board))
+    order = order[~np.isnan(knowledge.table[indices[order]])]
+    columns: dict[str, NDArray[Any]] = {
+        "lanes": lanes[board[order]],
+        "occupied": occupied[board[order]].astype(np.int32),
+        "cell": cells[order].astype(np.int8),
+        "gift": gifts[order].astype(np.int8),
+        "count": knowledge.table[indices[order]].astype(np.int64),
+    }
+    return Policy(COUNTERS, table=columns)
+
+
+def checked_counters(policy: Policy, player: str) -> list[NDArray[np.int64]]:
+    """The columns of a policy of counters. Raises ``ValueError`` for values that no learner makes."""
+    lanes, occupied, cell, gift, count = checked_columns(policy, COUNTERS, player, COLUMNS)
+    pieces = check_boards(lanes, occupied)
+    check_within("cell", cell, NONE, CELLS - 1)
+    check_within("gift", gift, NONE, PIECES - 1)
+    refuse("cell", cell, (cell == NONE) == (gift == NONE), "contradicts the gift: one of them is -1, the other is not")
+    refuse("cell", cell, (cell != NONE) & ((occupied >> np.maximum(cell, 0)) & 1 == 1), "is occupied")
+    refuse("gift", gift, (gift != NONE) & ((pieces >> np.maximum(gift, 0)) & 1 == 1), "is on the board")
+    check_ascending({"lanes": lanes, "occupied": occupied, "cell": cell, "gift": gift})
+    return [lanes, occupied, cell, gift, count]
+
+
+def knowledge_of(
+    columns: list[NDArray[np.int64]] | None, params: NDArray[np.float64], rules: Rules, scratch_size: int = 0
+) -> Knowledge:
+    """Counters, or none, as the knowledge that ``counted_cell`` and ``counted_gift`` read.
+
+    Raises ``ValueError`` if a board is not a canonical form of these rules.
+    """
+    if columns is None:
+        return replace(empty_rows(params), scratch_size=scratch_size, symmetric=True)
+    lanes, occupied, cell, gift, count = columns
+    check_canonical(lanes, occupied, NONE, rules)
+    begins = begin_of_groups(lanes, occupied)
+    empty, unused = ~occupied & ALL_CELLS, ~check_boards(lanes, occupied) & ALL_PIECES
+    widths = np.bitwise_count(empty).astype(np.int64)
+    no_hand = np.full(int(begins.sum()), NONE)
+    knowledge, first = rows_of(params, (lanes[begins], occupied[begins], no_hand), 2 * widths[begins])
+    offset = np.where(
+        cell != NONE, ranks_of(np.maximum(cell, 0), empty), widths + ranks_of(np.maximum(gift, 0), unused)
+    )
+    knowledge.table[first[np.cumsum(begins) - 1] + offset] = count
+    return replace(knowledge, scratch_size=scratch_size, symmetric=True)
+
 
 # Where the parameters are; a player has the first two
 EXPLORATION, FORGETS, EXPLORATION_STEP = range(3)
@@ -86,7 +230,7 @@ class RlTabular(KernelAgent):
     """Study A's learned player (``lorenzobellino/quarto-player``): it repeats the actions with the best results.
 
     Cell and gift: those with the highest counter on this board (without the piece in hand), first on ties. They are
-    random if the board has no counter. Boards are known by their canonical form (``agents/learning/counters.py``).
+    random if the board has no counter. Boards are known by their canonical form (``agents/rl_tabular.py``).
 
     With ``faithful`` it plays as the study's published agent. Its keys were hashes of texts, which differ from process
     to process. So it recognised no board and played at random.

@@ -1,9 +1,19 @@
-"""The canonical form of a position or board, and the symmetry that takes it there.
+"""The canonical form of a position, board or turn, the symmetry that takes it there, and its exact key.
 
 The canonical form is the least board among all images under the symmetries of cells (``quarto/symmetry.py``) and of
 pieces: XOR of all pieces with a constant (16) and any permutation of the four attributes (24). Two positions have the
 same form if and only if some symmetry maps one to the other. Method: the seed study, after M. Kerner's count of 12,288
 symmetries.
+
+A turn, which is a position and a decision in it, has one form too. The board comes first. It is made canonical as
+boards without a hand are. Of all symmetries that do so, it takes the one that makes the hand, then the cell, then the
+chosen piece the least. So positions that follow one board by different gifts are neighbours. Turns that a symmetry of
+the position exchanges have one form.
+
+A key is the lanes of a canonical form in one machine word. Only the occupied cells of a lane say anything. Squeezed to
+them, the four lanes of ``n`` pieces take 4 n bits, lane 0 lowest. A key has one more part beside them. In ``board_key``
+it is the number of the canonical mask. In ``board_word`` it is the hand, because there the mask has a column of its
+own. A key is never a hash: different forms have different keys.
 """
 
 from __future__ import annotations
@@ -11,9 +21,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
-from quarto.bits import LANE, LANE_ONES, popcount, spread
+from quarto.bits import LANE, LANE_ONES, lowest_bit, popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_PIECES, Position, board, piece_at
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
@@ -178,3 +189,123 @@ def canonical_position(position: Position, rules: Rules) -> Position:
     canonical_one = Position(int(lanes[0]), int(occupied[0]), ALL_PIECES, hand, NONE)
     taken = {hand, *board(canonical_one)} - {NONE}
     return canonical_one._replace(available=ALL_PIECES - sum(1 << piece for piece in taken))
+
+
+class Turn(NamedTuple):
+    """A position and the decision made in it. In kernels ``board`` is uint64 and everything else int64."""
+
+    occupied: int  # 16 bits: cells that hold a piece
+    board: int  # the pieces on them and the hand, see ``board_word``
+    cell: int  # where the hand was placed or, where the mover chooses, ``piece``
+    piece: int  # the gift that came with it or, where the mover chooses, what was placed; NONE: there was no gift
+
+
+TURN_TYPE = types.NamedTuple((types.int64, types.uint64, types.int64, types.int64), Turn)
+
+
+@inlined
+def _with_choice(lane: int, hand: int, piece: int, attribute: int) -> int:
+    """A lane and the same attribute of the hand and of the piece, as one number that sorts by the three."""
+    return lane << 2 | ((hand >> attribute) & 1) << 1 | ((piece >> attribute) & 1)
+
+
+@inlined
+def first_turn(hand: int, choice: tuple[int, int], tables: Symmetries) -> Turn:
+    """``canonical_turn`` on the empty board: which piece is 0 is free, and attributes may be exchanged at will."""
+    cell, piece = choice
+    least = cell
+    for permutation in range(tables.cells.shape[0]):
+        least = min(least, int64(tables.cells[permutation, cell]))
+    differing = popcount(piece ^ hand) if hand >= 0 else int64(0)
+    return Turn(int64(0), uint64(0), least, (int64(1) << differing) - 1 if piece >= 0 else int64(NONE))
+
+
+@inlined
+def canonical_turn(lanes: int, occupied: int, hand: int, choice: tuple[int, int], tables: Symmetries) -> Turn:
+    """The canonical form of a turn: ``choice`` is (cell, piece), the piece or the hand may be NONE. About 40 ns."""
+    cell, piece = choice
+    minimal = int64(tables.minimal[occupied])
+    top = highest_cell(minimal)
+    least, decided = ~uint64(0), int64(1) << 12
+    for i in range(tables.first[occupied], tables.first[occupied + 1]):
+        permutation = int64(tables.attaining[i])
+        moved = move_lanes(lanes, permutation, tables)
+        flip = piece_at(moved, top)
+        image = moved ^ (((moved >> top) & LANE_ONES) * uint64(minimal))
+        in_hand = hand ^ flip if hand >= 0 else int64(0)
+        chosen = piece ^ flip if piece >= 0 else int64(0)
+        a = _with_choice(int64(image & LANE), in_hand, chosen, 0)
+        b = _with_choice(int64((image >> uint64(16)) & LANE), in_hand, chosen, 1)
+        c = _with_choice(int64((image >> uint64(32)) & LANE), in_hand, chosen, 2)
+        d = _with_choice(int64(image >> uint64(48)), in_hand, chosen, 3)
+        a, b, c, d = max(a, b), min(a, b), max(c, d), min(c, d)
+        a, b, c, d = max(a, c), max(b, d), min(a, c), min(b, d)
+        b, c = max(b, c), min(b, c)
+        ordered = (
+            uint64(a >> 2) | uint64(b >> 2) << uint64(16) | uint64(c >> 2) << uint64(32) | uint64(d >> 2) << uint64(48)
+        )
+        in_hand = ((a >> 1) & 1) | (b & 2) | ((c >> 1) & 1) << 2 | ((d >> 1) & 1) << 3
+        chosen = (a & 1) | (b & 1) << 1 | (c & 1) << 2 | (d & 1) << 3
+        decision = in_hand << 8 | int64(tables.cells[permutation, cell]) << 4 | chosen
+        if ordered < least or (ordered == least and decision < decided):
+            least, decided = ordered, decision
+    word = board_word(least, minimal, decided >> 8, tables)
+    return Turn(minimal, word, (decided >> 4) & 15, decided & 15 if piece >= 0 else int64(NONE))
+
+
+LARGEST_KEY_BOARD = 12  # pieces of the largest board whose key fits one word: 14 + 4 x 12 = 62 bits
+NUMBER_BITS = 14  # the number of a canonical mask: at most 8,548, since all rules have the 8 symmetries of the square
+HAND_BITS = 4  # of a board word: the lowest
+
+
+@inlined
+def squeeze(lanes: int, occupied: int, tables: Symmetries) -> int:
+    """The four lanes squeezed to the ``n`` occupied cells, lane 0 lowest: 4 n bits (uint64)."""
+    low, high = occupied & 255, occupied >> 8
+    low_count, count = popcount(low), popcount(occupied)
+    word = uint64(0)
+    for attribute in range(ATTRIBUTES):
+        lane = int64((lanes >> uint64(CELLS * attribute)) & LANE)
+        bits = int64(tables.squeezed[low, lane & 255]) | int64(tables.squeezed[high, lane >> 8]) << low_count
+        word |= uint64(bits) << uint64(count * attribute)
+    return word
+
+
+@inlined
+def expand(word: int, occupied: int) -> int:
+    """The lanes (uint64) from which ``squeeze`` made this word. Bits above the lowest 4 n are not read."""
+    lanes = uint64(0)
+    for attribute in range(ATTRIBUTES):
+        rest = occupied
+        while rest:
+            lanes |= (word & uint64(1)) << uint64(CELLS * attribute + lowest_bit(rest))
+            word >>= uint64(1)
+            rest &= rest - 1
+    return lanes
+
+
+@inlined
+def board_key(lanes: int, occupied: int, tables: Symmetries) -> int:
+    """One uint64 for a canonical form of up to ``LARGEST_KEY_BOARD`` pieces: exact, no two forms share one.
+
+    The lowest 14 bits number the canonical mask; above them come the squeezed lanes: ``14 + 4 n`` bits for ``n``
+    pieces. The form must be canonical already.
+    """
+    return squeeze(lanes, occupied, tables) << uint64(NUMBER_BITS) | uint64(tables.number[occupied])
+
+
+@inlined
+def board_of_key(key: int, tables: Symmetries) -> tuple[int, int]:
+    """The canonical form (lanes uint64, occupied int64) that has this ``board_key``."""
+    occupied = int64(tables.masks[int64(key & uint64((1 << NUMBER_BITS) - 1))])
+    return expand(key >> uint64(NUMBER_BITS), occupied), occupied
+
+
+@inlined
+def board_word(lanes: int, occupied: int, hand: int, tables: Symmetries) -> int:
+    """The pieces of a canonical board and the hand (0 if there is none) as a uint64: exact beside ``occupied``.
+
+    The hand is in the lowest four bits, the squeezed lanes above it: 4 n + 4 bits. The top one is 0, since the highest
+    piece of a canonical board is 0: a signed word holds it.
+    """
+    return squeeze(lanes, occupied, tables) << uint64(HAND_BITS) | uint64(hand)

@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from quarto.errors import of_extra
-from quarto.named_rules import rules_named
 from quarto.notation import format_cell, format_piece, format_position
-from quarto.observations import SHAPE, observation
+from quarto.observations import ACTIONS, MAX_DECISIONS, SHAPE, StepwiseGame, observation, rules_named
 from quarto.rules import NONE
-from quarto.stepwise import ACTIONS, MAX_DECISIONS, StepwiseGame
 
 with of_extra("openspiel", "quarto.openspiel"):
     import pyspiel

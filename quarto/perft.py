@@ -1,24 +1,32 @@
-"""Exact counts of games: live prefixes and finished games, ply by ply.
+"""Exact counts of games and boards, ply by ply, and what they say of random play.
 
 Method: forward expansion of canonical live boards, each with the number of game prefixes that lead to its orbit. The
 mask of a child follows from its parent's mask and the cell alone, so the children are made one canonical mask at a
 time. Each mask has a small exact table of its own, and no child is merged twice. (Chess programs prove their move
 generation by node counts and call the test perft.)
+
+In random play the piece and the cell of every ply are uniform over those that are left, whichever player chooses them.
+So all sequences of plies are equally likely, and a share of games is a share of sequences, which ``perft`` counts. The
+counts for the ten lines of the classic rules come from inclusion and exclusion over sets of lines. Tests count the
+plies that ``perft`` can reach again and check the others against each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quarto.bits import spread
-from quarto.canonical import canonical
+from quarto.canonical import board_key, board_of_key, canonical
 from quarto.errors import RequestError
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_PIECES, pieces_on
-from quarto.rules import CELLS, NONE, PIECES, Rules, finishes_line
+from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules, finishes_line
 from quarto.symmetry import Symmetries, symmetries
 
 MAX_PLIES = 7
@@ -152,3 +160,86 @@ def _roomy(
         if table[1][slot] != 0:
             _add(larger, table[0][slot], table[1][slot])
     return larger
+
+
+def layers_of_keys(rules: Rules, pieces: int) -> Iterator[NDArray[np.uint64]]:
+    """For 0 to ``pieces`` pieces the keys (``board_key``) of all canonical boards without a line: [N] each, ascending.
+
+    Method: forward expansion (``perft``). Under classic rules 6 pieces take some seconds and 150 MB.
+    """
+    boards = empty_board()
+    yield _keys(rules, boards)
+    for ply in range(1, pieces + 1):
+        _, boards = next_layer(rules, boards, ply, last=False)
+        yield _keys(rules, boards)
+
+
+def _keys(rules: Rules, boards: CanonicalBoards) -> NDArray[np.uint64]:
+    keys = np.empty(len(boards.lanes), np.uint64)
+    for mask, (first, end) in boards.slices.items():
+        _keys_of(boards.lanes[first:end], mask, keys[first:end], symmetries(rules))
+    keys.sort()
+    return keys
+
+
+@kernel()
+def _keys_of(lanes: NDArray[np.uint64], occupied: int, keys: NDArray[np.uint64], tables: Symmetries) -> None:
+    for i in range(lanes.shape[0]):
+        keys[i] = board_key(lanes[i], int64(occupied), tables)
+
+
+def boards_of_keys(keys: NDArray[np.uint64], rules: Rules) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+    """The boards that have these keys: lanes and occupied cells, [N] each."""
+    return _boards_of(keys, symmetries(rules))
+
+
+@kernel()
+def _boards_of(keys: NDArray[np.uint64], tables: Symmetries) -> tuple[NDArray[np.uint64], NDArray[np.uint16]]:
+    lanes, occupied = np.empty(keys.shape[0], np.uint64), np.empty(keys.shape[0], np.uint16)
+    for i in range(keys.shape[0]):
+        lanes[i], occupied[i] = board_of_key(keys[i], tables)
+    return lanes, occupied
+
+
+# Sequences of 0 to 16 plies after which no line is finished: entry k counts those of k plies.
+CLASSIC_LIVE_PREFIXES = (
+    1,
+    256,
+    57_600,
+    11_289_600,
+    1_904_855_040,
+    272_520_806_400,
+    32_437_075_968_000,
+    3_136_813_961_379_840,
+    239_252_459_187_732_480,
+    13_864_726_403_741_122_560,
+    582_039_311_690_524_262_400,
+    16_637_779_212_451_813_785_600,
+    298_205_956_844_805_213_388_800,
+    2_991_826_538_539_144_917_811_200,
+    14_287_655_705_878_169_911_296_000,
+    24_838_669_974_296_232_198_144_000,
+    8_668_272_956_303_674_441_728_000,
+)
+
+
+def undecided(rules: Rules) -> tuple[Fraction, ...] | None:
+    """[17] the probability that nobody has won after 0 to 16 plies; None for rules with other lines than classic.
+
+    The last one is the probability of a draw.
+    """
+    if set(rules.lines) != set(CLASSIC.lines):
+        return None
+    shares, sequences = [], 1
+    for plies, live in enumerate(CLASSIC_LIVE_PREFIXES):
+        shares.append(Fraction(live, sequences))
+        sequences *= (CELLS - plies) * (PIECES - plies)
+    return tuple(shares)
+
+
+def lengths(rules: Rules) -> tuple[Fraction, ...] | None:
+    """[17] the probability that a game ends after 0 to 16 plies: won or, after the last one, drawn; None as above."""
+    live = undecided(rules)
+    if live is None:
+        return None
+    return (Fraction(0), *(before - after for before, after in pairwise((*live[:-1], Fraction(0)))))

@@ -1,4 +1,7 @@
-"""A policy in memory: a table or parameters learned from games, in the form that all its players read."""
+"""A policy in memory: a table or parameters learned from games, in the form that all its players read.
+
+Its columns are checked when it is read. A board has two columns, lanes and occupied (``quarto/position.py``).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from quarto.bits import LANE_ONES
+from quarto.canonical import canonical_forms
+from quarto.jit import kernel
+from quarto.position import ALL_CELLS, pieces_on
+from quarto.rules import NONE, Rules
+from quarto.symmetry import symmetries
 
 GENOME = "genome"  # the kind without a table: its parameters are those of a player
 
@@ -53,3 +63,61 @@ def _checked_column(policy: Policy, name: str, type_: type[Any], first: str) -> 
         row = int(np.argmin(np.isfinite(column)))
         raise ValueError(f"column '{name}' of a policy is {column[row]} in row {row}, where a finite number belongs")
     return np.ascontiguousarray(column, type_)
+
+
+def check_boards(lanes: NDArray[np.int64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The pieces on each board, as 16 bits: [rows] int64. Raises ``ValueError`` for words that are no board."""
+    check_within("occupied", occupied, 0, ALL_CELLS)
+    words = lanes.view(np.uint64)
+    outside = words & ~(occupied.astype(np.uint64) * np.uint64(LANE_ONES))
+    refuse("lanes", lanes, outside != 0, "has a piece where no cell is occupied")
+    pieces = _pieces_on_boards(words, occupied)
+    refuse("lanes", lanes, np.bitwise_count(pieces) != np.bitwise_count(occupied), "has a piece twice")
+    return pieces
+
+
+@kernel()
+def _pieces_on_boards(lanes: NDArray[np.uint64], occupied: NDArray[np.int64]) -> NDArray[np.int64]:
+    pieces = np.empty(lanes.shape[0], np.int64)
+    for i in range(lanes.shape[0]):
+        pieces[i] = pieces_on(lanes[i], occupied[i])
+    return pieces
+
+
+def check_within(name: str, column: NDArray[np.int64], least: int, most: int) -> None:
+    """Raises ``ValueError`` with the first value of a column that is not from ``least`` to ``most``."""
+    refuse(name, column, (column < least) | (column > most), f"is not from {least} to {most}")
+
+
+def check_ascending(columns: Mapping[str, NDArray[np.int64]]) -> None:
+    """Raises ``ValueError`` unless each row is greater than the one before, compared column by column."""
+    (first, lanes), *_ = columns.items()
+    greater, equal = np.zeros(max(len(lanes) - 1, 0), np.bool_), np.ones(max(len(lanes) - 1, 0), np.bool_)
+    for column in columns.values():
+        greater |= equal & (column[1:] > column[:-1])
+        equal &= column[1:] == column[:-1]
+    names = ", ".join(columns)
+    refuse(first, lanes[1:], equal, f"has the same {names} as the row before", 1)
+    refuse(first, lanes[1:], ~greater, f"comes too late: rows ascend by {names}", 1)
+
+
+def check_canonical(lanes: NDArray[np.int64], occupied: NDArray[np.int64], hand: int, rules: Rules) -> None:
+    """Raises ``ValueError`` for a board that is no canonical form, with this piece in hand or NONE, of these rules."""
+    board = lanes.view(np.uint64), occupied.astype(np.uint16)
+    least, minimal = canonical_forms(*board, np.full(len(lanes), hand, np.int8), symmetries(rules))
+    others = f"is no {'board' if hand == NONE else 'afterstate'}'s canonical form under rules '{rules.name}'"
+    refuse("lanes", lanes, (least != board[0]) | (minimal != board[1]), f"{others}: it was learned under other rules")
+
+
+def begin_of_groups(*columns: NDArray[np.signedinteger]) -> NDArray[np.bool_]:
+    """[rows] whether a row differs from the one before in any column; the first one does."""
+    begins = np.ones(len(columns[0]), np.bool_)
+    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return begins
+
+
+def refuse(name: str, column: NDArray[np.int64], wrong: NDArray[np.bool_], reason: str, first_row: int = 0) -> None:
+    """Raises ``ValueError`` with the reason and the first value of a column where ``wrong`` [rows] is true, if any."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} {column[row]} in row {first_row + row} of a policy {reason}")

@@ -23,13 +23,13 @@ from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
 from quarto.batch import GAME_BITS
 from quarto.bits import spread
+from quarto.canonical import canonical_turn, first_turn
 from quarto.jit import int64, kernel, uint64
 from quarto.notation import ATTRIBUTE_WORDS
 from quarto.position import ALL_PIECES
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
 from quarto.threats import VALUES, cells_with, safe_pieces, winning_cells
-from quarto.turns import canonical_turn, first_turn
 
 ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
 

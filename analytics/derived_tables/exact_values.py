@@ -19,8 +19,7 @@ from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, placed
 from quarto.rules import CELLS, NONE
-from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import can_give, can_place
+from quarto.solver.search import can_give, can_move, can_place, wins_at_once
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 

@@ -2,7 +2,7 @@
 
 A row is a position, a turn and a player, with the number of games and their results. Games that transpose into a
 position share its rows. The table is sorted by position and made in one pass a ply: replay, canonical form
-(``quarto/turns.py``), radix sort, count. The same games give the same bytes.
+(``quarto/canonical.py``), radix sort, count. The same games give the same bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from quarto.batch import GAME_BITS
 from quarto.bits import spread
+from quarto.canonical import Turn, canonical_turn, first_turn
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.symmetry import Symmetries, symmetries
-from quarto.turns import Turn, canonical_turn, first_turn
 
 # 64 bits even where fewer would do: the encoder stores such columns as differences, which take less than a dictionary.
 POSITIONS = pl.Schema(
     {
         "ply": pl.Int8(),  # 0 to 15: how many pieces are on the board
         "occupied": pl.Int64(),  # of the canonical board: bit c says that cell c holds a piece
-        "board": pl.Int64(),  # its pieces and the hand: ``quarto.turns.board_word``
+        "board": pl.Int64(),  # its pieces and the hand: ``quarto.canonical.board_word``
         "pairing": pl.Int32(),
         "second": pl.Int8(),  # agent that decided: 0 the pairing's first, 1 its second
         "cell": pl.Int8(),  # where the piece was placed, on the canonical board

@@ -28,7 +28,7 @@ from analytics.parquet import encoder
 from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
 from quarto.errors import FailureError
 from quarto.rules import Rules
-from quarto.solver.base import Base, base_of
+from quarto.solver.table import Base, base_of
 
 FORMAT = "quarto-arena tablebase"
 SHIPPED = Path(__file__).resolve().parent / "tablebases"

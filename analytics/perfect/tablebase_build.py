@@ -25,10 +25,10 @@ from analytics.files.atomic import explained, replace
 from analytics.perfect.tablebase import VALUES, BoardTable, Tablebase, name_of, open_tablebase, read, same_game, write
 from analytics.store.records import now
 from quarto.errors import FailureError, RequestError
+from quarto.perft import boards_of_keys, layers_of_keys
 from quarto.rules import Rules
-from quarto.solver.base import base_bytes, base_of
-from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver
+from quarto.solver.table import base_bytes, base_of
 
 CHUNK_BOARDS = 512  # seconds to minutes of work: a killed job loses at most as much for each thread
 STEP_BOARDS = 8  # solved between two looks whether the solver was stopped

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import VALUES, Tablebase, read
 from quarto.bits import lowest_bit
-from quarto.canonical import canonical, canonical_position, orbit_size
+from quarto.canonical import board_key, canonical, canonical_position, orbit_size
 from quarto.jit import int64, kernel
-from quarto.keys import board_key
 from quarto.notation import format_position
+from quarto.perft import boards_of_keys
 from quarto.position import ALL_PIECES, EMPTY, Position, from_plies, pieces_on
 from quarto.rules import NONE, PIECES, Rules
-from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver, value_of
 from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
 from quarto.symmetry import SYMMETRIES_TYPE, symmetries

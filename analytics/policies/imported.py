@@ -15,9 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
-from agents.learning.boards import begin_of_groups
-from agents.learning.policy import Policy
+from agents.learning.policy import Policy, begin_of_groups
+from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from analytics.files.local import LOCAL
 from analytics.parquet.metadata import footer_of
 from analytics.policies.position_texts import TextError, positions_of, positions_of_plies

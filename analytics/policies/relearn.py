@@ -2,6 +2,8 @@
 
 A learner's knowledge is a pure function of its games, so it is stored only when a training is complete. A training that
 was stopped goes on from its games. A policy can be derived again from them, bit for bit.
+
+The learning curve of a training is counted from the archive's games.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import polars as pl
 
 from agents.base import Knowledge
-from agents.learning.game_updates import TrainingGames, update_from_games
-from agents.learning.learner import Learner
+from agents.learning.learner import Learner, TrainingGames, update_from_games
 from agents.lift import KernelPlayer
 from analytics.query.selection import within
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import read_games
+from analytics.store.range_files import read_games, read_rows
 from analytics.store.records import RunRecord
 from quarto.batch import Games
 from quarto.errors import RequestError
@@ -116,3 +118,35 @@ def logged(archive: Archive, run_id: str, first_pair: int, end_pair: int) -> Ite
         found = read_games(archive, run_id, stored)
         columns = within(found.game_id, 0, *pairs)
         yield pairs[0], Games(*(np.ascontiguousarray(field[..., columns]) for field in found.games))
+
+
+CURVE_BLOCK = 1000  # games of a row, as study B drew it
+
+
+def learning_curve(archive: Archive, run_id: str, games: int, block: int = CURVE_BLOCK) -> pl.DataFrame:
+    """A row for each ``block`` of the first ``games`` games of a training, in their order; the last may have fewer.
+
+    ``first_game`` (from 0), ``games``, ``wins``, ``draws``, ``losses`` of the learner (Int64), ``win_rate`` (Float64).
+    Raises ``RequestError`` for a run in which no agent learned.
+    """
+    training = training_of(archive, run_id)
+    parts = (read_rows(archive, run_id, stored, "games") for stored in archive.ranges(run_id))
+    number = pl.col("game_id") * training.games_a_pair // 2
+    seat = (pl.col("agent_1").cast(pl.String) == training.label).cast(pl.Int8)
+    columns = {"number": number, "winner": pl.col("winner"), "seat": seat}
+    rows = [part.select(**columns) for part in parts]
+    if not rows:
+        return pl.DataFrame(schema=CURVE)
+    return (
+        pl.concat(rows)
+        .filter(pl.col("number") < games)
+        .group_by(first_game=pl.col("number") // block * block)
+        .agg(games=pl.len(), wins=(pl.col("winner") == pl.col("seat")).sum(), draws=(pl.col("winner") == -1).sum())
+        .with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
+        .with_columns(win_rate=pl.col("wins") / pl.col("games"))
+        .select(pl.col(name).cast(kind) for name, kind in CURVE.items())
+        .sort("first_game")
+    )
+
+
+CURVE = {**dict.fromkeys(("first_game", "games", "wins", "draws", "losses"), pl.Int64()), "win_rate": pl.Float64()}

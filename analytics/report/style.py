@@ -202,7 +202,7 @@ def _renumbered(text: str, name: str) -> str:
 def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes:
     """A learning curve as SVG: the win rate by games, or fitness or strength by generations; intervals are of 95 %.
 
-    ``curve`` is a table by ``analytics.policies.learning_curve.learning_curve``, or has other columns:
+    ``curve`` is a table by ``analytics.policies.relearn.learning_curve``, or has other columns:
 
     - With ``generation``, each column of type Float64 is a line.
     - With ``strength`` too, the lines are the columns ``v OPPONENT``, with their intervals in ``v OPPONENT low`` and

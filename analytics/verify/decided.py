@@ -11,7 +11,7 @@ from analytics.derived_tables.exact_values import UNKNOWN, ExactValues, boards_o
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.jit import int64, kernel
 from quarto.rules import Rules
-from quarto.solver.mover import wins_at_once
+from quarto.solver.search import wins_at_once
 from quarto.solver.solver import Solver
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 

@@ -12,11 +12,9 @@ from pettingzoo import AECEnv
 from pettingzoo.utils import wrappers
 
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
-from quarto.named_rules import rules_named
 from quarto.notation import format_game
-from quarto.observations import SHAPE, mask, observation
+from quarto.observations import ACTIONS, SHAPE, StepwiseGame, mask, observation, rules_named
 from quarto.rules import NONE, Rules
-from quarto.stepwise import ACTIONS, StepwiseGame
 
 SEATS = ("seat_0", "seat_1")
 

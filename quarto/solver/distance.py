@@ -14,8 +14,7 @@ from numba import types
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, placed
-from quarto.solver.mover import can_move, wins_at_once
-from quarto.solver.search import can_give
+from quarto.solver.search import can_give, can_move, wins_at_once
 from quarto.solver.table import BUCKET, DRAW, RULES_TYPE, SEARCH_TYPE, WIN, bucket_of, key_of
 from quarto.threats import SAFE_PIECES, danger
 

@@ -14,11 +14,9 @@ from quarto.jit import entry, inlined, int64, kernel, uint64
 from quarto.observations import CHOICES, NO_CELL, NO_GIFT, TURNS
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, pieces_on, placed
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.solver.base import Base
 from quarto.solver.distance import forced, forced_move
-from quarto.solver.mover import can_move
-from quarto.solver.search import can_give, can_place
-from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, record, words
+from quarto.solver.search import can_give, can_move, can_place
+from quarto.solver.table import DRAW, FIELDS, RULES_TYPE, SEARCH_TYPE, WIN, Base, record, words
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
 MEGABYTES = 128.0  # of the table of values; that of distances has a quarter of it

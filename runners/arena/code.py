@@ -24,7 +24,7 @@ PLAYING_MODULES = (
     *("runners.hosting.guarded_agent", "runners.hosting.child_program"),
     *("agents.base", "agents.lift"),
 )
-LEARNING_MODULES = ("runners.training.practice", "runners.training.online", "agents.learning.game_updates")
+LEARNING_MODULES = ("runners.training.online", "agents.learning.learner")
 
 
 def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:

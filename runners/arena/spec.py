@@ -25,7 +25,7 @@ from runners.hosting.child_program import one_line
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
-    from quarto.solver.base import Base
+    from quarto.solver.table import Base
 
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 

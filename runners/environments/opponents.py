@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from agents.base import Agent
 from analytics import DEFAULT_ARCHIVE
+from analytics.exchange.text import Heading, checked_text, text_of
 from analytics.files.backend import location_of
+from analytics.store.blocks import games_at
+from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.observations import SHAPE, TURNS
+from quarto.observations import ACTIONS, SHAPE, TURNS
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from quarto.stepwise import ACTIONS
 from runners.arena.config import agent_named
 from runners.arena.schemas import MAX_OPENING_PLIES
 from runners.hosting.guarded_agent import GuardedAgent
@@ -67,3 +70,22 @@ def checked_seat(seat: Any) -> int | None:
             f"seat={seat!r} is not 0 (gives the first piece), 1 (places first) or None (either, at random)"
         )
     return None if seat is None else int(seat)
+
+
+class GameLog:
+    """Appends finished games to a file: a line each, with the labels of both players.
+
+    Raises ``RequestError`` for a label that is no printable text.
+    """
+
+    def __init__(self, path: str | Path, learner: str, opponent: str, rules: str) -> None:
+        checked_text("name", learner)
+        self.path = Path(path)
+        seated = ((learner, opponent), (opponent, learner))
+        self._headings = [Heading(rules, "", "", 0, *labels) for labels in seated]  # by the learner's seat
+
+    def add(self, games: Games, seats: NDArray[np.int8]) -> None:
+        """Append ``G`` games; ``seats`` [G] are the learner's."""
+        text = b"".join(text_of(self._headings[seat], games_at(games, seats == seat)) for seat in (0, 1))
+        with self.path.open("ab") as file:
+            file.write(text)

@@ -14,14 +14,11 @@ from analytics import DEFAULT_ARCHIVE
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.jit import uint64
-from quarto.named_rules import rules_named
 from quarto.notation import format_game
-from quarto.observations import CHOICES, encoded_turns, mask, observation
+from quarto.observations import ACTIONS, CHOICES, StepwiseGame, encoded_turns, mask, observation, rules_named
 from quarto.rng import OPENING, Streams, stream, turn_offset_of
 from quarto.rules import NONE, Rules
-from quarto.stepwise import ACTIONS, StepwiseGame
-from runners.environments.game_log import GameLog
-from runners.environments.opponents import checked_plies, checked_seat, opponent_of, spaces_of
+from runners.environments.opponents import GameLog, checked_plies, checked_seat, opponent_of, spaces_of
 from runners.hosting.lockstep import draw_openings
 
 Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]

@@ -13,11 +13,10 @@ from agents.base import ERROR, LATE, RULES_TYPE
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
 from quarto.bits import popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
-from quarto.observations import CHOICES, turn_is_legal
+from quarto.observations import ACTIONS, CHOICES, turn_is_legal
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import OPENING, stream, turn_offset
 from quarto.rules import NONE, PIECES, finishes_line
-from quarto.stepwise import ACTIONS
 from runners.hosting.lockstep import OPENINGS_TYPE, attempt_opening
 
 RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all games

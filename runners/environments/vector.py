@@ -16,12 +16,10 @@ from agents.lift import KernelPlayer
 from analytics import DEFAULT_ARCHIVE
 from quarto.env.rendering import RENDER_MODES, image_of, text_of
 from quarto.errors import RequestError, nearest
-from quarto.named_rules import rules_named
-from quarto.observations import encoded, encoded_turns
+from quarto.observations import encoded, encoded_turns, rules_named
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.environments.game_log import GameLog
-from runners.environments.opponents import checked_plies, checked_seat, opponent_of, spaces_of
+from runners.environments.opponents import GameLog, checked_plies, checked_seat, opponent_of, spaces_of
 from runners.environments.single import SEEDS
 from runners.environments.stepping import (
     BOTH_SEATS,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from quarto.notation import format_cell, format_piece
-from quarto.rules import CELLS
-from quarto.threats import safe_gifts, wins_and_safe_gifts
+from quarto.views import PositionView
 from runners.play.game import Game, NextDecision, cells_text, pieces_text
 
 MAX_TURNS = 6  # that a hint lists
@@ -16,31 +15,31 @@ def hint(game: Game) -> list[str]:
 
 
 def _gift(game: Game) -> list[str]:
-    safe = _bits(safe_gifts(game.position, game.rules))
+    safe = PositionView(game.position, game.rules).safe_gifts()
     if not safe:
         return ["No gift is safe: every piece left finishes a line somewhere."]
     if len(safe) == len(game.left):
         return ["Every gift is safe: none finishes a line now."]
-    return [f"Safe gifts: {pieces_text(safe)}. Any other finishes a line."]
+    return [f"Safe gifts: {pieces_text(list(safe))}. Any other finishes a line."]
 
 
 def _placement(game: Game) -> list[str]:
-    hand = format_piece(game.hand)
-    # The piece in hand is not among the pieces left, so all of these may be gifts after its placement.
-    wins, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
+    hand, view = format_piece(game.hand), PositionView(game.position, game.rules)
+    wins = view.winning_cells()
     if wins:
-        return [f"{hand} finishes a line on {cells_text(_bits(wins))}."]
+        return [f"{hand} finishes a line on {cells_text(list(wins))}."]
     lines = [f"{hand} finishes no line now."]
     if not game.left:
         return lines
-    best = max(game.empty_cells, key=lambda cell: safe[cell].bit_count())
+    safe = {cell: view.safe_gifts(cell) for cell in game.empty_cells}
+    best = max(safe, key=lambda cell: len(safe[cell]))
     if not safe[best]:
         return [*lines, "Wherever it goes, every gift then lets your opponent finish one."]
-    counts = {cell: safe[cell].bit_count() for cell in game.empty_cells}
+    counts = {cell: len(gifts) for cell, gifts in safe.items()}
     return [
         *lines,
         f"Safe gifts: {_grouped(counts)}.",
-        f"Suggestion: place it on {format_cell(best)} and give {format_piece(_bits(safe[best])[0])}.",
+        f"Suggestion: place it on {format_cell(best)} and give {format_piece(safe[best][0])}.",
     ]
 
 
@@ -57,11 +56,11 @@ def _grouped(counts: dict[int, int]) -> str:
 def _ply(game: Game) -> list[str]:
     wins: list[str] = []
     safe: list[str] = []
+    view = PositionView(game.position, game.rules)
     for piece in game.left:
-        others = game.position.available & ~(1 << piece)
-        cells, harmless = wins_and_safe_gifts(game.position, piece, game.rules)
-        wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in _bits(cells)]
-        quiet = [cell for cell in game.empty_cells if harmless[cell] == others]
+        wins += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in view.winning_cells(piece)]
+        after = {cell: view.after(cell, piece) for cell in game.empty_cells}
+        quiet = [cell for cell, left in after.items() if left.safe_gifts() == left.available]
         safe += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in quiet]
     if wins:
         return [f"This finishes a line: {_some(wins)}."]
@@ -73,7 +72,3 @@ def _ply(game: Game) -> list[str]:
 def _some(turns: list[str]) -> str:
     more = len(turns) - MAX_TURNS
     return " ".join(turns[:MAX_TURNS]) + (f" and {more} more" if more > 0 else "")
-
-
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(CELLS) if mask >> bit & 1]

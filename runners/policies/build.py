@@ -39,8 +39,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         if key not in (own := settings_of(KIND_GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
-    from runners.training.derive import BuildRequest
-    from runners.training.kinds import derivation_of
+    from runners.training.derive import BuildRequest, derivation_of
 
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.afterstates import VALUE_COLUMNS
-from agents.learning.counters import COUNTERS
 from agents.learning.policy import Policy
 from agents.lift import lift
+from agents.policy import VALUE_COLUMNS
 from agents.random import Random
+from agents.rl_tabular import COUNTERS
 from analytics.policies import policy_store
 from analytics.results.columns import ResultColumn, percent
 from analytics.store.archive import Archive

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any
 
-from agents.learning.afterstates import VALUE_COLUMNS
 from agents.network import NETWORK, Layers, policy_of
 from agents.parameters import checked_number
+from agents.policy import VALUE_COLUMNS
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import location_of
 from analytics.policies import policy_store

@@ -28,8 +28,7 @@ from runners.arena.experiment import games_left
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import classes_of_others, made_of, refuse
 from runners.executors.base import available_cores
-from runners.training.derive import code_of
-from runners.training.kinds import learned_from
+from runners.training.derive import code_of, learned_from
 
 if TYPE_CHECKING:
     from runners.training.evolution import PlayedGeneration

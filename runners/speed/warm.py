@@ -35,7 +35,7 @@ from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
-from runners.training.kinds import derivation_of
+from runners.training.derive import derivation_of
 
 Step = tuple[str, Callable[[], object]]
 

@@ -15,9 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.genetic.breeders import Breeder
-from agents.genetic.evolution import Evolution, seed_of_games
-from agents.genetic.population import OPERATORS, Population
+from agents.learning.evolution import OPERATORS, Breeder, Evolution, Population, seed_of_games
 from agents.learning.policy import GENOME, Policy
 from analytics.results.pairings import PairingResult
 from quarto.errors import RequestError

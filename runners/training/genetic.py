@@ -13,8 +13,7 @@ import polars as pl
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
-from agents.genetic.evolution import ANSWERS
+from agents.learning.evolution import ANSWERS, Breeder, FiveGenes, TwoGenes
 from agents.parameters import Probability, check_fields, checked_probability
 from analytics.policies import policy_store
 from analytics.store.archive import Archive

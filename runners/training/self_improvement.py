@@ -2,34 +2,43 @@
 
 The policy of each generation is derived as ``qarena policy build`` does. So it has a name of its own and can be
 rebuilt. A stopped training goes on from the games and policies that are in the archive.
+
+The exact regret of a player is how much of the value it gives up, decision by decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
 import polars as pl
 from msgspec import Meta
+from numpy.typing import NDArray
 
-from agents.genetic.evolution import seed_of_games
+from agents.learning.evolution import seed_of_games
 from agents.learning.policy import Policy
 from agents.parameters import check_fields, checked_whole
+from analytics import open_archive
+from analytics.derived_tables.exact_values import ExactValues
+from analytics.perfect.annotate import AnnotationSettings, Evaluator
 from analytics.policies import policy_store
+from analytics.policies.derived.dataset import GameStream
 from analytics.policies.derived.provenance import TABLE
+from analytics.query.selection import select
 from analytics.store.archive import Archive
+from analytics.store.blocks import RangeGames
 from analytics.store.policy_cards import PolicyCard
+from quarto.batch import GAME_BITS
 from quarto.errors import RequestError, nearest
 from runners.arena.config import Request, agent_settings, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
 from runners.arena.schemas import KIND_GROUP, OpeningPlies
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.training.derive import BuildRequest, build, code_of
+from runners.training.derive import BuildRequest, build, code_of, derivation_of
 from runners.training.derive import prepare as prepare_build
-from runners.training.exact_regret import PlayerRegret, regret_of_first
-from runners.training.kinds import derivation_of
 from runners.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
 
 GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
@@ -241,3 +250,59 @@ def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
             against = pl.col(column).filter(pl.col("opponent") == opponent).first()
             columns.append(against.alias(f"v {opponent}{name}"))
     return strength.group_by("generation", "games", maintain_order=True).agg(columns)
+
+
+FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
+MEGABYTES = 64.0
+
+
+class PlayerRegret(NamedTuple):
+    """Half-points given up, and the decisions that were judged."""
+
+    total: int = 0
+    decisions: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Half-points a decision; None without decisions."""
+        return self.total / self.decisions if self.decisions else None
+
+
+def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
+    """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
+
+    Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be
+    such that the opponent chooses the piece. Raises ``FailureError`` for a damaged file.
+    """
+    found: dict[int, PlayerRegret] = {}
+    with open_archive(archive.root) as opened:
+        number = f"game_id % {1 << GAME_BITS}"
+        stream = GameStream(select(opened, f"run_id = '{run_id}' AND {number} < {games}"))
+        evaluator = Evaluator(stream.rules, AnnotationSettings(threads=threads, megabytes=MEGABYTES))
+        for _, part in stream.parts():
+            first = np.maximum(part.opening, FROM_PIECES).astype(np.int8)
+            values = evaluator.values(part.games, first, False, lambda _games: None)
+            given_up, decided = losses_of(part, first, values)
+            for pairing in np.unique(part.pairing).tolist():
+                rows = part.pairing == pairing
+                before = found.get(pairing, PlayerRegret())
+                more = int(given_up[rows].sum()), int(decided[rows].sum())
+                found[pairing] = PlayerRegret(before.total + more[0], before.decisions + more[1])
+    return found
+
+
+def losses_of(
+    part: RangeGames, first: NDArray[np.int8], values: ExactValues
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Half-points given up and decisions made by each pairing's first agent from ply ``first`` [G] on: both [G]."""
+    seat, plies = part.game_id & 1, part.games.plies
+    given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
+    for ply in range(len(values.placement)):
+        met = (ply >= first) & (ply < plies)
+        gives = met & (seat == ply & 1)
+        places = met & (seat != ply & 1)
+        after = np.where(ply + 1 < plies, values.gift[ply + 1], values.end).astype(np.int64)
+        lost = np.where(gives, values.gift[ply] + values.placement[ply].astype(np.int64), 0)
+        given_up += lost + np.where(places, values.placement[ply] - after, 0)
+        decided += met
+    return given_up, decided

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from agents.learning.policy import Policy
-from analytics.policies.learning_curve import BLOCK
+from analytics.policies.relearn import CURVE_BLOCK
 from quarto.rules import Rules
 from runners.arena.config import Request, agent_of
 from runners.arena.experiment import prepare
@@ -34,7 +34,7 @@ class TrainingContext:
     command: str  # as it was typed
     stop: threading.Event
     progress: Progress | None
-    curve_block: int = BLOCK  # games of a row of the curve, where that counts games
+    curve_block: int = CURVE_BLOCK  # games of a row of the curve, where that counts games
     policy: str = ""  # name of the policy
     executor: Executor = THREADS
     trusted: bool = False  # the user named the trainer's agents: they may run other people's code

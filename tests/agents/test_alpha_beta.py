@@ -7,37 +7,18 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from agents.alpha_beta import AlphaBeta
+from agents.alpha_beta import AT_LEAST, AT_MOST, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE, AlphaBeta
 from agents.base import KernelAgent
 from agents.lift import KernelPlayer, lift
 from agents.minimax import Minimax
-from agents.search.alpha_beta import AT_LEAST, AT_MOST, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE
 from quarto.batch import Batch
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rng import Streams
-from quarto.rules import CLASSIC, NONE, Rules
+from quarto.rules import CLASSIC, NONE
 from tests.naive import View
 from tests.naive_players import alpha_beta as naive_alpha_beta
 from tests.naive_players import minimax as naive_minimax
-from tests.naive_players.agreement import LONG_GAMES, OPPONENT_CHOOSES, assert_same_games, assert_same_turns, endgames
-
-MOST_EMPTY = {1: 16, 2: 7, 3: 5, 4: 4, 16: 4}  # by depth: what the slow twin can look through
-
-
-@pytest.mark.parametrize(
-    ("depth", "rules"),
-    [(depth, rules) for depth in MOST_EMPTY for rules in (OPPONENT_CHOOSES if depth < 3 else LONG_GAMES)],
-    ids=lambda value: value.name if isinstance(value, Rules) else None,
-)
-def test_turns_are_those_of_the_slow_twin(depth: int, rules: Rules) -> None:
-    positions = endgames(rules, MOST_EMPTY[depth], 40)
-    assert_same_turns(AlphaBeta(depth), naive_alpha_beta.AlphaBeta(depth), rules, positions)
-
-
-def test_whole_games_are_those_of_the_slow_twin() -> None:
-    agent, twin = AlphaBeta(depth=1), naive_alpha_beta.AlphaBeta(depth=1)
-    assert_same_games(agent, twin, CLASSIC, pairs=20)
-    assert_same_games(AlphaBeta(2), naive_alpha_beta.AlphaBeta(2), CLASSIC, pairs=20, opening_plies=10)
+from tests.naive_players.agreement import endgames
 
 
 def sooner(view: View, depth: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from math import erf, sqrt
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agents.genetic.breeders import Breeder, FiveGenes, TwoGenes
-from agents.genetic.evolution import Evolution, seed_of_games
-from agents.genetic.population import (
+from agents.learning.evolution import (
     CROSSOVER,
     CROSSOVER2,
     MUTATION,
     OPERATORS,
+    Breeder,
+    Evolution,
+    FiveGenes,
     Population,
-    gaussians,
+    TwoGenes,
     initial,
+    seed_of_games,
     streams_of,
-    units,
 )
 from quarto.rules import NONE
 from tests import naive, naive_evolution
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB
 
 SEEDS = st.integers(0, (1 << 63) - 1)
-WORDS = st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=20)
 
 
 def population_of(fitnesses: Sequence[Fitness]) -> Population:
@@ -118,20 +117,6 @@ def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation
     assert found not in others
 
 
-@given(WORDS)
-def test_a_gaussian_is_where_the_normal_distribution_reaches_its_unit(words: list[int]) -> None:
-    array = np.array(words, np.uint64)
-    for unit, gaussian in zip(units(array), gaussians(array), strict=True):
-        assert 0 <= unit < 1
-        assert (1 + erf(gaussian / sqrt(2))) / 2 == pytest.approx(unit, abs=1e-9)
-
-
-def test_the_extreme_words_give_finite_gaussians() -> None:
-    least, most = gaussians(np.array([0, (1 << 64) - 1], np.uint64))
-    assert -8.5 < least < -8
-    assert most == pytest.approx(-least)
-
-
 def bred(breeder: Breeder, generation: int, genes: list[float], count: int = 20_000) -> tuple[Any, NDArray[np.float64]]:
     """Many offspring of equals, and how they differ from them."""
     population = population_of([(1.0, 1.0)] * 5)._replace(genes=np.array([genes] * 5))
@@ -170,15 +155,6 @@ def test_two_genes_are_bred_with_the_probabilities_of_the_phase(
     counts = Counter(made.operator.tolist())
     found = [counts[operator] / 20_000 for operator in (MUTATION, CROSSOVER, CROSSOVER2)]
     np.testing.assert_allclose(found, expected, atol=0.012)
-
-
-@given(st.lists(st.tuples(*[st.integers(0, 10)] * 2), min_size=1, max_size=6), SEEDS, st.booleans())
-def test_two_genes_stay_probabilities_and_tenths(tenths: list[tuple[int, int]], seed: int, faithful: bool) -> None:
-    population = population_of([(0.0, 0.0)] * len(tenths))._replace(genes=np.array(tenths) / 10)
-    genes = TwoGenes(shift=0.5, only_shifts_up=faithful).offspring(population, 1, streams_of(seed, np.arange(50))).genes
-    assert (genes >= 0).all()
-    assert (genes <= 1).all()
-    assert set(genes.ravel().tolist()) <= {i / 10 for i in range(11)}
 
 
 def test_a_line_of_study_a_shares_its_genes_in_the_code_and_not_in_the_text() -> None:

@@ -2,54 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agents.genetic_minimax import GeneticMinimax
 from agents.random import Random
-from quarto.rules import CLASSIC, Rules
+from quarto.rules import CLASSIC
 from runners.arena.engine import Engine, Order
-from tests.naive import PRESETS
-from tests.naive_players import genetic_minimax as naive_genetic_minimax
-from tests.naive_players.agreement import assert_same_games, assert_same_turns, late
-from tests.positions import asked
-
-SMALL = {"population": 6, "offspring": 4, "generations": 3}
-SETTINGS: list[dict[str, Any]] = [{}, {"faithful": True}, {"tournament": 4}, {"faithful": True, "tournament": 1}]
-
-
-def assert_same(settings: dict[str, Any], rules: Rules, games: int) -> int:
-    twin = naive_genetic_minimax.GeneticMinimax(**settings)
-    return assert_same_turns(GeneticMinimax(**settings), twin, rules, asked(rules, games))
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_turns_are_those_of_the_slow_twin(settings: dict[str, Any]) -> None:
-    assert assert_same(SMALL | settings, CLASSIC, games=4) > 60
-
-
-@pytest.mark.parametrize("settings", SETTINGS[:2], ids=str)
-def test_the_studys_numbers_give_the_turns_of_the_slow_twin(settings: dict[str, Any]) -> None:
-    positions = late(CLASSIC, 30, most_empty=4)[:6]
-    twin = naive_genetic_minimax.GeneticMinimax(**settings)
-    assert assert_same_turns(GeneticMinimax(**settings), twin, CLASSIC, positions) == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_thousands_of_turns_are_those_of_the_slow_twin(settings: dict[str, Any], rules: Rules) -> None:
-    assert assert_same(SMALL | settings, rules, games=12) > 100
-    assert_same({"population": 30, "offspring": 12, "generations": 5} | settings, rules, games=1)
-
-
-@pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
-@pytest.mark.parametrize("settings", SETTINGS[:2], ids=str)
-def test_whole_games_are_those_of_the_slow_twin(settings: dict[str, Any], rules: Rules) -> None:
-    these = SMALL | settings
-    twin = naive_genetic_minimax.GeneticMinimax(**these)
-    assert_same_games(GeneticMinimax(**these), twin, rules, pairs=1, opening_plies=3)
 
 
 def share_won(agent: GeneticMinimax) -> float:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.gifts import Gifts
-from agents.learning.gift_features import GIFT
+from agents.gifts import GIFT, Gifts
 from agents.learning.policy import Policy
 from quarto.rules import CLASSIC
 from tests.naive_players.agreement import assert_same_turns

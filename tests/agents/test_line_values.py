@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
-from agents.learning.line_values import (
+from agents.learning.policy import Policy
+from agents.line_values import (
     HEADS,
     LINE_NETWORK,
     LINE_VALUES,
     UNIT,
+    LineValues,
     Weights,
     columns_of,
     judge_turns,
@@ -23,8 +25,6 @@ from agents.learning.line_values import (
     stage_words,
     work_memory,
 )
-from agents.learning.policy import Policy
-from agents.line_values import LineValues
 from quarto.jit import int64, kernel, uint64
 from quarto.position import Position
 from quarto.position import board as naive_board
@@ -32,7 +32,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from tests.agents.learning.test_line_features import image, numbers_of
 from tests.marks import seldom
 from tests.naive import PRESETS, SemiRandom
-from tests.naive_players.agreement import assert_same_games, assert_same_turns
+from tests.naive_players.agreement import assert_same_turns
 from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
 from tests.positions import asked
@@ -119,14 +119,6 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
         for kept in (3, 256):
             expected = (valued + [(-np.inf, NONE, NONE)] * kept)[:kept]
             assert best_of(position, reading.words, weights, kept) == expected
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["square", "torus_square"])
-def test_games_are_those_of_the_slow_twin_under_other_rules(name: str) -> None:
-    policy, stages = random_policy(PRESETS[name], 2)
-    twin = lines.LineValues(lambda after: value_of(after, stages, 2, 0.5))
-    assert_same_games(LineValues(policy, 0.5), twin, PRESETS[name], 2)
 
 
 @pytest.mark.parametrize("exploring", [False, True])

@@ -79,11 +79,6 @@ def test_turns_are_those_of_the_twin() -> None:
     assert assert_same_turns(Network(policy_of(known)), Twin(known), CLASSIC, asked(CLASSIC, 4)) > 30
 
 
-def test_a_policy_has_every_weight_rounded_to_the_unit() -> None:
-    known = [(weights + 0.3 * UNIT, biases) for weights, biases in layers()]
-    assert policy_of(known).table["weight"].tolist() == policy_of(layers()).table["weight"].tolist()
-
-
 def changed(name: str, row: int, value: Any) -> Policy:
     table = {key: column.copy() for key, column in policy_of(layers()).table.items()}
     table[name][row] = value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agents.base import Agent, KernelAgent
+from agents.base import Agent
 from agents.lift import lift
 from agents.oracle import Oracle
 from agents.random import Random
@@ -56,13 +56,6 @@ def test_against_itself_a_game_ends_as_its_openings_value_says(name: str, ties: 
     games, values = play(PRESETS[name], (Oracle(ties), Oracle(ties)), plies, 150)
     assert results(games, [0] * 300) == values
     assert len(set(values)) > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PRESETS)
-def test_ten_thousand_games_against_itself_end_as_their_openings_values_say(name: str) -> None:
-    games, values = play(PRESETS[name], (Oracle(), Oracle()), 7, 5000)
-    assert results(games, [0] * 10000) == values
 
 
 OPPONENTS = [name for name in names("agent") if name != "oracle"]
@@ -156,17 +149,6 @@ def test_a_trap_leaves_the_opponent_the_fewest_saving_replies() -> None:
     assert choosy > 10
 
 
-def test_the_first_gift_takes_no_search() -> None:
-    gifts = {gift for _, gift in turns_of_empty(Oracle(), 200)}
-    assert gifts == set(range(16))
-
-
-def turns_of_empty(agent: Agent, seeds: int) -> list[tuple[int, int]]:
-    rng = Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
-    found = lift(agent, CLASSIC, "it").play(Batch.of([from_plies([])] * seeds), rng)
-    return list(zip(found.cells.tolist(), found.gifts.tolist(), strict=True))
-
-
 @pytest.mark.parametrize(("rules", "horizon"), [(CLASSIC, 12), (PRESETS["own_piece"], 12), (PRESETS["square"], None)])
 def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | None) -> None:
     agent, below = Oracle(horizon=horizon, below=Random()), Random()
@@ -204,12 +186,3 @@ def test_whole_games_with_a_horizon_do_not_depend_on_threads_or_blocks() -> None
         return found
 
     assert games([(0, 10), (10, 10), (20, 10)]) == games([(0, 30)])
-
-
-def test_traps_need_an_opponent_who_is_given_pieces() -> None:
-    with pytest.raises(ValueError, match=r"^ties=trap has no meaning where the mover chooses the piece"):
-        Oracle("trap").knowledge(PRESETS["own_piece"])
-
-
-def test_agents_always_play_themselves_unless_they_say_so() -> None:
-    assert KernelAgent().early(CLASSIC) is None

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.afterstates import MC_AFTERSTATE
 from agents.learning.policy import Policy
-from agents.policy import PolicyAgent
+from agents.policy import MC_AFTERSTATE, PolicyAgent
 from agents.semi_random import SemiRandom
 from quarto.rules import CLASSIC, Rules
 from tests import naive

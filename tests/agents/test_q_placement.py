@@ -55,12 +55,6 @@ def test_it_learns_what_the_slow_twin_learns(faithful: bool, seats: str, games: 
     assert_learns_the_same(games, CLASSIC, seats, faithful)
 
 
-@BOTH
-def test_it_learns_what_the_slow_twin_learns_with_other_parameters(faithful: bool) -> None:
-    parameters = {"learning_rate": 0.3, "discount": 0.5, "reward": 7.0, "exploration": 0.9, "decay": 0.99, "floor": 0.3}
-    assert_learns_the_same(300, CLASSIC, "0", faithful, **parameters, alpha=0.8)
-
-
 def assert_learns_the_same(games: int, rules: Rules, seats: str, faithful: bool, **parameters: float) -> None:
     learner, twin = QPlacementLearner(**parameters, faithful=faithful), LEARNERS[faithful](**parameters)
     policy, played = train(learner, Ga2(), rules, games, seats)
@@ -68,18 +62,6 @@ def assert_learns_the_same(games: int, rules: Rules, seats: str, faithful: bool,
     assert same_bytes(policy, policy_of(twin.entries()))
     assert same_bytes(relearn(learner, rules, played, seats), policy)
     assert len(policy.table["value"]) > games
-
-
-def test_the_defaults_are_the_studys_numbers() -> None:
-    assert QPlacementLearner().knowledge(CLASSIC).params.tolist() == [0.1, 1.0, 0.0, 0.0, 0.1, 0.9, 100.0, 0.9995, 0.1]
-    assert QPlacement().knowledge(CLASSIC).params.tolist() == [0.1, 0.0, 0.0, 1.0]
-
-
-def test_a_policy_of_no_rows_is_no_knowledge() -> None:
-    learner = QPlacementLearner()
-    policy = learner.policy(learner.knowledge(CLASSIC))
-    assert same_bytes(policy, policy_of([]))
-    assert assert_same_turns(QPlacement(policy), naive_q_placement.QPlacement(), CLASSIC, asked(CLASSIC, 10)) > 100
 
 
 ONE_PIECE = [15, *[-1] * 15]

@@ -52,23 +52,11 @@ def assert_learns_the_same(games: int, rules: Rules, **parameters: float) -> Pol
 
 
 @pytest.mark.slow
-def test_it_learns_what_the_slow_twin_learns() -> None:
-    learned = assert_learns_the_same(100, CLASSIC)
-    assert {-2, -1, 1} < {*learned.table["count"].tolist()}
-    nothing_more = assert_learns_the_same(120, CLASSIC)
-    assert same_bytes(learned, nothing_more)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["classic", *seldom("square")])
 def test_it_learns_from_many_games_what_the_slow_twin_learns(name: str) -> None:
     learned = assert_learns_the_same(250, PRESETS[name], exploration=0.8, exploration_step=0.0005)
     assert len(learned.table["count"]) > 500
     assert 0 in learned.table["count"]
-
-
-def test_the_defaults_are_the_studys_numbers() -> None:
-    assert TabularLearner().knowledge(CLASSIC).params.tolist() == [0.7, 0.0, 0.01]
 
 
 ONE_PIECE = (1, 0)  # the canonical form of all boards with a piece on an outer cell

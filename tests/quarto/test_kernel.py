@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import types
 from numpy.typing import NDArray
 
 from quarto import jit as kernel_module
 from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
-from quarto.jit import entry, inlined, int64, kernel, uint64
+from quarto.jit import kernel
 from quarto.sources import kernel_sources, outside_fingerprint
 
 
@@ -45,39 +44,6 @@ def test_bits_of_all_masks_equal_those_counted_one_by_one() -> None:
         bits = [bit for bit in range(16) if mask >> bit & 1]
         padded = [*bits, *[-1] * (16 - len(bits))]
         assert found[mask].tolist() == [len(bits), bits[0] if bits else -1, *padded, *padded]
-
-
-@kernel()
-def top_bits(word: int) -> tuple[int, int]:
-    return int64(popcount(uint64(word))), int64(lowest_bit(uint64(word)))
-
-
-def test_bits_of_whole_words_are_counted() -> None:
-    assert top_bits(uint64(1 << 63)) == (1, 63)
-    assert top_bits(uint64((1 << 64) - 1)) == (64, 0)
-
-
-@kernel(types.int64(types.int64))
-def _one_more(number: int) -> int:
-    return number + 1
-
-
-one_more = entry(_one_more)
-
-
-@inlined
-def two_more(number: int) -> int:
-    return int64(one_more(one_more(number)))
-
-
-@kernel(types.int64(types.int64))
-def four_more(number: int) -> int:
-    return two_more(two_more(number))
-
-
-def test_a_kernel_called_by_its_address_is_loaded_before_whoever_calls_it() -> None:
-    assert four_more(3) == 7
-    assert one_more(3) == 4
 
 
 KERNELS_WITH_AND_WITHOUT_BLAS = """
@@ -126,10 +92,6 @@ def test_an_edit_of_what_an_outside_kernel_imports_makes_another_fingerprint(
     assert outside_fingerprint("__main__", agent) not in (before, "")  # a script's name is not its file's
     helper.write_text("answer = 2\n")
     assert outside_fingerprint("own_kernel", agent) != before
-
-
-def test_the_projects_own_files_are_fingerprinted_elsewhere() -> None:
-    assert outside_fingerprint(kernel_module.__name__, Path(kernel_module.__file__)) == ""
 
 
 def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:

@@ -55,13 +55,6 @@ def test_games_survive_printing_and_parsing(drawn: tuple[list[tuple[int, int]], 
     assert parse_game(format_game(plies)) == plies
 
 
-def test_the_documented_game_parses_and_prints() -> None:
-    assert parse_game("F@b1 3@b2 7@c4") == [(15, 1), (3, 5), (7, 14)]
-    assert parse_game("f@B1") == [(15, 1)]
-    assert format_game([(15, 1), (3, 5)]) == "F@b1 3@b2"
-    assert parse_game("") == []
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -106,13 +99,6 @@ def test_a_wrong_game_is_refused_with_the_value_and_its_ply(text: str, message: 
     assert str(refused.value) == message
 
 
-def test_pieces_and_cells_alone_are_refused_in_one_line() -> None:
-    with pytest.raises(RequestError, match="piece 'x' is not a hex digit 0-F"):
-        parse_piece("x")
-    with pytest.raises(RequestError, match="cell 'a0' is not one of a1 to d4"):
-        parse_cell("a0")
-
-
 def test_a_long_wrong_text_is_shortened_in_the_message() -> None:
     with pytest.raises(RequestError) as refused:
         parse_position("x" * 10_000)
@@ -134,8 +120,3 @@ def test_has_line_equals_the_naive_twin(position: Position, rules: Rules) -> Non
     assert bool(finished_lines(board(position), rules)) == naive.has_line(board(position), rules)
     expected = [line for line in naive.lines(rules) if naive.is_finished(board(position), line)]
     assert sorted(finished_lines(board(position), rules)) == expected
-
-
-def test_a_position_with_a_finished_line_is_parsed() -> None:
-    position, _ = parse_position("0123/..../..../.... 7")
-    assert finished_lines(board(position), Rules())

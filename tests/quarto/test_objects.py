@@ -130,14 +130,6 @@ def test_a_player_knows_its_game_and_reset_keeps_the_players() -> None:
         Player(game).choose_piece()
 
 
-def test_print_shows_the_board(capsys: pytest.CaptureFixture[str]) -> None:
-    game = Quarto()
-    game.select(12)
-    game.place(1, 0)
-    game.print()
-    assert capsys.readouterr().out.splitlines()[0].split() == [".", "12", ".", "."]
-
-
 def test_every_way_to_import_it_works_without_numba() -> None:
     program = """
 import sys

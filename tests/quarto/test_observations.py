@@ -7,11 +7,12 @@ import pytest
 
 from quarto.batch import Batch
 from quarto.observations import (
+    ACTIONS,
     NO_CELL,
     NO_GIFT,
     SHAPE,
     TURNS,
-    VALUES,
+    StepwiseGame,
     encoded,
     encoded_turns,
     mask,
@@ -20,7 +21,6 @@ from quarto.observations import (
 )
 from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.stepwise import ACTIONS, StepwiseGame
 from tests import naive
 
 
@@ -44,14 +44,6 @@ def twin(position: Position, places: list[int]) -> np.ndarray:
             if piece != NONE:
                 rows[place, attribute + 4 * (1 - (piece >> attribute & 1))] = 1
     return rows
-
-
-def test_a_row_has_the_values_of_a_piece() -> None:
-    seen = observation([*[NONE] * 5, 0b1010, *[NONE] * 10, 0b0001])
-    assert seen.dtype == np.int8
-    assert seen[5].tolist() == [0, 1, 0, 1, 1, 0, 1, 0]  # square, solid, coloured, high; then the opposites
-    assert seen[16].tolist() == [1, 0, 0, 0, 0, 1, 1, 1]
-    assert seen.sum() == VALUES
 
 
 def test_a_batch_is_encoded_like_its_positions_one_by_one() -> None:

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quarto.observations import observation_of
+from quarto.observations import StepwiseGame, observation_of
 from quarto.rules import NONE, Rules
-from quarto.stepwise import StepwiseGame
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.extras

@@ -9,7 +9,7 @@ from quarto.perft import MAX_PLIES, CanonicalBoards, Layer, next_layer, perft
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.symmetry import symmetries
 from tests.naive import PRESETS
-from tests.naive_quarto import ORACLES, enumerate_prefixes, live_prefixes
+from tests.naive_quarto import ORACLES, live_prefixes
 
 
 def known_layer(ply: int) -> Layer:
@@ -35,11 +35,6 @@ def test_classic_counts_at_7_plies_are_the_known_ones() -> None:
     assert perft(CLASSIC, 7)[7]._replace(canonical_live_boards=0) == known_layer(7)
 
 
-@pytest.mark.parametrize("plies", [0, 1, 2])
-def test_live_prefixes_equal_those_enumerated_one_by_one(plies: int) -> None:
-    assert perft(CLASSIC, plies)[-1].live_prefixes == enumerate_prefixes(CLASSIC, plies)
-
-
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS.keys())
 def test_live_and_won_games_of_any_rules_equal_those_counted_from_the_lines(rules: Rules) -> None:
     counted = perft(rules, 5)
@@ -47,12 +42,6 @@ def test_live_and_won_games_of_any_rules_equal_those_counted_from_the_lines(rule
     assert [layer.live_prefixes for layer in counted] == live
     won = [0] + [live[ply - 1] * (17 - ply) ** 2 - live[ply] for ply in range(1, 6)]
     assert [layer.games_won for layer in counted] == won
-
-
-def test_layers_do_not_depend_on_how_many_are_asked_for() -> None:
-    longest = perft(CLASSIC, 5)
-    for plies in range(5):
-        assert perft(CLASSIC, plies) == longest[: plies + 1]
 
 
 @pytest.mark.parametrize(

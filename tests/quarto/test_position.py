@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from quarto.jit import uint64
-from quarto.position import ALL_PIECES, EMPTY, board, from_plies, piece_at
+from quarto.position import board, from_plies, piece_at
 from tests.naive_quarto import lanes_of, occupied_of, plies_and_hand
 
 
@@ -22,11 +22,6 @@ def test_a_position_holds_what_was_played(drawn: tuple[list[tuple[int, int]], in
     assert position.hand == hand
     assert position.last_cell == (plies[-1][1] if plies else -1)
     assert [int(piece_at(uint64(position.lanes), cell)) for _, cell in plies] == [piece for piece, _ in plies]
-
-
-def test_nothing_played_is_the_empty_position() -> None:
-    assert from_plies([]) == EMPTY
-    assert EMPTY.available == ALL_PIECES
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -109,14 +108,6 @@ def test_a_package_that_somebody_installed_is_theirs_as_a_whole(
     write(place, {"walk_other.py": ""})
     monkeypatch.syspath_prepend(place)
     assert set(imported_modules("walk_own.a")) == {"walk_own", "walk_own.a", "walk_own.b"}
-
-
-def test_modules_in_a_zip_file_are_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with zipfile.ZipFile(tmp_path / "walk.zip", "w") as archive:
-        archive.writestr("walk_zipped.py", "import walk_inside\n")
-        archive.writestr("walk_inside.py", "x = 1\n")
-    monkeypatch.syspath_prepend(tmp_path / "walk.zip")
-    assert imported_modules("walk_zipped") == {"walk_zipped": b"import walk_inside\n", "walk_inside": b"x = 1\n"}
 
 
 @pytest.mark.parametrize("name", ["walk_nowhere", "walk_top.x", "json.decoder.x", "", ".", "a..b", "sys.x"])

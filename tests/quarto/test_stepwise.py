@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from quarto.observations import ACTIONS, StepwiseGame
 from quarto.rules import CLASSIC, NONE, Rules
-from quarto.stepwise import ACTIONS, StepwiseGame
 from runners.play.game import Game, NextDecision
 
 RULES = (
@@ -82,13 +82,3 @@ def test_an_illegal_action_is_refused_with_the_legal_ones() -> None:
     game.act(8)
     with pytest.raises(ValueError, match=r"action 0 is not legal: a cell is chosen, legal: \[1, 2"):
         game.act(0)
-
-
-def test_nothing_is_legal_after_the_end() -> None:
-    game = StepwiseGame()
-    for action in (0, 0, 1, 1, 2, 2, 3, 3):
-        game.act(action)
-    assert game.over
-    assert game.winner == 0
-    with pytest.raises(ValueError, match="the game is over"):
-        game.act(4)

@@ -11,8 +11,11 @@ from numba import types
 from numpy.typing import NDArray
 
 from quarto.canonical import (
+    LARGEST_KEY_BOARD,
     PIECE_SYMMETRIES,
     Transform,
+    board_key,
+    board_of_key,
     canonical_forms,
     canonical_position,
     canonical_transform,
@@ -21,11 +24,10 @@ from quarto.canonical import (
     orbit_size,
 )
 from quarto.jit import kernel, uint64
-from quarto.keys import LARGEST_KEY_BOARD, board_key, board_of_key
-from quarto.position import ALL_PIECES, EMPTY, Position, board, from_plies, pieces_on
+from quarto.position import ALL_PIECES, Position, board, from_plies, pieces_on
 from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
 from quarto.symmetry import LARGEST_GROUP, SYMMETRIES_TYPE, Symmetries, symmetries
-from tests.naive import NONE, PRESETS, Board, lines, lines_through
+from tests.naive import NONE, PRESETS, Board, lines
 from tests.naive_quarto import (
     ATTRIBUTE_ORDERS,
     ORACLES,
@@ -35,13 +37,11 @@ from tests.naive_quarto import (
     images,
     lanes_of,
     least_image,
-    occupied_of,
     positions,
     preset_rules,
     sharing_sets,
 )
 
-LINE_BY_LINE = (0, 1, 2, 3, 4, 8, 12, 5, 10, 15, 6, 9, 7, 11, 13, 14)  # in this order lines fill early
 OTHER_RULES = [
     Rules("other", straight, diagonals, squares)
     for straight, diagonals, squares in product((True, False), DIAGONALS, SQUARES)
@@ -82,13 +82,6 @@ def test_group_sizes_of_the_presets() -> None:
         "own_piece": known["cells"],
     }
     assert known["cells"] * PIECE_SYMMETRIES == known["all"]
-
-
-@pytest.mark.slow  # counted by a search of seconds over what only the rules can change
-def test_classic_cells_have_no_symmetry_that_was_missed() -> None:
-    family = {sum(1 << cell for cell in line) for line in lines(CLASSIC)}
-    like_a1 = [cell for cell in range(16) if len(lines_through(cell, CLASSIC)) == len(lines_through(0, CLASSIC))]
-    assert len(symmetries(CLASSIC).cells) == automorphisms(family, LINE_BY_LINE) * len(like_a1)
 
 
 @pytest.mark.slow
@@ -201,16 +194,6 @@ def test_keys_give_the_board_back_and_fit_their_bits(position: Position, rules: 
     assert 0 <= int(key) < 1 << (14 + 4 * form.occupied.bit_count())
 
 
-@pytest.mark.parametrize("full", range(16))
-def test_keys_of_full_lanes_use_all_their_bits(full: int) -> None:
-    tables = symmetries(CLASSIC)
-    occupied = int(tables.masks[np.bitwise_count(tables.masks) == LARGEST_KEY_BOARD][-1])
-    lanes = sum(occupied << 16 * lane for lane in range(4) if full >> lane & 1)
-    key = board_key(uint64(lanes), occupied, tables)
-    assert int(key) >> 14 == sum(0xFFF << 12 * lane for lane in range(4) if full >> lane & 1)
-    assert board_of_key(uint64(key), tables) == (lanes, occupied)
-
-
 @pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(positions(16))
@@ -221,17 +204,6 @@ def test_orbit_size_is_the_number_of_different_images(position: Position) -> Non
         (tuple(image), hand) for image, hand in images(board(position), position.hand, permutations_of(square))
     }
     assert orbit == len(different)
-
-
-@pytest.mark.parametrize(("hand", "expected"), [(NONE, 1), (5, 16)])
-def test_orbit_of_the_empty_board(hand: int, expected: int) -> None:
-    assert orbit_size(uint64(EMPTY.lanes), 0, hand, symmetries(CLASSIC)) == expected
-
-
-def test_orbit_of_a_board_with_equal_lanes_is_the_number_of_different_images() -> None:
-    position = from_plies([(0, 5), (15, 10), (3, 0)])  # coloured equals high, solid equals square
-    orbit = orbit_size(uint64(position.lanes), position.occupied, NONE, symmetries(CLASSIC))
-    assert orbit == len({tuple(image) for image, _ in images(board(position), NONE, permutations_of(CLASSIC))})
 
 
 # Counts
@@ -284,11 +256,3 @@ def test_orbits_of_the_canonical_boards_add_up_to_all_boards() -> None:
         assert (
             sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards) == ORACLES["boards_with_k_pieces"][k]
         )
-
-
-@pytest.mark.slow
-def test_the_least_of_all_images_of_every_board_of_one_piece_is_one_of_two() -> None:
-    group = permutations_of(CLASSIC)
-    boards = [[NONE] * cell + [piece] + [NONE] * (15 - cell) for cell in range(16) for piece in range(16)]
-    assert len({least_image(one, NONE, group) for one in boards}) == 2
-    assert {occupied_of(one).bit_count() for one in boards} == {1}

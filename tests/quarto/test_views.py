@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from quarto.batch import Batch
 from quarto.errors import RequestError
 from quarto.position import EMPTY, Position
 from quarto.rng import Streams
-from quarto.rules import CLASSIC, NONE, Rules
+from quarto.rules import NONE, Rules
 from quarto.views import BatchView, PositionView
 from tests import naive
 from tests.naive import PRESETS
@@ -77,18 +76,6 @@ def test_a_batch_tells_the_same_of_each_of_its_positions(rules: Rules) -> None:
         assert members(batch.safe_gifts(cells)[i]) == view.safe_gifts(cells[i])
         assert after[i].packed == view.after(cells[i], gifts[i]).packed
     assert members(batch.winning_cells(batch.board[:, 0])[0]) == ()  # NONE: no piece finishes no line
-
-
-def test_what_follows_a_turn_is_the_position_that_is_asked_about_next() -> None:
-    compared = 0
-    for rules in (CLASSIC, PRESETS["own_piece"]):
-        positions = [each for each in asked(rules, GAMES) if rules.mover_chooses or each.hand != NONE]
-        for before, packed in pairwise(positions):
-            if packed.occupied > before.occupied:
-                piece = PositionView(packed).board[packed.last_cell] if rules.mover_chooses else packed.hand
-                assert PositionView(before, rules).after(packed.last_cell, piece).packed == packed
-                compared += 1
-    assert compared > 40
 
 
 def test_the_text_of_a_position_is_a_drawing() -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.afterstates import FITTED_Q
 from agents.learning.policy import Policy
 from agents.parameters import checked_probability, checked_whole
-from analytics.policies.derived.afterstate_keys import (
+from agents.policy import FITTED_Q
+from analytics.policies.derived.dataset import Dataset, over_spans
+from analytics.policies.derived.mc_afterstate import (
+    MOST,
     NO_KEY,
     GameBoards,
     advance,
@@ -19,9 +21,8 @@ from analytics.policies.derived.afterstate_keys import (
     keys_and_wins,
     level_of,
     move_all,
+    ordered_rows,
 )
-from analytics.policies.derived.dataset import Dataset, over_spans
-from analytics.policies.derived.mc_afterstate import MOST, ordered_rows
 from quarto.jit import int64, kernel, uint64
 from quarto.rules import CELLS, NONE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.gift_features import COMBINATIONS, FEATURES, GIFT, features_of
+from agents.gifts import COMBINATIONS, FEATURES, GIFT, features_of
 from agents.learning.policy import Policy
 from agents.parameters import checked_number
 from analytics.policies.derived.dataset import Dataset, over_spans
@@ -16,7 +16,7 @@ from quarto.position import ALL_PIECES
 
 
 class Gift:
-    """The giver's probability of losing, by the features of the gift (``agents/learning/gift_features.py``).
+    """The giver's probability of losing, by the features of the gift (``agents/gifts.py``).
 
     Counted over the gifts that were chosen. To estimate ``risk``, ``smoothing`` lost games and as many others are added
     to each count: (losses + smoothing) / (count + 2 smoothing); with 1 it is Laplace's rule of succession.

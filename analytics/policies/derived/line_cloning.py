@@ -29,19 +29,22 @@ from agents.learning.line_features import (
     survey,
     survey_cells,
 )
-from agents.learning.line_values import HEADS
+from agents.line_values import HEADS
 from analytics.policies.derived.dataset import GameSource, check_played, seats_of
-from analytics.policies.derived.line_boards import ONE_IN, board_of, words_of_games
 from analytics.policies.derived.line_fit import (
+    GAMES_AT_A_TIME,
+    LearningPlan,
     StageFit,
+    StageLearner,
+    Stages,
     chance_of,
     forward,
+    learn_in_passes,
     learn_outputs,
     learn_rows,
     step_memory,
 )
-from analytics.policies.derived.line_outcomes import BLOCK, StageLearner, learn_in_passes
-from analytics.policies.derived.line_sweep import LearningPlan, Stages
+from analytics.policies.derived.line_sweep import ONE_IN, board_of, words_of_games
 from analytics.store.blocks import RangeGames
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
@@ -246,8 +249,8 @@ def clone(
             seats = seats_of(agent, record, found.game_id)
             met |= bool(seats.any())
             drawn = words_of_games(run_word(record.run_id), found.game_id, plan.seed)
-            for first in range(0, len(seats), BLOCK):
-                span = slice(first, first + BLOCK)
+            for first in range(0, len(seats), GAMES_AT_A_TIME):
+                span = slice(first, first + GAMES_AT_A_TIME)
                 block = found.part(span), seats[span], drawn[span]
                 learned, held_out = turns_of(*block, held_out=False), turns_of(*block, held_out=True)
                 # Other turns are compared in each pass.

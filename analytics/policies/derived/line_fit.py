@@ -8,25 +8,32 @@ exponential. So the same boards give the same bytes on every machine.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.line_features import (
-    BOARD,
     LINES,
     MOST_FEATURES,
     MOST_LINES,
     STAGE_SIZE,
-    features_of,
-    read_lines,
-    survey,
 )
-from agents.learning.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, stage_words
-from analytics.policies.derived.line_boards import Boards
+from agents.line_values import (
+    HEADS,
+    MOST_WEIGHT,
+    NOT_LOST,
+    UNIT,
+    WON,
+    stage_words,
+)
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.rng import draw, mix, unit
+from quarto.rules import CELLS
 
 FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
 FIRST_HIDDEN_SQUARES = 0.05
@@ -63,24 +70,10 @@ class Examples(NamedTuple):
         return Examples(np.empty((size, most), np.int32), np.zeros(size, np.int32), np.empty((size, HEADS)))
 
 
-@kernel()
-def write_features(boards: Boards, words: NDArray[np.uint64], examples: Examples, span: tuple[int, int]) -> None:
-    """The features of some boards into ``examples``."""
-    state, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
-    for i in range(span[0], span[1]):
-        occupied = boards.occupied[i]
-        read_lines(boards.lanes[i], occupied, words, state[0])
-        survey(occupied, words, state[0])
-        count = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1], found)
-        for k in range(count):
-            examples.found[i, k] = found[k]
-        examples.counts[i] = count
-
-
 class StageFit(NamedTuple):
     """The weights of one stage while they are learned."""
 
-    weights: NDArray[np.float32]  # [stage_words]: see ``agents/learning/line_values.py``
+    weights: NDArray[np.float32]  # [stage_words]: see ``agents/line_values.py``
     squares: NDArray[np.float32]  # [features, HEADS + 1], then [HEADS, units]: sums of squared gradients; 0: never met
     features: int
     units: int
@@ -222,3 +215,78 @@ def rounded(fit: StageFit) -> NDArray[np.float64]:
     rows = weights[: fit.features * width].reshape(fit.features, width)
     rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0.0
     return weights
+
+
+EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
+
+
+LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
+
+
+CURVE = {
+    **dict.fromkeys(("pieces", "pass", "boards"), pl.Int64()),
+    **dict.fromkeys(("not_lost", "won", "held_out_not_lost", "held_out_won"), pl.Float64()),
+}
+
+
+Stages = dict[int, NDArray[np.float64]]  # the weights of both heads by number of pieces
+
+
+class LearningPlan(NamedTuple):
+    """The parameters of a sweep: see ``conf/kind/line_values.yaml``."""
+
+    exact_from: int
+    solved_from: int
+    boards: int
+    passes: int
+    rate: float
+    seed: int
+    breadth: int = 0
+    deep: tuple[int, int] = (1, 0)  # pieces on the boards whose best replies are looked at a turn deeper
+    judged: bool = False  # learn exact values alone
+
+    def rate_of(self, number: int) -> float:
+        """The step size of a pass, from 0."""
+        return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
+
+    def boards_of(self, stage: int) -> int:
+        """The number of boards to learn from, at most."""
+        return max(self.boards // EARLY_SHARE, 1) if stage <= EARLY else self.boards
+
+
+class StageLearner(Protocol):
+    """Learns one stage from a block of games."""
+
+    def __call__(self, stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64]) -> None:
+        """``sums`` [2, 1 + HEADS] grows by the number of boards and their squared errors, learned and held out."""
+        ...
+
+
+def learn_in_passes(
+    words: NDArray[np.uint64],
+    units: int,
+    plan: LearningPlan,
+    blocks: Callable[[int], Iterator[StageLearner]],
+    threads: int,
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
+
+    ``blocks`` gives the blocks of games of a pass, by its number from 0.
+    """
+    fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
+    rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
+    with ThreadPoolExecutor(threads) as pool:
+        for number in range(plan.passes):
+            sums = {stage: np.zeros((2, 1 + HEADS)) for stage in fits}
+            for learn in blocks(number):
+                list(pool.map(learn, fits, repeat(plan.rate_of(number)), fits.values(), sums.values()))
+            for stage in reversed(fits):
+                means = [float(total / row[0]) if row[0] else None for row in sums[stage] for total in row[1:]]
+                rows.append((stage, number + 1, int(sums[stage][0, 0]), *means))
+    known = {stage: rounded(fit) for stage, fit in fits.items() if sums[stage][0, 0]}
+    return known, pl.DataFrame([row for row in rows if row[2]], schema=CURVE, orient="row")
+
+
+GAMES_AT_A_TIME = (
+    1 << 15
+)  # games that all stages learn from before any learns from the next, so that they stay in the cache

@@ -2,21 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import numpy as np
+import polars as pl
 from msgspec import Meta
+from numpy.typing import NDArray
 
-from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
-from agents.learning.line_values import LINE_NETWORK, LINE_VALUES, MOST_UNITS, columns_of
+from agents.learning.line_features import (
+    BOARD,
+    DANGERS,
+    MOST_FEATURES,
+    STAGE_SIZE,
+    clear_lines,
+    features_of,
+    mark_of,
+    put_on_lines,
+    survey,
+    words_of,
+)
 from agents.learning.policy import Policy
+from agents.line_values import HEADS, LINE_NETWORK, LINE_VALUES, MOST_UNITS, NOT_LOST, WON, columns_of
 from agents.parameters import check_fields
 from analytics.policies.derived.dataset import GameSource, Learned
 from analytics.policies.derived.line_cloning import clone
-from analytics.policies.derived.line_outcomes import learn_from_outcomes
-from analytics.policies.derived.line_sweep import LearningPlan, Sweep
+from analytics.policies.derived.line_fit import (
+    GAMES_AT_A_TIME,
+    LearningPlan,
+    StageFit,
+    StageLearner,
+    Stages,
+    chance_of,
+    forward,
+    learn_in_passes,
+    learn_outputs,
+    learn_rows,
+    step_memory,
+)
+from analytics.policies.derived.line_sweep import Sweep
+from analytics.store.blocks import RangeGames
+from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.rules import CELLS
+from quarto.jit import float64, int64, kernel
+from quarto.position import ALL_PIECES
+from quarto.rules import CELLS, NONE
+from quarto.threats import SAFE_PIECES
+
+
+@kernel()
+def learn_games(
+    games: Games,
+    opening: NDArray[np.int8],
+    stage: int,
+    words: Any,
+    rate: float,
+    fit: StageFit,
+    sums: Any,
+) -> int:
+    """Learn one stage from some games, in their order; returns how many boards there were.
+
+    A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
+    line says nothing about the board. The squared errors are added to ``sums`` [HEADS].
+    """
+    board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
+    boards, rate32, steps = int64(0), np.float32(rate), step_memory()
+    errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
+    for game in range(opening.shape[0]):
+        if games.plies[game] <= stage or opening[game] > stage:
+            continue
+        occupied, left = int64(0), int64(ALL_PIECES)
+        clear_lines(words, board[0])
+        for ply in range(stage):
+            piece, cell = int64(games.pieces[ply, game]), int64(games.cells[ply, game])
+            left &= ~(int64(1) << piece)
+            occupied |= int64(1) << cell
+            put_on_lines(board[0], piece, cell, words)
+        gift = int64(games.pieces[stage, game])
+        survey(occupied, words, board[0])
+        if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
+            continue
+        count = features_of(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1], found)
+        winner = int64(games.winner[game])
+        targets[NOT_LOST] = float64(int64(winner == NONE or winner == stage & 1))
+        targets[WON] = float64(int64(winner == stage & 1))
+        forward(found, count, fit, values)
+        for head in range(HEADS):
+            errors[head] = np.float32(targets[head] - chance_of(float64(values[head])))
+            sums[head] += errors[head] * errors[head]
+        mean = learn_outputs(errors, rate32, fit, values, slopes)
+        learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
+        boards += 1
+    return boards
+
+
+def learn_from_outcomes(
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
+) -> tuple[Stages, pl.DataFrame]:
+    """The weights by how the games ended, and the errors of each pass: see ``learn_in_passes``."""
+
+    def blocks(_number: int) -> Iterator[StageLearner]:
+        for _, part in dataset.parts():
+            for first in range(0, len(part.game_id), GAMES_AT_A_TIME):
+                block = part.part(slice(first, first + GAMES_AT_A_TIME))
+
+                def learn(
+                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], block: RangeGames = block
+                ) -> None:
+                    sums[0, 0] += learn_games(block.games, block.opening, stage, words, rate, fit, sums[0, 1:])
+
+                yield learn
+
+    return learn_in_passes(words, units, plan, blocks, threads)
+
 
 OUTCOMES, FITTED, EXACT, CLONING = "outcomes", "fitted", "exact", "cloning"
 PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5, CLONING: 3}

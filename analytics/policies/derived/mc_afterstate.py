@@ -1,27 +1,32 @@
-"""The kind 'mc_afterstate': the mean outcome of the games in which a turn was made."""
+"""The kind 'mc_afterstate': the mean outcome of the games in which a turn was made.
+
+Afterstates are sorted out one number of pieces at a time. Level n of a game is its afterstate with n pieces on the
+board and the piece of ply n in hand. Most afterstates with more than six pieces are met once, so a level's keys are
+sorted instead of kept in a map.
+
+The key of a canonical form with n pieces has 62 bits at most. The lowest 4 n bits are its four lanes, squeezed to the
+occupied cells, lane 0 lowest. Above them is the rank of its mask among the canonical masks of n cells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.learning.afterstates import MC_AFTERSTATE
 from agents.learning.policy import Policy
 from agents.parameters import checked_whole
-from analytics.policies.derived.afterstate_keys import (
-    GameBoards,
-    advance,
-    forms_of,
-    level_of,
-    move_all,
-    runs_of_keys,
-    sorted_level,
-)
-from analytics.policies.derived.dataset import Dataset
-from quarto.rules import CELLS
+from agents.policy import MC_AFTERSTATE
+from analytics.policies.derived.dataset import Dataset, over_spans
+from quarto.batch import Games
+from quarto.bits import spread
+from quarto.canonical import canonical, expand, squeeze
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.rules import ATTRIBUTES, CELLS, Rules
+from quarto.symmetry import Symmetries, symmetries
+from quarto.threats import winning_cells
 
 MOST = 1 << 31
 
@@ -65,3 +70,155 @@ def ordered_rows(levels: Sequence[tuple[NDArray[Any], ...]], value: str) -> dict
     order = np.lexsort((occupied, lanes))
     columns = zip(("lanes", "occupied", "count", value), (lanes, occupied, *others), strict=True)
     return {name: column[order] for name, column in columns}
+
+
+NO_KEY = (1 << 64) - 1  # of a game that ends before the level
+
+
+class GameBoards(NamedTuple):
+    """The boards of ``G`` games at one level."""
+
+    lanes: NDArray[np.uint64]  # [G]
+    occupied: NDArray[np.uint16]  # [G]
+
+    @staticmethod
+    def empty(size: int) -> GameBoards:
+        """Before the first ply."""
+        return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
+
+
+class Level(NamedTuple):
+    """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
+
+    pieces: int  # on the board
+    first_mask: int  # number of the first canonical mask of this many cells
+    tables: Symmetries
+
+
+def level_of(rules: Rules, pieces: int) -> Level:
+    """The level with ``pieces`` pieces on the board."""
+    tables = symmetries(rules)
+    counts = np.bitwise_count(tables.masks)
+    return Level(pieces, int(np.searchsorted(counts, pieces)), tables)
+
+
+@inlined
+def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
+    """The key (uint64) of an afterstate of this level."""
+    least, minimal = canonical(lanes, occupied, gift, level.tables)
+    word = squeeze(least, minimal, level.tables)
+    rank = int64(level.tables.number[minimal]) - level.first_mask
+    return word | uint64(rank) << uint64(ATTRIBUTES * level.pieces)
+
+
+@kernel()
+def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The canonical forms with these keys: lanes and occupied, both [K]."""
+    lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
+    for i in range(keys.shape[0]):
+        mask = int64(level.tables.masks[int64(keys[i] >> uint64(ATTRIBUTES * level.pieces)) + level.first_mask])
+        lanes[i], occupied[i] = int64(expand(keys[i], mask)), mask
+    return lanes, occupied
+
+
+@kernel()
+def advance(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+    """Add a ply to the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] |= spread(int64(games.pieces[ply, game])) << uint64(cell)
+            boards.occupied[game] |= int64(1) << cell
+
+
+@kernel()
+def go_back(games: Games, ply: int, boards: GameBoards, span: tuple[int, int]) -> None:
+    """Take a ply from the boards of the games that have it."""
+    for game in range(span[0], span[1]):
+        if ply < games.plies[game]:
+            cell = int64(games.cells[ply, game])
+            boards.lanes[game] &= ~(spread(int64(games.pieces[ply, game])) << uint64(cell))
+            boards.occupied[game] &= ~(int64(1) << cell)
+
+
+def move_all(step: Callable[..., None], games: Games, ply: int, boards: GameBoards, threads: int) -> None:
+    """Apply ``advance`` or ``go_back`` to the boards of all games."""
+    over_spans(lambda first, last: step(games, ply, boards, (first, last)), 0, len(boards.lanes), threads)
+
+
+@kernel()
+def outcome_keys(
+    games: Games,
+    opening: NDArray[np.int8],
+    level: Level,
+    boards: GameBoards,
+    words: NDArray[np.uint64],
+    span: tuple[int, int],
+) -> int:
+    """The afterstates of a level in games that reached it by a chosen gift: the key, then two bits with the outcome.
+
+    The outcome is that of the player who made the turn: 2 won, 1 drawn, 0 lost. Written from ``words[span[0]]`` on;
+    returns how many.
+    """
+    index = span[0]
+    for game in range(span[0], span[1]):
+        if opening[game] <= level.pieces < games.plies[game]:
+            key = key_of(
+                boards.lanes[game], int64(boards.occupied[game]), int64(games.pieces[level.pieces, game]), level
+            )
+            winner = int64(games.winner[game])
+            outcome = 1 if winner < 0 else 2 if winner == level.pieces & 1 else 0
+            words[index] = key << uint64(2) | uint64(outcome)
+            index += 1
+    return index - span[0]
+
+
+@kernel()
+def keys_and_wins(
+    games: Games,
+    level: Level,
+    boards: GameBoards,
+    rules: np.void,
+    keys: NDArray[np.uint64],
+    wins: NDArray[np.bool_],
+    span: tuple[int, int],
+) -> None:
+    """The key of each game's afterstate, or NO_KEY, and whether the piece in hand finishes a line there."""
+    for game in range(span[0], span[1]):
+        keys[game], wins[game] = uint64(NO_KEY), False
+        if level.pieces < games.plies[game]:
+            lanes, occupied, gift = boards.lanes[game], int64(boards.occupied[game]), games.pieces[level.pieces, game]
+            keys[game] = key_of(lanes, occupied, int64(gift), level)
+            wins[game] = winning_cells(lanes, occupied, int64(gift), rules) != 0
+
+
+@kernel()
+def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    """Sorted words of ``outcome_keys``, added up by key: keys [K], games, and wins less losses."""
+    different = int64(words.shape[0] > 0)
+    for i in range(1, words.shape[0]):
+        different += int64(words[i] >> uint64(2) != words[i - 1] >> uint64(2))
+    keys = np.empty(different, np.uint64)
+    counts, totals = np.zeros(different, np.int64), np.zeros(different, np.int64)
+    index = int64(-1)
+    for i in range(words.shape[0]):
+        if index < 0 or words[i] >> uint64(2) != keys[index]:
+            index += 1
+            keys[index] = words[i] >> uint64(2)
+        counts[index] += 1
+        totals[index] += int64(words[i] & uint64(3)) - 1
+    return keys, counts, totals
+
+
+def sorted_level(dataset: Dataset, level: Level, boards: GameBoards, threads: int) -> NDArray[np.uint64]:
+    """The words of ``outcome_keys`` of all games, ascending."""
+    size = len(dataset.game_id)
+    words = np.empty(size, np.uint64)
+
+    def fill(first: int, last: int) -> NDArray[np.uint64]:
+        count = outcome_keys(dataset.games, dataset.opening, level, boards, words, (first, last))
+        return words[first : first + count]
+
+    found = np.concatenate(over_spans(fill, 0, size, threads))
+    found.sort()
+    return found

@@ -11,8 +11,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import OWN_TYPE, RULES_TYPE
-from agents.learning.game_updates import SPAN_TYPE, UPDATED_TYPE
-from agents.learning.learner import UPDATE_TYPE, FinishedGame, Learner, UpdateKernel
+from agents.learning.learner import SPAN_TYPE, UPDATE_TYPE, UPDATED_TYPE, FinishedGame, Learner, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner

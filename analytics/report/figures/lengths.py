@@ -12,7 +12,7 @@ from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from quarto.errors import RequestError
-from quarto.random_play import lengths as random_lengths
+from quarto.perft import lengths as random_lengths
 from quarto.rules import CELLS, SIDE
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line

@@ -12,7 +12,7 @@ from analytics.perfect.tablebase import base_for
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
-from quarto.threats import safe_gifts, wins_and_safe_gifts
+from quarto.views import PositionView
 from runners.executors.base import available_cores
 from runners.perfect.solvers import best_first
 from runners.play.game import Game, NextDecision
@@ -125,11 +125,11 @@ class Solving:
 
 def _safe(game: Game) -> tuple[int, dict[int, int]]:
     """The last two fields of ``SolvedPosition``. Its kernels may have to be compiled: no page waits for that."""
+    view = PositionView(game.position, game.rules)
     if game.asked is NextDecision.GIFT:
-        return safe_gifts(game.position, game.rules), {}
+        return sum(1 << piece for piece in view.safe_gifts()), {}
     if game.asked is NextDecision.PLACEMENT:
-        _, safe = wins_and_safe_gifts(game.position, game.hand, game.rules)
-        return 0, {cell: int(safe[cell]).bit_count() for cell in game.empty_cells}
+        return 0, {cell: len(view.safe_gifts(cell)) for cell in game.empty_cells}
     return 0, {}
 
 

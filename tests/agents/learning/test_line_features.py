@@ -14,7 +14,6 @@ from agents.learning.line_features import (
     MOST_FEATURES,
     STAGE_SIZE,
     features_of,
-    mark_of,
     read_lines,
     survey,
     words_of,
@@ -94,9 +93,3 @@ def test_symmetric_afterstates_have_the_same_features(name: str) -> None:
     for position in afterstates(rules, 4):
         moved = image(position, dice, rules)
         assert sorted(numbers_of(moved, words)) == sorted(numbers_of(position, words))
-
-
-def test_sets_of_lines_are_told_apart() -> None:
-    marks = {mark_of(rules) for rules in PRESETS.values() if not rules.mover_chooses}
-    assert len(marks) == 4
-    assert mark_of(PRESETS["own_piece"]) == mark_of(PRESETS["classic"])  # the same lines

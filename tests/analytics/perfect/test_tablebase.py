@@ -35,12 +35,11 @@ from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, ch
 from quarto.bits import spread
 from quarto.canonical import canonical_forms
 from quarto.errors import FailureError, RequestError
-from quarto.perft import perft
+from quarto.perft import boards_of_keys, perft
 from quarto.position import EMPTY
 from quarto.rules import NONE, Rules
-from quarto.solver.base import base_of
-from quarto.solver.boards import boards_of_keys
 from quarto.solver.solver import Solver
+from quarto.solver.table import base_of
 from quarto.symmetry import symmetries
 from runners.executors.base import THREADS
 from runners.perfect.tablebases import solve

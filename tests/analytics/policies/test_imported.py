@@ -9,8 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, Q_TABLE
-from agents.policy import PolicyAgent
+from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, PolicyAgent
 from analytics.perfect.position_set import path_for
 from analytics.policies.imported import ImportOptions, imported, read_table
 from analytics.policies.position_texts import positions_of, positions_of_plies

@@ -54,20 +54,6 @@ def test_pettingzoo_accepts_it(rules: str) -> None:
         seed_test(lambda: made(rules=rules), num_cycles=200)
 
 
-def test_pettingzoo_renders_it() -> None:
-    from pettingzoo.test import render_test
-
-    render_test(made)
-
-
-def test_pettingzoo_measures_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from pettingzoo.test import performance_benchmark
-
-    monkeypatch.setattr("time.time", iter(range(0, 1000, 2)).__next__)  # five seconds after three cycles
-    performance_benchmark(made())
-    assert "turns per second" in capsys.readouterr().out
-
-
 def test_pettingzoo_makes_it_by_name() -> None:
     import pettingzoo
 
@@ -112,15 +98,6 @@ def test_an_illegal_action_loses() -> None:
     environment.step(5)  # given before
     assert environment.rewards == {"seat_0": 0, "seat_1": -1}
     assert all(environment.terminations.values()) or all(environment.truncations.values())
-
-
-def test_the_seat_that_waits_has_an_empty_mask() -> None:
-    environment = made()
-    environment.reset()
-    environment.step(3)
-    assert environment.observe("seat_1")["action_mask"].sum() == 16
-    assert not environment.observe("seat_0")["action_mask"].any()
-    assert environment.observe("seat_0")["observation"][16].tolist() == [1, 1, 0, 0, 0, 0, 1, 1]
 
 
 def test_wrong_names_are_refused_with_the_right_ones() -> None:

@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from quarto.canonical import canonical_forms
 from quarto.jit import kernel, uint64
-from quarto.perft import perft
+from quarto.perft import boards_of_keys, layers_of_keys, perft
 from quarto.rules import CLASSIC, NONE
-from quarto.solver.base import FULLEST, base_bytes, base_of
-from quarto.solver.boards import boards_of_keys, layers_of_keys
 from quarto.solver.solver import Solver
-from quarto.solver.table import BUCKET, DRAWN, LOST, PROOF_BITS, WON, proven_in_base
+from quarto.solver.table import BUCKET, DRAWN, FULLEST, LOST, PROOF_BITS, WON, base_bytes, base_of, proven_in_base
 from quarto.symmetry import symmetries
 from tests.naive import PRESETS
 
@@ -36,12 +34,6 @@ def test_every_board_is_found_though_many_buckets_are_full_and_no_other_one_is()
     _, search = solver.state
     assert proofs_of(inside, search) == [{1: WON, 0: DRAWN, -1: LOST}[value] for value in values.tolist()]
     assert set(proofs_of(outside, search)) == {0}
-
-
-def test_the_empty_board_whose_key_is_0_is_found() -> None:
-    solver = Solver(CLASSIC, 0.0, base_of(np.zeros(1, np.uint64), np.zeros(1, np.int8), 0))
-    _, search = solver.state
-    assert proofs_of(np.array([0, 5], np.uint64), search) == [DRAWN, 0]
 
 
 def test_layers_hold_every_canonical_live_board_once_in_order() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.learning.afterstates import FITTED_Q, MC_AFTERSTATE, Q_TABLE
-from agents.learning.counters import COUNTERS
 from agents.learning.policy import Policy
+from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE
 from agents.rl_encoded import ENCODED_VALUES
+from agents.rl_tabular import COUNTERS
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import dataset_of

@@ -12,9 +12,8 @@ import pytest
 
 from agents.learning.policy import Policy
 from analytics import open_archive
-from analytics.policies.learning_curve import learning_curve
 from analytics.policies.policy_store import knowledge_of
-from analytics.policies.relearn import relearn
+from analytics.policies.relearn import learning_curve, relearn
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError

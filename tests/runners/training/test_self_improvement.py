@@ -22,8 +22,7 @@ from runners.arena.config_groups import settings_of
 from runners.policies.lineage import lineage
 from runners.policies.rebuild import rebuild
 from runners.training.derive import code_of
-from runners.training.exact_regret import FROM_PIECES
-from runners.training.self_improvement import SelfImprovement
+from runners.training.self_improvement import FROM_PIECES, SelfImprovement
 from runners.training.trainer import Trained, TrainingContext
 from tests.runners.conftest import Qarena
 from tests.runners.training.trainings import context, stopped_after, training

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.gifts import Gifts
-from agents.learning.gift_features import FEATURES
+from agents.gifts import FEATURES, Gifts
 from agents.learning.policy import Policy
 from agents.policy import PolicyAgent
 from analytics import open_archive
-from analytics.policies.derived.afterstate_keys import forms_of, key_of, level_of
 from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
 from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
-from analytics.policies.derived.mc_afterstate import McAfterstate
+from analytics.policies.derived.mc_afterstate import McAfterstate, forms_of, key_of, level_of
 from analytics.policies.derived.replayed import EncodedQ, QTable
 from analytics.policies.policy_store import knowledge_of
 from analytics.query.selection import select

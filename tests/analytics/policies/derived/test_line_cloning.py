@@ -13,14 +13,14 @@ import pytest
 from agents.alpha_beta import AlphaBeta
 from agents.base import Agent
 from agents.learning.line_features import STAGE_SIZE, words_of
-from agents.learning.line_values import HEADS
+from agents.line_values import HEADS
 from agents.line_values import LineValues as Player
 from agents.random import Random
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
-from analytics.policies.derived.line_boards import ONE_IN, words_of_games
 from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
 from analytics.policies.derived.line_fit import fresh
+from analytics.policies.derived.line_sweep import ONE_IN, words_of_games
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games

@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 
 from agents.learning.line_features import STAGE_SIZE, words_of
-from agents.learning.line_values import HEADS, UNIT, Weights, stage_words
+from agents.line_values import HEADS, UNIT, Weights, stage_words
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import Dataset
-from analytics.policies.derived.line_boards import ONE_IN, boards_of, chosen_games
-from analytics.policies.derived.line_fit import (
-    STEEPEST,
-    Examples,
-    chance_of,
-    fresh,
-    learn,
-    rounded,
+from analytics.policies.derived.line_fit import STEEPEST, Examples, chance_of, fresh, learn, rounded
+from analytics.policies.derived.line_sweep import (
+    ONE_IN,
+    Sweep,
+    back_up,
+    back_up_two,
+    boards_of,
+    chosen_games,
+    exact,
     write_features,
 )
-from analytics.policies.derived.line_sweep import Sweep
-from analytics.policies.derived.line_targets import back_up, back_up_two, exact
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games

@@ -1,1 +1,0 @@
-"""Genes, populations and evolutions that several players share."""

@@ -1,0 +1,353 @@
+"""An evolution of genomes, generation by generation: populations, the studies' breeders, selection by fitness.
+
+Everything here is a pure function of words of randomness that are passed in. So an evolution can be repeated from a
+seed and the recorded fitnesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist, mean
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.jit import uint64
+from quarto.rng import Streams, stream
+from quarto.rules import NONE
+
+# How an individual was made: an index into these.
+OPERATORS = ("initial", "mutation", "crossover", "crossover2")
+INITIAL, MUTATION, CROSSOVER, CROSSOVER2 = range(4)
+
+# The "games" whose streams make individuals and number the games that judge them. In a run, 0 and 1 are the games of a
+# pair and 2 draws its opening.
+BREEDING, JUDGING = 3, 4
+
+
+class Population(NamedTuple):
+    """``N`` individuals of ``G`` genes; fitness is against each of ``F`` opponents."""
+
+    number: NDArray[np.int64]  # [N] in the order they were made, from 0
+    ancestor: NDArray[np.int64]  # [N] number of the initial individual at the beginning of the line of first parents
+    operator: NDArray[np.int8]  # [N] index into OPERATORS
+    parents: NDArray[np.int64]  # [N, 2] numbers, NONE where there is no parent
+    genes: NDArray[np.float64]  # [N, G]
+    fitness: NDArray[np.float64]  # [N, F] compared lexicographically; NaN until judged
+
+    @property
+    def size(self) -> int:
+        return len(self.number)
+
+    def part(self, which: slice | NDArray[np.integer]) -> Population:
+        """Some of the individuals, in the order given."""
+        return Population(*(field[which] for field in self))  # type: ignore[arg-type]  # each keeps its own type
+
+    def joined(self, others: Population) -> Population:
+        """These and then the others."""
+        return Population(*map(np.concatenate, zip(self, others, strict=True)))  # type: ignore[arg-type]
+
+
+def initial(genes: NDArray[np.float64], opponents: int) -> Population:
+    """Individuals without parents, numbered from 0, with these genes [N, G]."""
+    numbers = np.arange(len(genes))
+    return Population(
+        numbers,
+        numbers,
+        np.full(len(genes), INITIAL, np.int8),
+        np.full((len(genes), 2), NONE),
+        genes,
+        np.full((len(genes), opponents), np.nan),
+    )
+
+
+def streams_of(seed: int, numbers: NDArray[np.int64]) -> Streams:
+    """The randomness that makes each individual: its own stream, by its number."""
+    return Streams(np.array([stream(uint64(seed), int(number), BREEDING) for number in numbers], np.uint64))
+
+
+def units(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """``quarto.rng.unit`` of many words: float64 in [0, 1) with 53 random bits, of the same shape."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def gaussians(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """A standard normal number for each word, of the same shape, by inversion.
+
+    The inverse is that of Wichura ("The percentage points of the normal distribution", Applied Statistics 37, 1988), as
+    the standard library has it. The middles of 2^52 intervals are inverted, so the result is always finite. It has
+    twelve decimals, so it does not depend on the last bit of a machine's logarithm.
+    """
+    inverse = NormalDist().inv_cdf
+    middles = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+    return np.array([round(inverse(middle), 12) for middle in middles.ravel().tolist()]).reshape(words.shape)
+
+
+def by_fitness(population: Population) -> Population:
+    """The same individuals, best first; those of equal fitness keep their order."""
+    return population.part(np.lexsort([-column for column in population.fitness.T[::-1]]))
+
+
+def ranks(population: Population) -> NDArray[np.int64]:
+    """[N] the number of different fitnesses above each individual's, in a population sorted by fitness."""
+    worse = (population.fitness[1:] != population.fitness[:-1]).any(axis=1)
+    return np.concatenate([[0], np.cumsum(worse)])
+
+
+def tournament(population: Population, size: int, words: Streams, first: int) -> NDArray[np.int64]:
+    """[n] one index into a sorted population for each stream: the best of ``size`` picked with replacement.
+
+    Of equally good ones, the first that was picked. Reads the words from ``first`` to before ``first + size``.
+    """
+    picks = np.stack([words.below(first + i, population.size) for i in range(size)], axis=1)
+    best = ranks(population)[picks].argmin(axis=1)
+    chosen: NDArray[np.int64] = picks[np.arange(len(picks)), best]
+    return chosen
+
+
+ANSWERS = ("best", "mean")
+
+
+def seed_of_games(seed: int, generation: int, games: int) -> int:
+    """The seed of the run that judges a generation by so many games, from 0 to 2^63 - 1.
+
+    The number of games is part of it, since asking for more of them would extend the run of a smaller number.
+    """
+    return int(stream(uint64(stream(uint64(seed), generation, JUDGING)), games, JUDGING)) >> 1
+
+
+class Evolution:
+    """A pure function of its parameters and of the fitnesses given to ``judge``.
+
+    ``size`` individuals go on from each generation, after ``offspring`` were added to them: plus-selection, the fittest
+    of both. With ``again`` the individuals that go on are judged again in every generation, not only when they are
+    made. ``start`` [n, G] are the genes to begin with, filled up with new ones if they are fewer than ``size``.
+    """
+
+    def __init__(
+        self,
+        breeder: Breeder,
+        seed: int,
+        size: int,
+        offspring: int,
+        opponents: int,
+        again: bool = False,
+        start: NDArray[np.float64] | None = None,
+    ) -> None:
+        self.generation = -1  # the one that was bred last
+        self._breeder = breeder
+        self._seed = seed
+        self._size = size
+        self._offspring = offspring
+        self._again = again
+        genes = breeder.initial(streams_of(seed, np.arange(size)))
+        if start is not None:
+            genes[: len(start)] = start[:size]
+        self._made = initial(genes, opponents)
+        self.population = self._made.part(slice(0))  # who goes on, best first
+        self._fitnesses: dict[tuple[float, ...], list[NDArray[np.float64]]] = {}
+
+    def breed(self) -> Population:
+        """Begin the next generation (the first is 0): the individuals to judge, with their genes."""
+        self.generation += 1
+        if self.generation:
+            self._made = self._bred()
+        made = self._made
+        if self._breeder.writes_into_parents:
+            self._write_into_parents()
+        return self.population.joined(made) if self._again else made
+
+    def judge(self, fitness: NDArray[np.float64]) -> Population:
+        """All individuals of this generation, best first: the first ``size`` go on.
+
+        ``fitness`` [n, F] is that of the individuals which ``breed`` returned, in their order.
+        """
+        everybody = self.population.joined(self._made)
+        everybody.fitness[-len(fitness) :] = fitness
+        everybody = by_fitness(everybody)
+        self.population = everybody.part(slice(self._size))
+        if self.generation:
+            for genes, found in zip(self.population.genes.tolist(), self.population.fitness, strict=True):
+                self._fitnesses.setdefault(tuple(genes), []).append(found)
+        return everybody
+
+    def answer(self, which: str) -> tuple[float, ...]:
+        """The genome found so far, after at least one generation.
+
+        ``best``: the fittest that goes on from the last generation. ``mean``: the genome of the best mean fitness, the
+        first on ties. This mean is over all individuals with these genes, and over all generations from which each went
+        on.
+        """
+        if which == "best":
+            return tuple(self.population.genes[0].tolist())
+        means = {
+            genes: tuple(mean(column.tolist()) for column in np.transpose(found))
+            for genes, found in self._fitnesses.items()
+        }
+        return max(means, key=lambda genes: means[genes])
+
+    def _write_into_parents(self) -> None:
+        """Each new individual changes the genes of all of its line, whatever genes they were judged by."""
+        everybody, parents = self.population.joined(self._made), self.population.size
+        for ancestor, genes in zip(self._made.ancestor, self._made.genes, strict=True):
+            everybody.genes[everybody.ancestor == ancestor] = genes
+        self.population, self._made = everybody.part(slice(parents)), everybody.part(slice(parents, None))
+
+    def _bred(self) -> Population:
+        parents = self.population
+        numbers = self._size + self._offspring * (self.generation - 1) + np.arange(self._offspring)
+        bred = self._breeder.offspring(parents, self.generation, streams_of(self._seed, numbers))
+        return Population(
+            numbers,
+            parents.ancestor[bred.parents[:, 0]],
+            bred.operator,
+            np.where(bred.parents == NONE, NONE, parents.number[bred.parents]),
+            bred.genes,
+            np.full((len(numbers), parents.fitness.shape[1]), np.nan),
+        )
+
+
+# Where an individual's words begin: a tournament may be of any size. Below them are the words that breeders name.
+FIRST_TOURNAMENT, SECOND_TOURNAMENT = 1 << 20, 2 << 20
+
+
+class Offspring(NamedTuple):
+    """``n`` individuals made from a population."""
+
+    operator: NDArray[np.int8]  # [n] index into OPERATORS
+    parents: NDArray[np.int64]  # [n, 2] indices into the population, NONE where there is no second parent
+    genes: NDArray[np.float64]  # [n, G]
+
+
+class Breeder(Protocol):
+    """The operators of a study. ``words`` holds a stream for each individual that is to be made."""
+
+    @property
+    def genes(self) -> tuple[str, ...]:
+        """Their names, which are parameters of the player."""
+        ...
+
+    @property
+    def writes_into_parents(self) -> bool:
+        """Whether an individual shares its genes with all of its line, so that all of them change with each other."""
+        ...
+
+    def initial(self, words: Streams) -> NDArray[np.float64]:
+        """The first genes: [n, G]."""
+        ...
+
+    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+        """The offspring of a population sorted by fitness in a ``generation``; the first one is 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class FiveGenes:
+    """Study A's operator (``lorenzobellino/quarto-player``): every gene of a tournament's winner is mutated.
+
+    Words of an individual: 0 to 4, one for each gene. The study's code mutates the parent itself, not a copy. With
+    ``writes_into_parents`` an individual therefore shares its genes with all of its line.
+    """
+
+    tournament: int = 5
+    reach: float = 10.0  # genes begin uniform between -reach and reach
+    scale: float = 20.0  # standard deviation of a gene's mutation in the first generation; in the n-th, scale / n
+    writes_into_parents: bool = False
+
+    @property
+    def genes(self) -> tuple[str, ...]:
+        return ("alpha", "beta", "gamma", "delta", "epsilon")
+
+    def initial(self, words: Streams) -> NDArray[np.float64]:
+        return self.reach * (2.0 * units(self._words(words)) - 1.0)
+
+    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+        chosen = tournament(population, self.tournament, words, FIRST_TOURNAMENT)
+        change = self.scale / generation * gaussians(self._words(words))
+        if self.writes_into_parents:
+            genes = _one_after_the_other(population, chosen, change)
+        else:
+            genes = population.genes[chosen] + change
+        parents = np.stack([chosen, np.full(len(chosen), NONE)], axis=1)
+        return Offspring(np.full(len(chosen), MUTATION, np.int8), parents, genes)
+
+    def _words(self, words: Streams) -> NDArray[np.uint64]:
+        return np.stack([words.draw(gene) for gene in range(len(self.genes))], axis=1)
+
+
+def _one_after_the_other(
+    population: Population, chosen: NDArray[np.int64], change: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """[n, G] the genes of each of the offspring when it is made, where a mutation changes all of its parent's line."""
+    held, genes = population.genes.copy(), np.empty_like(change)
+    for i, parent in enumerate(chosen):
+        genes[i] = held[parent] + change[i]
+        held[population.ancestor == population.ancestor[parent]] = genes[i]
+    return genes
+
+
+@dataclass(frozen=True)
+class TwoGenes:
+    """Study B's operators (``quarto_ci_2022_2023``): mutation, crossover, crossover with a shift of both genes.
+
+    The operator is drawn with probabilities that depend on the stage of the evolution: ``early`` in its first half,
+    then ``stuck`` while the best is less than ``margin`` fitter than the mean of the best five, else ``late``. Genes
+    stay between 0 and 1. Words of an individual: 0 chooses the operator, 1 the gene that is mutated, 2 whether genes go
+    up or down. For an individual of the first population, words 0 and 1 are its genes. ``only_shifts_up`` follows the
+    study's code, where the draw that chose the operator decides whether genes go up.
+    """
+
+    generations: int = 100
+    tournament: int = 3
+    early: tuple[float, ...] = (0.3, 0.5, 0.2)  # probabilities of mutation, crossover and crossover2
+    stuck: tuple[float, ...] = (0.1, 0.45, 0.45)
+    late: tuple[float, ...] = (0.6, 0.2, 0.2)
+    margin: float = 0.05
+    step: float = 0.1  # by which a mutation changes a gene
+    shift: float = 0.3  # by which crossover2 changes both
+    decimals: int = 1
+    only_shifts_up: bool = False
+
+    @property
+    def genes(self) -> tuple[str, ...]:
+        return ("alpha", "beta")
+
+    @property
+    def writes_into_parents(self) -> bool:
+        return False
+
+    def initial(self, words: Streams) -> NDArray[np.float64]:
+        return self._rounded(np.stack([units(words.draw(gene)) for gene in range(2)], axis=1))
+
+    def probabilities(self, population: Population, generation: int) -> tuple[float, ...]:
+        """Those of mutation, crossover and crossover2 in a generation."""
+        if 2 * (generation - 1) < self.generations:
+            return self.early
+        fitness = population.fitness[:, 0]
+        return self.stuck if fitness[0] - fitness[:5].mean() < self.margin else self.late
+
+    def offspring(self, population: Population, generation: int, words: Streams) -> Offspring:
+        probabilities = self.probabilities(population, generation)
+        which = MUTATION + np.searchsorted(np.cumsum(probabilities)[:2], units(words.draw(0)), side="right")
+        first, second = (
+            tournament(population, self.tournament, words, start) for start in (FIRST_TOURNAMENT, SECOND_TOURNAMENT)
+        )
+        genes = population.genes[first]
+        crossed = which != MUTATION
+        genes[crossed, 1] = population.genes[second[crossed], 1]
+        genes += self._change(which, words)
+        parents = np.stack([first, np.where(crossed, second, NONE)], axis=1)
+        return Offspring(which.astype(np.int8), parents, self._rounded(genes.clip(0.0, 1.0)))
+
+    def _change(self, which: NDArray[np.int64], words: Streams) -> NDArray[np.float64]:
+        """[n, 2] what is added to the genes."""
+        up = units(words.draw(2)) >= 0.5
+        change = np.zeros((len(which), 2))
+        mutated, shifted = which == MUTATION, which == CROSSOVER2
+        change[mutated, words.below(1, 2)[mutated]] = np.where(up, self.step, -self.step)[mutated]
+        change[shifted] = np.where(up | self.only_shifts_up, self.shift, -self.shift)[shifted, None]
+        return change
+
+    def _rounded(self, genes: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.round(genes, self.decimals)
