@@ -210,15 +210,15 @@ def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str
 def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> PageTable:
     """For our rates the labels of the agents appear as a hint."""
     columns = reproduction.columns(comparisons)
-    marked = {
+    cells = {
         "text": _cells(columns, "text", hints=[_hint(each.text) for each in comparisons]),
         "code": _cells(columns, "code", hints=[_hint(each.code) for each in comparisons]),
         "text_agrees": _cells(columns, "text_agrees"),
         "code_agrees": _cells(columns, "code_agrees"),
         "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
     }
-    of_columns = {number: marked[name] for number, name in enumerate(columns) if name in marked}
-    return PageTable.of(f"Study {study.study}: games won, in %", [*columns.values()], of_columns)
+    shown = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
+    return PageTable.of(f"Study {study.study}: games won, in %", shown)
 
 
 def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:

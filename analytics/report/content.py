@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import cached_property
 
+from analytics.report.style import Picture, inline
 from analytics.results.columns import ResultColumn
 
 STRONGEST_TINT = 0.45  # opacity: text on it can be read on light and on dark paper
@@ -35,6 +36,14 @@ class Cell:
         return f"rgba({BETTER if self.tint > 0 else WORSE},{STRONGEST_TINT * min(1.0, abs(self.tint)):.2f})"
 
 
+def linked(
+    heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right: bool = False
+) -> ResultColumn:
+    """A column of texts that lead to addresses."""
+    cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
+    return ResultColumn(heading, cells, right)
+
+
 @dataclass(frozen=True)
 class PageTable:
     """A table of a page. Its first column names its rows; numbers are aligned to the right."""
@@ -45,13 +54,11 @@ class PageTable:
     left_columns: Sequence[int] = ()  # further columns that are aligned to the left
 
     @classmethod
-    def of(
-        cls, caption: str, columns: Sequence[ResultColumn], marked: Mapping[int, Sequence[Cell]] = MappingProxyType({})
-    ) -> PageTable:
-        """The table of a result's columns; ``marked`` has cells instead of texts, by number of the column."""
-        cells = [marked.get(number, column.texts) for number, column in enumerate(columns)]
+    def of(cls, caption: str, columns: Sequence[ResultColumn]) -> PageTable:
+        """The table of some columns."""
         left = tuple(number for number, column in enumerate(columns) if not column.right)
-        return cls(caption, [column.heading for column in columns], [*zip(*cells, strict=True)], left)
+        rows = [*zip(*(column.texts for column in columns), strict=True)]
+        return cls(caption, [column.heading for column in columns], rows, left)
 
     @property
     def left(self) -> set[int]:
@@ -66,12 +73,18 @@ class PageTable:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart as SVG, under its title."""
+    """A chart under its title. It is drawn when it is first shown: that takes a tenth of a second."""
 
     title: str
-    svg: str
+    picture: Picture
+    name: str  # of its ids in a page
     note: str = ""
     colour: int | None = None  # the number of the colour of the agent that it is about
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as SVG for the middle of a page."""
+        return inline(self.picture, self.name)
 
 
 @dataclass(frozen=True)

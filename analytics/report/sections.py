@@ -46,7 +46,8 @@ def drawn(chosen: ReportedGames, prefix: str, panels: Sequence[Panel], notes: Se
     return [
         Figure(
             panel.title,
-            style.inline(panel.picture, f"{prefix}{number}-"),
+            panel.picture,
+            f"{prefix}{number}-",
             notes[number] if notes else "",
             None if panel.agent is None else chosen.agents.index(panel.agent),
         )
@@ -60,17 +61,17 @@ def crosstable_section(chosen: ReportedGames) -> ReportSection:
     if frame.is_empty():
         return ReportSection("Crosstable", missing="no two different agents played each other")
     agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
-    numbered = [column._replace(heading=str(rank)) for rank, column in enumerate(against, 1)]
-    columns = [words("agent", agents), *totals[:2], *numbered, *totals[2:]]
-    tinted = {number: _tinted(column, frame[f"v {column.heading}"]) for number, column in enumerate(against, 3)}
+    tinted = [
+        ResultColumn(str(rank), _tinted(column, frame[f"v {column.heading}"])) for rank, column in enumerate(against, 1)
+    ]
+    columns = [words("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
     note = (
         "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_unit(chosen)}."
     )
     caption = "Scores of all agents against each other, in %"
-    marked = {0: agent_cells(chosen, agents, ranked=True), **tinted}
-    return ReportSection("Crosstable", note, PageTable.of(caption, columns, marked))
+    return ReportSection("Crosstable", note, PageTable.of(caption, columns))
 
 
 def _unit(chosen: ReportedGames) -> str:
@@ -99,7 +100,7 @@ def ratings_section(chosen: ReportedGames) -> ReportSection:
         return ReportSection("Ratings", missing="no two different agents played each other")
     frame, several = strength.frame_of(fit), fit.groups > 1
     above = column("above the next, %", frame["above_next"], tenths_of_percent)
-    columns = [words("agent", frame["agent"]), *rating_columns(frame), above]
+    columns = [words("agent", agent_cells(chosen, frame["agent"])), *rating_columns(frame), above]
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
         f"{'each group' if several else 'the agents'} is 0, intervals are from resampled "
@@ -111,7 +112,7 @@ def ratings_section(chosen: ReportedGames) -> ReportSection:
         f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
     )
     figures = drawn(chosen, f"ratings-{chosen.rules[0]}-", [strength.ratings_panel(frame, chosen)])
-    table = PageTable.of("Ratings in Elo", columns, {0: agent_cells(chosen, frame["agent"])})
+    table = PageTable.of("Ratings in Elo", columns)
     return ReportSection("Ratings", note + (apart if several else ""), table, figures, beside=True)
 
 
@@ -183,22 +184,21 @@ def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str)
     imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
     left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
     choices = [(format_cell if kind is openings.PLACEMENTS else format_piece)(choice) for choice in frame[kind.column]]
-    pieces = [Cell(text, piece=piece) for text, piece in zip(choices, frame[kind.column], strict=True)]
+    gifts = [Cell(text, piece=piece) for text, piece in zip(choices, frame[kind.column], strict=True)]
     columns = [
         words(
             "rules, agent",
             [f"{rules}, {agent or 'all agents'}" for rules, agent in frame.select("rules", "agent").rows()],
         ),
         column("ply", frame["ply"]),
-        ResultColumn(kind.column, choices),
+        ResultColumn(kind.column, choices if kind is openings.PLACEMENTS else gifts),
         column("games", frame["games"]),
         column("share, %", frame["share"], percent),
         column("score, %", frame["score"], percent),
         intervals(frame["low"], frame["high"]),
     ]
     figures = drawn(chosen, kind.column, openings.openings_panels(frame, kind))
-    numbers = PageTable.of(title, columns, {2: pieces} if kind is openings.GIFTS else {})
-    return ReportSection(title, note + left_out, figures=figures, numbers=numbers)
+    return ReportSection(title, note + left_out, figures=figures, numbers=PageTable.of(title, columns))
 
 
 def learning_curves_section(chosen: ReportedGames) -> ReportSection:
@@ -233,7 +233,7 @@ def mistakes_section(chosen: ReportedGames) -> ReportSection:
     )
     figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
     tables = [
-        PageTable.of(caption, decision_columns(frame), {0: agent_cells(chosen, frame["agent"])})
+        PageTable.of(caption, [words("agent", agent_cells(chosen, frame["agent"])), *decision_columns(frame)[1:]])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
     return ReportSection("Mistakes", note, tables[0], figures, tables[1])
@@ -244,7 +244,7 @@ def runs_section(chosen: ReportedGames) -> ReportSection:
     records = list(chosen.records.values())
     rows = list(zip(records, chosen.selection.counts, strict=True))[:MOST_RUNS]
     columns = [
-        words("run", [record.run_id for record, _ in rows]),
+        _code_column("run", [record.run_id for record, _ in rows]),
         words("begun", [record.created[:10] for record, _ in rows]),
         words("rules", [record.rules.name for record, _ in rows]),
         column("games", [games for _, games in rows]),
@@ -252,14 +252,17 @@ def runs_section(chosen: ReportedGames) -> ReportSection:
         column("imposed plies", [record.spec["opening_plies"] for record, _ in rows]),
         words("seats", ["swapped" if record.swapped else "fixed" for record, _ in rows]),
         words("agents", [", ".join(record.labels) for record, _ in rows]),
-        words("code", [_code(record) for record, _ in rows]),
-        words("command", [record.command for record, _ in rows]),
+        _code_column("code", [_code(record) for record, _ in rows]),
+        _code_column("command", [record.command for record, _ in rows]),
     ]
-    marked = {number: [Cell(text, code=True) for text in columns[number].texts] for number in (0, 8, 9)}
     oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in chosen.names.notes)])
-    table = PageTable.of("Runs of the chosen games", columns, marked)
+    table = PageTable.of("Runs of the chosen games", columns)
     return ReportSection("Runs", note, table, numbers=_parameters([record for record, _ in rows]))
+
+
+def _code_column(heading: str, texts: Iterable[str]) -> ResultColumn:
+    return words(heading, [Cell(text, code=True) for text in texts])
 
 
 def _code(record: RunRecord) -> str:

@@ -24,7 +24,7 @@ class ResultColumn(NamedTuple):
     """A column of a table for people."""
 
     heading: str
-    texts: Sequence[str]
+    texts: Sequence[Any]  # of a page: cells with links and colours, too
     right: bool = True  # numbers
     spare: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
 
@@ -72,8 +72,8 @@ def interval(low: float, high: float, form: Callable[[float], str] = percent) ->
 # Columns.
 
 
-def words(heading: str, texts: Iterable[str]) -> ResultColumn:
-    """A column of texts."""
+def words(heading: str, texts: Iterable[Any]) -> ResultColumn:
+    """A column of texts, or of a page's cells."""
     return ResultColumn(heading, [*texts], right=False)
 
 

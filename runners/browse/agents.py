@@ -9,8 +9,8 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.mistakes import decision_summaries, judged_agents
 from analytics.ratings.head_to_head import HeadToHead, head_to_head
 from analytics.ratings.ratings import rate
-from analytics.report.content import Cell, PageTable
-from analytics.results.columns import column, count, decision_columns, elo, pairing_columns, words
+from analytics.report.content import PageTable, linked
+from analytics.results.columns import count, decision_columns, elo, pairing_columns
 from analytics.results.pairings import PairingResult, pairings_frame
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -69,14 +69,15 @@ def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> OneAgent:
 def _opponents(met: HeadToHead, agent: str) -> PageTable:
     """The results as one agent sees them, a row an opponent, the most games first."""
     seen = sorted((_seen_by(agent, each, met) for each in met.results), key=lambda each: -each.games)
-    opponents = [Cell(each.second, link=links.agent_page(each.second, met.rules)) for each in seen]
-    games = [
-        Cell(count(each.games), link=links.games_page(agent=agent, opponent=each.second, rules=met.rules))
-        for each in seen
+    opponents = [each.second for each in seen]
+    counts = [count(each.games) for each in seen]
+    games = [links.games_page(agent=agent, opponent=opponent, rules=met.rules) for opponent in opponents]
+    columns = [
+        linked("opponent", opponents, [links.agent_page(each, met.rules) for each in opponents]),
+        linked("games", counts, games, right=True),
+        *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
-    columns = [each for each in pairing_columns(pairings_frame(seen))[1:] if each.heading != "games"]
-    columns[:1] = [words("opponent", [each.second for each in seen]), column("games", [each.games for each in seen])]
-    return PageTable.of(f"Results of {agent}, in %", columns, {0: opponents, 1: games})
+    return PageTable.of(f"Results of {agent}, in %", columns)
 
 
 def _seen_by(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:

@@ -12,7 +12,7 @@ from analytics.derived_tables.position_index import POSITIONS_TABLE, counts_turn
 from analytics.derived_tables.positions import turns_in
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
 from analytics.report.content import Cell, PageTable
-from analytics.results.columns import game_name, opening_columns
+from analytics.results.columns import opening_columns, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, FailureError, RequestError
@@ -99,24 +99,20 @@ def played_table(found: Explored, after: Callable[[str], str], brief: bool = Fal
     ``brief``: only how often, and with which score.
     """
     rows = found.rows.head(MOST_ROWS)
-    columns = opening_columns(rows)
-    known = [name for name in ("piece", "cell", "gift") if name in rows.columns]
-    marked = {
-        number: [_decided(found, name, row, after) for row in rows.to_dicts()] for number, name in enumerate(known)
-    }
-    if found.position.hand != NONE and "piece" in known:  # in hand: in every row the same
-        columns, known = columns[1:], known[1:]
-        marked = {number - 1: cells for number, cells in marked.items() if number}
+    dicts, columns = rows.to_dicts(), opening_columns(rows)
+    in_hand = found.position.hand != NONE  # in every row the same piece
+    names = [name for name in ("piece", "cell", "gift") if name in rows.columns and not (in_hand and name == "piece")]
+    decided = [words(name, [_decided(found, name, row, after) for row in dicts]) for name in names]
+    results = columns[[column.heading for column in columns].index("alike") :]
     if brief:
-        columns = columns[: len(known) + BRIEF]
+        results = results[:BRIEF]
     else:
         plies = found.position.occupied.bit_count() + (found.by != "gift")
         games = rows.select("run_id", "game_id").rows()
-        marked[len(columns)] = [links.game_cell(run_id, game_id, plies) for run_id, game_id in games]
-        columns = [*columns, columns[0]._replace(heading="sample game", texts=[game_name(*each) for each in games])]
+        decided.append(words("sample game", [links.game_cell(run_id, game_id, plies) for run_id, game_id in games]))
     more = f", the {MOST_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MOST_ROWS else ""
     caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"
-    return PageTable.of(caption, columns, marked)
+    return PageTable.of(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 
 def _decided(found: Explored, name: str, row: Mapping[str, str | None], after: Callable[[str], str]) -> Cell:

@@ -1,29 +1,29 @@
-"""A logged game as one picture in SVG: the board after each ply."""
+"""Boards as one picture in SVG: those of a whole game, or one position."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
 from analytics.report.pieces import piece_symbols
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE, SIDE
-from runners.browse import replay
-from runners.browse.games import ArchivedGame
+from runners.play.game import Game
 
 CELL, MARGIN, HEAD, ACROSS = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
 EMPTY, LAST, FINISHED = "#f6f4ef", "#ffe9a8", "#bfe3c0"  # of cells
 
 
-def game_svg(game: ArchivedGame, title: str) -> str:
+def boards_svg(games: Sequence[Game], title: str) -> str:
     """The picture. The last piece has a yellow cell, the pieces of a finished line green ones."""
-    count, side = len(game.plies), SIDE * CELL
+    side = SIDE * CELL
     across, down = side + MARGIN, side + MARGIN + HEAD
     boards = "".join(
-        f'<g transform="translate({MARGIN + ply % ACROSS * across} {MARGIN + ply // ACROSS * down})">'
-        f"{_board(game, ply)}</g>"
-        for ply in range(count)
+        f'<g transform="translate({MARGIN + number % ACROSS * across} {MARGIN + number // ACROSS * down})">'
+        f"{_board(game)}</g>"
+        for number, game in enumerate(games)
     )
-    width, height = MARGIN + min(count, ACROSS) * across, MARGIN + -(-count // ACROSS) * down
+    width, height = MARGIN + min(len(games), ACROSS) * across, MARGIN + -(-len(games) // ACROSS) * down
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
@@ -31,14 +31,17 @@ def game_svg(game: ArchivedGame, title: str) -> str:
     )
 
 
-def _board(game: ArchivedGame, ply: int) -> str:
-    """The board after a ply, under the ply."""
-    now = replay.moment(game, ply + 1)
-    piece, cell = game.plies[ply]
-    drawn = [f'<text y="{HEAD - 6}">ply {ply}: {format_piece(piece)} on {format_cell(cell)}</text>']
-    for number, placed in enumerate(now.pieces):
-        x, y = number % SIDE * CELL, HEAD + number // SIDE * CELL
-        fill = FINISHED if number in now.lines else LAST if number == now.last else EMPTY
+def _board(game: Game) -> str:
+    """The board of a game under its last ply and the piece in hand."""
+    texts, last, won = [], NONE, {cell for line in game.lines for cell in line}
+    if game.plies:
+        piece, last = game.plies[-1]
+        texts.append(f"ply {len(game.plies) - 1}: {format_piece(piece)} on {format_cell(last)}")
+    texts += [f"in hand: {format_piece(game.hand)}"] if game.hand != NONE else []
+    drawn = [f'<text y="{HEAD - 6}">{"; ".join(texts)}</text>']
+    for cell, placed in enumerate(game.board):
+        x, y = cell % SIDE * CELL, HEAD + cell // SIDE * CELL
+        fill = FINISHED if cell in won else LAST if cell == last else EMPTY
         place = f'x="{x}" y="{y}" width="{CELL}" height="{CELL}"'
         drawn.append(f'<rect {place} fill="{fill}" stroke="#8a8578"/>')
         if placed != NONE:

@@ -10,7 +10,8 @@ import polars as pl
 
 from analytics.query.game_filter import GameFilter
 from analytics.query.stored_rows import files_with, plies_of, rows_in
-from analytics.report.content import Cell, PageTable
+from analytics.report.content import PageTable
+from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, NotFoundError, RequestError
@@ -58,7 +59,7 @@ def games_list(
     searched, damaged = _readable(opened, runs[:MOST_RUNS])
     if not searched:
         return NO_GAMES._replace(damaged=damaged)
-    found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1").cast(pl.String))
+    found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
     found = found.filter(_condition(wanted, result))
     if order != ORDERS[0]:
         found = found.sort("plies", descending=order == "longest", maintain_order=True)
@@ -97,20 +98,17 @@ def _condition(wanted: GameFilter, result: str) -> pl.Expr:
 
 
 def _table(page: pl.DataFrame) -> PageTable:
-    rows: list[list[str | Cell]] = [
-        [
-            links.game_cell(row["run_id"], row["game_id"]),
-            row["agent_0"],
-            row["agent_1"],
-            result_text(row["winner"], (row["agent_0"], row["agent_1"])),
-            str(row["plies"]),
-            row["ending"].replace("_", " "),
-            str(row["opening"]),
-        ]
-        for row in page.iter_rows(named=True)
+    agents = page.select("agent_0", "agent_1").rows()
+    columns = [
+        words("game", [links.game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
+        words("gives first", page["agent_0"]),
+        words("places first", page["agent_1"]),
+        words("winner", [result_text(*each) for each in zip(page["winner"], agents, strict=True)]),
+        column("plies", page["plies"]),
+        words("ending", page["ending"].str.replace_all("_", " ")),
+        column("imposed plies", page["opening"]),
     ]
-    headings = ["game", "gives first", "places first", "winner", "plies", "ending", "imposed plies"]
-    return PageTable("Games", headings, rows, (1, 2, 3, 5))
+    return PageTable.of("Games", columns)
 
 
 def result_text(winner: int, agents: Sequence[str]) -> str:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from analytics.policies import policy_store
 from analytics.report import style
-from analytics.report.content import Cell, Figure, PageTable
+from analytics.report.content import Cell, Figure, PageTable, linked
 from analytics.report.figures.learning import Curve, learning_panels
+from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
 from analytics.store.policy_cards import PolicyCard
 from runners.arena.agent_policies import made_by
@@ -26,22 +27,19 @@ def policies_table(opened: OpenArchive) -> PageTable:
     """All policies, the newest first."""
     cards = opened.archive.cards()
     current = {card.name: card.policy_id for card in cards}
-    rows: list[list[str | Cell]] = [
-        [
-            Cell(card.name, link=links.policy_page(card.policy_id)),
-            Cell(card.policy_id, code=True),
-            card.kind,
-            card.rules["name"],
-            " ".join(made_by(card))[:60],
-            f"{card.learned['games']:,}",
-            minute_of(card.created),
-            "" if current[card.name] == card.policy_id else "older",
-        ]
-        for card in reversed(cards)
+    shown = cards[::-1][:MOST_ROWS]
+    columns = [
+        linked("policy", [card.name for card in shown], [links.policy_page(card.policy_id) for card in shown]),
+        words("id", [Cell(card.policy_id, code=True) for card in shown]),
+        words("kind", [card.kind for card in shown]),
+        words("rules", [card.rules["name"] for card in shown]),
+        words("made by", [" ".join(made_by(card))[:60] for card in shown]),
+        column("games", [card.learned["games"] for card in shown]),
+        words("created (UTC)", [minute_of(card.created) for card in shown]),
+        words("", ["" if current[card.name] == card.policy_id else "older" for card in shown]),
     ]
-    shown = "" if len(rows) <= MOST_ROWS else f" (the newest {MOST_ROWS} of {len(rows):,})"
-    headings = ["policy", "id", "kind", "rules", "made by", "games", "created (UTC)", ""]
-    return PageTable(f"Policies, the newest first{shown}", headings, rows[:MOST_ROWS], (1, 2, 3, 4, 6, 7))
+    left_out = "" if len(cards) <= MOST_ROWS else f" (the newest {MOST_ROWS} of {len(cards):,})"
+    return PageTable.of(f"Policies, the newest first{left_out}", columns)
 
 
 class LineageLine(NamedTuple):
@@ -111,4 +109,4 @@ def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:
         return None
     (panel,) = learning_panels([Curve(card, rows)])
     wide = panel.picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
-    return Figure(f"How {card.name} fared while it learned", style.inline(wide, "curve-"), "Bands are 95 % intervals.")
+    return Figure(f"How {card.name} fared while it learned", wide, "curve-", "Bands are 95 % intervals.")

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.content import Cell, PageTable
-from analytics.results.columns import interval, percent
-from analytics.results.pairings import PairingResult, results
+from analytics.report.content import Cell, PageTable, linked
+from analytics.results.columns import ResultColumn, column, count, pairing_columns, percent, words
+from analytics.results.pairings import PairingResult, pairings_frame, results
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import GAMES, unknown_run
 from analytics.store.records import RunRecord
@@ -150,24 +150,22 @@ def first_score(opened: OpenArchive, row: RunRow) -> float | None:
     return results(opened.archive, row.run_id)[0].score.mean
 
 
-def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str) -> PageTable:
-    """A table of runs."""
-    scores = [first_score(opened, row) for row in rows]
-    cells: list[list[str | Cell]] = [
-        [
-            Cell(row.run_id, code=True, link=links.run_page(row.run_id)),
-            few(row.agents),
-            "" if score is None else percent(score),
-            row.rules,
-            row.games_text,
-            str(row.record.spec["opening_plies"]),
-            row.begun,
-            "training" if row.record.training else "",
-        ]
-        for row, score in zip(rows, scores, strict=True)
+def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> PageTable:
+    """A table of runs; ``brief``: with the most important columns only."""
+    columns = [
+        linked("run", [row.run_id for row in rows], [links.run_page(row.run_id) for row in rows], code=True),
+        words("agents", [few(row.agents) for row in rows]),
+        column("first one's score, %", [first_score(opened, row) for row in rows], percent),
+        ResultColumn("games", [row.games_text for row in rows]),
     ]
-    headings = ["run", "agents", "first one's score, %", "rules", "games", "imposed plies", "begun (UTC)", ""]
-    return PageTable(caption, headings, cells, (1, 3, 6, 7))
+    if not brief:
+        columns += [
+            words("rules", [row.rules for row in rows]),
+            column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
+            words("begun (UTC)", [row.begun for row in rows]),
+            words("", ["training" if row.record.training else "" for row in rows]),
+        ]
+    return PageTable.of(caption, columns)
 
 
 class OneRun(NamedTuple):
@@ -209,27 +207,23 @@ def _properties(row: RunRow, fingerprint: str) -> PageTable:
 
 def properties_table(caption: str, values: Mapping[str, str], code: Collection[str]) -> PageTable:
     """A table of names and values; those under the names in ``code`` are set as code."""
-    rows: list[list[str | Cell]] = [[name, Cell(value, code=name in code)] for name, value in values.items()]
-    return PageTable(caption, ["property", "value"], rows, (1,))
+    cells = [Cell(value, code=name in code) for name, value in values.items()]
+    return PageTable.of(caption, [words("property", values), words("value", cells)])
 
 
 def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
-    rows: list[list[str | Cell]] = [
-        [
-            Cell(each.first, link=links.agent_page(each.first, record.rules.name)),
-            Cell(each.second, link=links.agent_page(each.second, record.rules.name)),
-            Cell(f"{each.games:,}", link=links.games_page(run=record.run_id, agent=each.first, opponent=each.second)),
-            percent(each.score.mean),
-            interval(each.score.low, each.score.high, percent),
-            *(f"{count:,}" for count in (each.wins, each.draws, each.losses)),
-            f"{each.mean_plies:.2f}",
-        ]
-        for each in found[:MOST_PAIRINGS]
+    """The results of the first agents, in the columns of `qarena run`."""
+    shown, rules = found[:MOST_PAIRINGS], record.rules.name
+    games = [links.games_page(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
+    columns = [
+        linked("first", [each.first for each in shown], [links.agent_page(each.first, rules) for each in shown]),
+        linked("second", [each.second for each in shown], [links.agent_page(each.second, rules) for each in shown]),
+        linked("games", [count(each.games) for each in shown], games, right=True),
+        *pairing_columns(pairings_frame(shown))[3:],
+        ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),
     ]
-    shown = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
-    shares = ("score, %", "95 % interval", "won, %", "drawn, %", "lost, %")
-    headings = ["first agent", "second agent", "games", *shares, "plies a game"]
-    return PageTable(f"Results of the first agent{shown}", headings, rows, (1,))
+    some = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
+    return PageTable.of(f"Results of the first agent{some}, in %", columns)
 
 
 def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:

@@ -11,17 +11,18 @@ from analytics.query.selection import Selection
 from analytics.report import sections
 from analytics.report.content import Cell, PageTable, ReportSection
 from analytics.report.figures.reported_games import ReportedGames
+from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
 from runners.browse.runs import chosen_records
+from runners.perfect.solvers import VALUE_NAMES
 
 FIRST_SCORE = 3  # column of a crosstable
 MOST_MISTAKES = 25  # that a list shows
 MOST_OF_A_SORT = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
-VALUES = {1: "win", 0: "draw", -1: "loss"}
 
 
 class Subject(NamedTuple):
@@ -129,15 +130,12 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
         f"ORDER BY regret DESC, ply DESC, run_id, game_id LIMIT {MOST_MISTAKES}",
         {"agent": wanted.agent, "kind": kind, "ply": ply, "each": MOST_OF_A_SORT if ply is None else MOST_MISTAKES},
     )
-    rows: list[list[str | Cell]] = [
-        [
-            links.game_cell(row["run_id"], row["game_id"], row["ply"]),
-            row["agent"],
-            row["kind"],
-            str(row["ply"]),
-            f"{VALUES[row['value_before']]} → {VALUES[row['value_after']]}",
-        ]
-        for row in found.iter_rows(named=True)
+    values = found.select("value_before", "value_after").rows()
+    columns = [
+        words("game", [links.game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
+        words("agent", found["agent"]),
+        words("decision", found["kind"]),
+        column("ply", found["ply"]),
+        words("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),
     ]
-    headings = ("game", "agent", "decision", "ply", "value")
-    return PageTable("The largest mistakes, the latest in a game first", headings, rows, (1, 2, 4))
+    return PageTable.of("The largest mistakes, the latest in a game first", columns)

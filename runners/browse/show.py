@@ -16,7 +16,7 @@ from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece
 from quarto.rules import NONE, SIDE
 from runners.browse import replay
-from runners.browse.game_svg import game_svg
+from runners.browse.game_svg import boards_svg
 from runners.browse.games import ArchivedGame, logged_game, result_text
 from runners.browse.replay import GIFT, PLACEMENT, Decision, Judgements
 from runners.perfect.solvers import VALUE_NAMES, as_json_line
@@ -72,7 +72,8 @@ def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg
         write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
     title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
-        write_file(svg, game_svg(game, title).encode())
+        games = [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
+        write_file(svg, boards_svg(games, title).encode())
     if is_printed(json) or is_printed(svg):
         return
     console.print_line(title)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.report.content import Cell, Figure, PageTable
-from analytics.results.columns import interval, percent
+from analytics.report.content import Cell, Figure, PageTable, linked
+from analytics.results.columns import ResultColumn, interval, percent, words
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.sql.records import value_of
@@ -54,19 +54,15 @@ def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepR
 
 def sweeps_table(rows: Sequence[SweepRow]) -> PageTable:
     """A table of sweeps."""
-    cells: list[list[str | Cell]] = [
-        [
-            Cell(row.sweep_id, code=True, link=links.sweep_page(row.sweep_id)),
-            ", ".join(row.settings) or "nothing",
-            f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}",
-            row.objective or "·",
-            row.created or "·",
-        ]
-        for row in rows
+    jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
+    columns = [
+        linked("sweep", [row.sweep_id for row in rows], [links.sweep_page(row.sweep_id) for row in rows], code=True),
+        words("what varies", [", ".join(row.settings) or "nothing" for row in rows]),
+        ResultColumn("jobs", jobs),
+        words("objective", [row.objective or "·" for row in rows]),
+        words("begun (UTC)", [row.created or "·" for row in rows]),
     ]
-    return PageTable(
-        "Sweeps, the newest first", ["sweep", "what varies", "jobs", "objective", "begun (UTC)"], cells, (1, 3, 4)
-    )
+    return PageTable.of("Sweeps, the newest first", columns)
 
 
 class OneSweep(NamedTuple):

@@ -102,7 +102,7 @@ class Dialogue:
         game = self._session.game
         if command is Command.HINT:
             self._session.aids.add("hint")
-            self._write(*hint(game))
+            self._write(*hint(game).lines)
         elif command is Command.HELP:
             self._write(_sentence_of(expected(game)), *HELP)
         elif command is Command.BOARD:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from quarto.notation import format_cell, format_piece
 from quarto.views import PositionView
 from runners.play.game import Game, NextDecision, cells_text, pieces_text
@@ -9,38 +11,42 @@ from runners.play.game import Game, NextDecision, cells_text, pieces_text
 MAX_TURNS = 6  # that a hint lists
 
 
-def hint(game: Game) -> list[str]:
-    """The lines of a hint for the next decision."""
+class Hint(NamedTuple):
+    """A hint: its lines, and the decisions that it recommends, as they are typed."""
+
+    lines: list[str]
+    best: list[str]
+
+
+def hint(game: Game) -> Hint:
+    """The hint for the next decision."""
     return {NextDecision.GIFT: _gift, NextDecision.PLACEMENT: _placement, NextDecision.PLY: _ply}[game.asked](game)
 
 
-def _gift(game: Game) -> list[str]:
-    safe = PositionView(game.position, game.rules).safe_gifts()
+def _gift(game: Game) -> Hint:
+    safe = [*PositionView(game.position, game.rules).safe_gifts()]
     if not safe:
-        return ["No gift is safe: every piece left finishes a line somewhere."]
+        return Hint(["No gift is safe: every piece left finishes a line somewhere."], [])
     if len(safe) == len(game.left):
-        return ["Every gift is safe: none finishes a line now."]
-    return [f"Safe gifts: {pieces_text(list(safe))}. Any other finishes a line."]
+        return Hint(["Every gift is safe: none finishes a line now."], [])
+    return Hint([f"Safe gifts: {pieces_text(safe)}. Any other finishes a line."], pieces_text(safe).split())
 
 
-def _placement(game: Game) -> list[str]:
+def _placement(game: Game) -> Hint:
     hand, view = format_piece(game.hand), PositionView(game.position, game.rules)
-    wins = view.winning_cells()
+    wins = cells_text([*view.winning_cells()])
     if wins:
-        return [f"{hand} finishes a line on {cells_text(list(wins))}."]
+        return Hint([f"{hand} finishes a line on {wins}."], wins.split())
     lines = [f"{hand} finishes no line now."]
     if not game.left:
-        return lines
+        return Hint(lines, [])
     safe = {cell: view.safe_gifts(cell) for cell in game.empty_cells}
     best = max(safe, key=lambda cell: len(safe[cell]))
     if not safe[best]:
-        return [*lines, "Wherever it goes, every gift then lets your opponent finish one."]
-    counts = {cell: len(gifts) for cell, gifts in safe.items()}
-    return [
-        *lines,
-        f"Safe gifts: {_grouped(counts)}.",
-        f"Suggestion: place it on {format_cell(best)} and give {format_piece(safe[best][0])}.",
-    ]
+        return Hint([*lines, "Wherever it goes, every gift then lets your opponent finish one."], [])
+    lines.append(f"Safe gifts: {_grouped({cell: len(gifts) for cell, gifts in safe.items()})}.")
+    lines.append(f"Suggestion: place it on {format_cell(best)} and give {format_piece(safe[best][0])}.")
+    return Hint(lines, [format_cell(best)])
 
 
 def _grouped(counts: dict[int, int]) -> str:
@@ -53,7 +59,7 @@ def _grouped(counts: dict[int, int]) -> str:
     return "; ".join(f"{count} after {cells_text(cells)}" for count, cells in groups.items())
 
 
-def _ply(game: Game) -> list[str]:
+def _ply(game: Game) -> Hint:
     wins: list[str] = []
     safe: list[str] = []
     view = PositionView(game.position, game.rules)
@@ -63,10 +69,11 @@ def _ply(game: Game) -> list[str]:
         quiet = [cell for cell, left in after.items() if left.safe_gifts() == left.available]
         safe += [f"{format_piece(piece)}@{format_cell(cell)}" for cell in quiet]
     if wins:
-        return [f"This finishes a line: {_some(wins)}."]
+        return Hint([f"This finishes a line: {_some(wins)}."], wins)
     if not safe:
-        return ["Nothing finishes a line now, and after each of your plies your opponent can finish one."]
-    return ["Nothing finishes a line now.", f"After these your opponent cannot finish one either: {_some(safe)}."]
+        return Hint(["Nothing finishes a line now, and after each of your plies your opponent can finish one."], [])
+    quietly = f"After these your opponent cannot finish one either: {_some(safe)}."
+    return Hint(["Nothing finishes a line now.", quietly], safe)
 
 
 def _some(turns: list[str]) -> str:

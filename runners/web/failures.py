@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from quarto.errors import ArenaError, NotFoundError, RequestError
@@ -93,13 +92,6 @@ def _page(request: Request, status: int, line: str) -> Response:
         title="One moment" if busy else "That does not work" if status < 500 else "Something failed",
         line=" ".join(line.split()),
         again=address if busy and reads else "",
-        back=address if not reads and _has_page(request) else "",
+        back=address if not reads and status not in (404, 405) else "",
         subject=next((name for name, path in SUBJECTS.items() if request.url.path.startswith(path)), ""),
     )
-
-
-def _has_page(request: Request) -> bool:
-    """Whether the address of a request is also that of a page: then a refused form leads back to it."""
-    page_there = {**request.scope, "method": "GET"}
-    routes = (route for route in request.app.routes if not isinstance(route, Mount))  # files take any method
-    return any(route.matches(page_there)[0] is Match.FULL for route in routes)

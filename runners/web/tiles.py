@@ -31,6 +31,7 @@ class DecisionTile(NamedTuple):
     line: bool = False  # a cell of a finished line
     last: bool = False  # the cell that was filled last
     played: bool = False  # what the game goes on with
+    hinted: bool = False
     held: str = "left"  # where a piece is: left, hand, board
     badge: Badge | None = None
 

@@ -21,7 +21,7 @@ from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 
-MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents those with the most games are shown
+MOST_AGENTS = 12  # as many colours as readers can distinguish; of more agents the best rated are shown
 
 
 @dataclass(frozen=True)
@@ -107,18 +107,27 @@ class ReportedGames:
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it."""
-        return self.whole.agents if self.whole else tuple(sorted(list(self.games_of)[:MOST_AGENTS]))
+        """The agents that are shown, at most ``MOST_AGENTS``, in alphabetical order: their colours follow from it.
+
+        Of more agents the best rated are shown.
+        """
+        if self.whole:
+            return self.whole.agents
+        every = list(self.games_of)
+        return tuple(sorted((every if len(every) <= MOST_AGENTS else self._best_of(every))[:MOST_AGENTS]))
 
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """The agents that are shown, best rating first; those without a rating last."""
-        shown = {agents: tally for agents, tally in self.head_to_head.items() if set(agents) <= set(self.agents)}
+        return tuple(self._best_of(self.agents))
+
+    def _best_of(self, agents: Collection[str]) -> list[str]:
+        shown = {both: tally for both, tally in self.head_to_head.items() if set(both) <= set(agents)}
         rated: list[str] = []
         if any(first != second for first, second in shown):
             with suppress(RequestError):  # all their games were forfeited
                 rated = [rating.agent for rating in rate(shown, samples=0).ratings]
-        return (*rated, *(agent for agent in self.agents if agent not in rated))
+        return [*rated, *(agent for agent in agents if agent not in rated)]
 
     def by_rank(self, frame: pl.DataFrame, *outer: str) -> pl.DataFrame:
         """The rows in the order of the columns ``outer`` and, within, of the ranks of the agents; others come first."""

@@ -19,6 +19,7 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.browse import links
 from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
+from runners.browse.game_svg import boards_svg
 from runners.browse.games import logged_game, neighbours
 from runners.play.game import NextDecision
 from runners.play.wording import attributes
@@ -38,6 +39,7 @@ from runners.web.tiles import player_name
 router = APIRouter()
 
 EXAMPLE = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
+PICTURE = "/analyse/picture.svg"
 GAME = "/browse/games/{run_id}/{game_id}"
 OPENINGS = "/browse/openings"
 EXACT = (  # what the template reads of exact values and of a logged game
@@ -78,6 +80,14 @@ def _pasted(request: Request, text: str, rules: str, choices: AgentsAndRules) ->
         all_rules=choices.all_rules,
         example=EXAMPLE,
     )
+
+
+@router.get(PICTURE)
+def picture(request: Request, whole: bool = False) -> Response:
+    """The position of an address as SVG, or the board after each placement of its line."""
+    line = parse_line(request.query_params, site_of(request).service(AgentsAndRules))
+    placed = [each for each in line.games[1:] if each.hand == NONE] if whole else []
+    return Response(boards_svg(placed or [line.game], text_of(line.game)), media_type="image/svg+xml")
 
 
 @router.get(GAME)
@@ -209,6 +219,7 @@ def _board(
         "over": line.game.asked is NextDecision.NOTHING,
         "position": text_of(line.game),
         "game": view.game_text(line),
+        "picture": replace(line, logged=None, filters=None).url.replace(PATH, PICTURE, 1),
         "found": found,
         "played": explored and played_table(explored, lambda word: line.chosen(word).url, brief),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",

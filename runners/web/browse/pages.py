@@ -23,7 +23,7 @@ from runners.web.reader import ROWS, NothingToReadError, Reading, reader_of, run
 
 router = APIRouter()
 
-FIGURES = 5  # of a section, a page: of the largest ones each takes 30 kB
+FIGURES = 4  # of a section, a page: the largest take 30 kB and a tenth of a second each
 
 
 @router.get("/browse")
@@ -92,13 +92,16 @@ def first_look(request: Request) -> dict[str, Any]:
 
 
 def _latest(opened: OpenArchive) -> PageTable:
-    return runs.runs_table(opened, runs.run_rows(opened)[:LATEST], "Latest runs")
+    return runs.runs_table(opened, runs.run_rows(opened)[:LATEST], "Latest runs", brief=True)
 
 
 @router.get("/browse/runs/{run_id}")
 def one_run(reader: Reading, run_id: str) -> Response:
     """A run: its properties and its results."""
-    return reader.page("browse_run.html", run=reader.ask(runs.one_run, run_id), subjects_of_run=sections.SUBJECTS)
+    run = reader.ask(runs.one_run, run_id)
+    several = len(run.pairings.rows) > 1
+    table = reader.ask(sections.section, "crosstable", GameFilter(runs=(run_id,))).section.table if several else None
+    return reader.page("browse_run.html", run=run, crosstable=table, subjects_of_run=sections.SUBJECTS)
 
 
 @router.get("/browse/games")

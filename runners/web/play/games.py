@@ -9,6 +9,8 @@ from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import NamedTuple
 
+from analytics.derived_tables.indexing import index_runs
+from analytics.store.archive import Archive
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
@@ -184,6 +186,8 @@ class HeldGame:
         try:
             self.entry = self.prepared.logbook.enter(game, self.prepared.number, seconds, self.aids)
             self.trouble = ""
+            # Questions about positions need the index of all games.
+            index_runs(Archive.open(self.prepared.logbook.root), [self.entry[0]])
         except ArenaError as error:
             self.trouble = str(error)
 
@@ -252,7 +256,7 @@ class HeldGames:
         return self._background.find((held.serial, moves))
 
     def hinted(self, held: HeldGame, moves: tuple[str, ...], session: str) -> BackgroundJob:
-        """The job that finds a hint, whose result is its lines: it needs kernels, for which no page waits."""
+        """The job that finds a hint: it needs kernels, for which no page waits."""
         key = ("hint", held.serial, moves)
         return self._background.job(key, lambda _job: hint(held.seen(moves).game), FOREVER, owner=session)
 

@@ -17,6 +17,7 @@ from runners.arena.agent_policies import untrained
 from runners.arena.spec import label_of
 from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
+from runners.play.hints import Hint
 from runners.play.logbook import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
@@ -128,7 +129,7 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
         held = job.result()
     seen = held.seen(address.moves)
     pending: BackgroundJob | None = None
-    hints: list[str] = []
+    found: Hint | None = None
     if seen.thinking or held.is_to_be_logged(address.moves):
         pending = games.answering(held, address.moves)
         if pending is None:
@@ -136,9 +137,9 @@ def game_page(request: Request, piece: str = "", hint: str = "") -> Response:
     elif hint and "hint" in held.aids and not seen.session.over:
         pending = games.hinting(held, address.moves)
     if pending and pending.wait():
-        hints, pending = pending.result() or [], None  # raises what went wrong
+        found, pending = pending.result(), None  # raises what went wrong
         seen = held.seen(address.moves)
-    view = view_of(seen, parse_piece(piece) if piece else NONE, hints, closed=held.entry is not None)
+    view = view_of(seen, parse_piece(piece) if piece else NONE, found, closed=held.entry is not None)
     return _shown(request, address, held, seen, view, pending)
 
 
@@ -181,7 +182,7 @@ def _offered(request: Request, address: GameAddress) -> Response:
 def _shown(
     request: Request, address: GameAddress, held: HeldGame, seen: Seen, view: GameView, pending: BackgroundJob | None
 ) -> Response:
-    setup, human = address.setup, held.prepared.spec.agents[0].label
+    setup = address.setup
     logged = None
     if held.entry is not None:
         run_id, number = held.entry
@@ -197,7 +198,6 @@ def _shown(
         action=url_of(PATH, {**address.query(), "piece": request.query_params.get("piece")}),
         end=url_of(PATH, address._replace(moves=held.moves).query()) if logged and not seen.session.over else "",
         analysis=analysis_of_game(seen.game.plies, seen.game.rules.name, seen.game.hand),
-        heading=f"{human} and {setup.agent}",
         compiling=pending is not None and compiling().active,
         over=seen.session.over,
         won=seen.game.winner == setup.seat,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_game, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from runners.play.game import Game, NextDecision
+from runners.play.hints import Hint
 from runners.play.wording import attributes
 from runners.web.play.games import Seen
 from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
@@ -26,7 +27,7 @@ class GameView(NamedTuple):
     hints: list[str]
 
 
-def view_of(seen: Seen, chosen: int, hints: list[str], closed: bool = False) -> GameView:
+def view_of(seen: Seen, chosen: int, found: Hint | None, closed: bool = False) -> GameView:
     """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that.
 
     ``closed``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
@@ -35,17 +36,25 @@ def view_of(seen: Seen, chosen: int, hints: list[str], closed: bool = False) -> 
     yours = not (closed or seen.session.over or seen.thinking)
     asked = game.asked if yours else NextDecision.NOTHING
     hand = game.hand if asked is not NextDecision.PLY or chosen not in game.left else chosen
+    best = {word for each in (found.best if found and yours else ()) for word in (each, each.partition("@")[0])}
     return GameView(
-        [_cell(game, asked, cell, hand) for cell in range(CELLS)],
-        [_piece(game, asked, piece, hand) for piece in range(PIECES)],
+        [_marked(_cell(game, asked, cell, hand), best) for cell in range(CELLS)],
+        [_marked(_piece(game, asked, piece, hand), best) for piece in range(PIECES)],
         hand,
         [] if hand == NONE else attributes(hand),
         _task(asked, hand),
         asked,
         yours,
         format_game(game.plies),
-        hints if yours else [],
+        found.lines if found and yours else [],
     )
+
+
+def _marked(tile: DecisionTile, best: set[str]) -> DecisionTile:
+    """The tile with a mark if a hint recommends it."""
+    if (tile.decision or tile.choice) not in best:
+        return tile
+    return tile._replace(hinted=True, label=f"{tile.label} (hint)")
 
 
 def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:

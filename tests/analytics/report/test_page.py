@@ -310,8 +310,9 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
         'a"b',
         "<&",
         PageTable("<c>", ["a", "<b>"], [["<x>", Cell("1", tint=-1.0)], ["y", Cell("<2>", hint='"', code=True)]]),
-        [Figure("<f>", "<svg></svg>", "<n>", colour=3)],
+        [Figure("<f>", None, "", "<n>", colour=3)],
     )
+    section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}
     page = render("report.html", title="<t>", summary="<s>", sections=[section], missing=[], **values)
     assert "<title>&lt;t&gt;</title>" in page

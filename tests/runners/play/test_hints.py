@@ -39,7 +39,7 @@ def test_hints_about_gifts_name_the_safe_ones(preset: str) -> None:
     for game in moments(rules):
         if game.asked is not NextDecision.GIFT:
             continue
-        (line,) = hint(game)
+        (line,) = hint(game).lines
         safe = naive.safe_pieces(game.board, game.left, rules)
         if len(safe) == len(game.left):
             expected = "Every gift is safe: none finishes a line now."
@@ -59,7 +59,7 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
     for game in moments(rules):
         if game.asked is not NextDecision.PLACEMENT:
             continue
-        first, *more = hint(game)
+        first, *more = hint(game).lines
         hand = format_piece(game.hand)
         if wins := naive.winning_cells(game.board, game.hand, rules):
             assert first == f"{hand} finishes a line on {' '.join(map(format_cell, wins))}."
@@ -99,7 +99,7 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
     rules, seen = PRESETS["own_piece"], set()
     late = [game for game in moments(rules) if len(game.plies) > 8]
     for game in [*moments(rules, games=2), *late]:
-        lines = hint(game)
+        lines = hint(game).lines
         wins, safe = [], []
         for piece in game.left:
             others = [other for other in game.left if other != piece]
@@ -127,6 +127,6 @@ def shortened(turns: list[str]) -> str:
 
 def test_a_hint_says_how_many_of_the_safe_gifts_are_left() -> None:
     game = Game(CLASSIC, ((0, 0), (1, 1)), hand=2)
-    assert hint(game)[0] == "2 finishes no line now."
+    assert hint(game).lines[0] == "2 finishes no line now."
     # With 0, 1 and 2 in a row only C, D, E and F share no value with all three.
-    assert hint(game)[1].endswith("; 4 after c1 d1.")
+    assert hint(game).lines[1].endswith("; 4 after c1 d1.")

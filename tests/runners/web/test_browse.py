@@ -243,6 +243,10 @@ def test_a_logged_game_is_replayed_with_the_mistakes_of_its_players(reader: Visi
     branch = reader.ready(f"{GAME}?fork=1&branch=d4&at=2")
     assert (branch.status, branch.says.startswith("dumb to give a piece")) == (200, True)
     assert "Back to the main line" in branch.text
+    for share, boards in re.findall(r'href="(/analyse/picture.svg[^"]*)">(This board|the whole line)<', page.text):
+        picture = reader.client.get(html.unescape(share))
+        assert picture.headers["content-type"].startswith("image/svg+xml")
+        assert picture.text.count("<text") == (1 if boards == "This board" else 14)
 
 
 def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:

@@ -146,12 +146,6 @@ def test_what_is_refused_leads_back_to_the_game(ada: Visitor) -> None:
     assert 'value="undo"' in ada.send(begun.url, decision="d4").text
 
 
-def test_what_is_refused_where_no_page_is_leads_nowhere(ada: Visitor) -> None:
-    refused = ada.client.post("/analyse/stop?line=nonsense", data={"token": ada.site.token})
-    assert refused.status_code == 400
-    assert "Go back" not in refused.text
-
-
 def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> None:
     begun = ada.begin()
     end = ada.send(ada.send(begun.url, decision="d4").url, command="resign")
@@ -169,6 +163,7 @@ def test_a_hint_keeps_the_piece_that_was_chosen(ada: Visitor) -> None:
     hinted = ada.send(html.unescape(action[1]), command="hint")
     assert "Nothing finishes a line now." in hinted.text
     assert "5@a1" in hinted.decisions()
+    assert re.search(r'aria-label="[^"]*\(hint\)"', hinted.text)  # it is marked on the board
 
 
 def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> None:
