@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +11,8 @@ import polars as pl
 from analytics.query.stored_rows import ply_rows
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
-from analytics.sql.views import among
 from analytics.statistics.intervals import mean_over_clusters, share_over_clusters
 from analytics.statistics.tally import ClusterSums
-from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.canonical import canonical_forms, canonical_position
@@ -106,30 +104,6 @@ def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
     records = {record.run_id: record for record in archive.archive.runs()}
     pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
     return agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
-
-
-def repeated_games(archive: OpenArchive, runs: Sequence[str]) -> list[str]:
-    """A warning for each pairing of some runs whose games are copies of one or two: no interval sees that.
-
-    This happens if two deterministic agents play without imposed openings.
-    """
-    alike = {
-        (run_id, pairing)
-        for run_id in runs
-        for pairing, tally in read_tallies(archive.archive, run_id).items()
-        if tally.pair_count > 1 and tally.pair_count in {*sum(tally.pairs, ()), *sum(tally.singles, ())}
-    }
-    if not alike:
-        return []
-    moves = f"""SELECT run_id, pairing, game_id, bit_xor(hash(ply, piece, cell)) AS moves FROM plies
-        WHERE {among(sorted({run_id for run_id, _ in alike}))} GROUP BY ALL"""  # noqa: S608  (ids of runs)
-    counts = f"SELECT run_id, pairing, count(*), count(DISTINCT moves) FROM ({moves}) GROUP BY ALL ORDER BY ALL"  # noqa: S608
-    return [
-        f"the {games:,} games of {' and '.join(archive.archive.known_run(run_id).pairings[pairing])} in run {run_id} "
-        f"are {different} over and over, so their intervals mean nothing: play with opening_plies"
-        for run_id, pairing, games, different in archive.sql(counts).iter_rows()
-        if (run_id, pairing) in alike and different <= 2 < games
-    ]
 
 
 def hardest_positions(archive: OpenArchive, condition: str, count: int) -> list[HardPosition]:

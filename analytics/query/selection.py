@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,13 +15,14 @@ from analytics.sql.syntax import check
 from analytics.sql.views import among
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
-from analytics.store.range_files import read_games
+from analytics.store.range_files import read_games, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
 from quarto.errors import FailureError, RequestError
 
 EVERYTHING = "true"
+LOOKED_AT = 1000  # pairs: two deterministic agents have repeated themselves long before
 
 
 @dataclass(frozen=True)
@@ -140,3 +141,32 @@ def read_chosen(archive: Archive, run_id: str, stored: StoredRange, wanted: NDAr
     """
     found = read_games(archive, run_id, stored)
     return found if wanted is None else found.taken(np.isin(found.game_id, wanted, assume_unique=True))
+
+
+def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
+    """A warning for each pairing of some runs whose games are copies of one or two: no interval sees that.
+
+    This happens if two deterministic agents play without imposed openings. Games are read only of pairings whose pairs
+    all ended alike, and of these only the first.
+    """
+    alike = {
+        (run_id, pairing): tally.games
+        for run_id in run_ids
+        for pairing, tally in read_tallies(opened.archive, run_id).items()
+        if tally.is_uniform
+    }
+    if not alike:
+        return []
+    of_runs = among(sorted({run_id for run_id, _ in alike}))
+    found = opened.sql(f"""
+        SELECT run_id, pairing, count(DISTINCT moves) FROM (
+            SELECT run_id, pairing, game_id, bit_xor(hash(ply, piece, cell)) AS moves FROM plies
+            WHERE {of_runs} AND game_id % {1 << GAME_BITS} < {2 * LOOKED_AT} GROUP BY ALL)
+        GROUP BY ALL ORDER BY ALL""")  # noqa: S608  (ids of runs)
+    agents = {key: " and ".join(opened.archive.known_run(key[0]).pairings[key[1]]) for key in alike}
+    return [
+        f"the {alike[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} are {different} over and "
+        "over, so their intervals mean nothing: play with opening_plies"
+        for run_id, pairing, different in found.iter_rows()
+        if different <= 2 < alike.get((run_id, pairing), 0)
+    ]

@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.questions import query
-from analytics.query.selection import EVERYTHING, select
+from analytics.query.selection import EVERYTHING, repeated_games, select
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.results.pairings import PairingResult, pairings_frame, results
 from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
@@ -93,9 +93,9 @@ def head_to_head(opened: OpenArchive, choice: GameFilter = EVERY_GAME) -> HeadTo
     named, names = renamed(found, chosen)
     shared = openings_shared(opened, choice.where, chosen, named)
     merged = merged_results(named.values(), shared)
-    left_out = len(records) - len(chosen)
-    notes = (*names.notes, *_notes(chosen, merged, left_out), *_incomplete(opened, chosen))
-    return HeadToHead(chosen[0].rules.name, merged, notes, shared, chosen[0].rules.mover_chooses)
+    notes = [*names.notes, *_notes(chosen, merged, len(records) - len(chosen)), *_incomplete(opened, chosen)]
+    notes += repeated_games(opened, [record.run_id for record in chosen])
+    return HeadToHead(chosen[0].rules.name, merged, tuple(notes), shared, chosen[0].rules.mover_chooses)
 
 
 def _incomplete(opened: OpenArchive, records: Sequence[RunRecord]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from analytics.query.selection import repeated_games
 from analytics.report import style
 from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, lengths, openings, regret, strength
@@ -256,7 +257,8 @@ def runs_section(chosen: ReportedGames) -> ReportSection:
         _code_column("command", [record.command for record, _ in rows]),
     ]
     oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
-    note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in chosen.names.notes)])
+    notes = [*chosen.names.notes, *repeated_games(chosen.opened, chosen.records)]
+    note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
     table = PageTable.of("Runs of the chosen games", columns)
     return ReportSection("Runs", note, table, numbers=_parameters([record for record, _ in rows]))
 

@@ -49,6 +49,11 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def games(self) -> int:
         return self.pair_count + sum(map(sum, self.pairs))
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all pairs, two or more, ended in the same way: perhaps they are copies of one."""
+        return self.pair_count > 1 and self.pair_count in {*sum(self.pairs, ()), *sum(self.singles, ())}
+
     def results(self, game: int) -> Row:
         """The first agent's (losses, draws, wins) in game 0 of the pairs, where it holds seat 0, or in game 1."""
         columns = self.pairs if game == 0 else tuple(zip(*self.pairs, strict=True))

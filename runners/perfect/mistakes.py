@@ -14,8 +14,8 @@ from analytics.query.mistakes import (
     decision_summaries,
     hardest_positions,
     judged_agents,
-    repeated_games,
 )
+from analytics.query.selection import repeated_games
 from analytics.report import style
 from analytics.report.figures import regret
 from analytics.report.figures.reported_games import ReportedGames, reported_games
@@ -55,7 +55,8 @@ def show_mistakes(
     is annotated.
     """
     archive = Archive.open(root)
-    runs = [record.run_id for record in games.records(archive)]
+    records = games.records(archive)
+    runs, rules = [record.run_id for record in records], {record.rules.name for record in records}
     chosen = among(runs) if games.agent is None else f"{among(runs)} AND agent = {literal(games.agent)}"
     counted = f"qarena annotate{same_games(root, games.runs)} --choices"
     with open_archive(root) as opened:
@@ -70,6 +71,8 @@ def show_mistakes(
         hard = hardest_positions(opened, chosen, positions) if positions and output.is_printed else []
         if html or svg:
             _write(reported_games(opened, among(runs)), totals["agent"], html, svg)
+    if len(rules) > 1:
+        notes.append(f"these are decisions under different rules, {', '.join(sorted(rules))}: --rules NAME chooses one")
     for note in notes:
         console.print_note(note)
     if not output.is_printed:

@@ -69,6 +69,13 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
             command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
             print_line(f"Pairings share openings; intervals over openings: {command}")
     _show_pairings(outcome.results, outcome.mover_chooses)
+    if any(each.tally.is_uniform for each in outcome.results):
+        from analytics import open_archive
+        from analytics.query.selection import repeated_games
+
+        with open_archive(outcome.root) as opened:
+            for note in repeated_games(opened, [outcome.run_id]):
+                print_note(note)
     print_line(_summary(outcome))
     if not outcome.interrupted:
         print_line("Ask the archive:")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.query.mistakes import decision_summaries, judged_agents, repeated_games
+from analytics.query.mistakes import decision_summaries, judged_agents
+from analytics.query.selection import repeated_games
 from analytics.statistics.intervals import quantile, wilson
 from analytics.store.archive import Archive
 from tests.analytics.indexed import decide

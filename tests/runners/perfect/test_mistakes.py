@@ -93,3 +93,17 @@ def test_the_chart_of_one_agent_leaves_the_others_out(qarena: Qarena, root: Path
         page = tmp_path / f"{agents}.html"
         qarena("mistakes", *options, "--html", str(page), "--archive", str(root))
         assert page.read_text().count("<figure") == agents
+
+
+def test_copies_of_one_game_and_decisions_under_several_rules_are_said(qarena: Qarena, root: Path) -> None:
+    assert (
+        "different rules, classic, own_piece: --rules NAME chooses one"
+        in qarena("mistakes", "--archive", str(root)).err
+    )
+    alone = qarena("mistakes", "--rules", "own_piece", "--positions", "0", "--archive", str(root))
+    assert (alone.err, "gift" in alone.out) == ("", False)
+    copies = "the 40 games of dumb and dumb in run"
+    assert copies in qarena("run", "agent@a=dumb", "agent@b=dumb", "games=40").err
+    assert copies in qarena("crosstable").err
+    qarena("report", "--output", "report.html")
+    assert copies.capitalize() in Path("report.html").read_text()

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from analytics.policies import policy_store
 from analytics.published import TRAINING, PublishedFigure, figures
+from analytics.results.pairings import results
+from analytics.store.archive import Archive
+from quarto.errors import RequestError
 from runners.arena.config import agent_named
 from runners.arena.schemas import ArchiveSettings
-from runners.arena.spec import label_of
-from runners.reproduce.pairings import CODE, TEXT, Pairings, PlaySettings, sides, train, with_policy
+from runners.reproduce.pairings import (
+    CODE,
+    TEXT,
+    Pairings,
+    PlaySettings,
+    TrainingResult,
+    sides,
+    train,
+    trainings,
+    with_policy,
+)
+from runners.training.online import Online
+from tests.marks import seldom
 from tests.runners.experiments import Watcher
 
 
@@ -34,46 +50,26 @@ LABELS = sorted(
 )
 
 
-@pytest.mark.parametrize("label", LABELS)
-def test_every_player_of_a_figure_can_be_made(label: str) -> None:
-    agent_named(label).build()
-
-
-def test_by_the_code_an_agent_differs_from_the_one_by_the_text() -> None:
+def test_every_player_of_a_figure_can_be_made_and_by_the_code_differs_from_the_one_by_the_text() -> None:
+    for label in LABELS:
+        agent_named(label).build()
     for figure in figures():
-        text, code = sides(figure, TEXT), sides(figure, CODE)
-        assert text
-        assert text != code
+        assert sides(figure, TEXT) not in (None, sides(figure, CODE))
 
 
-def test_a_policy_is_named_in_a_label() -> None:
-    assert with_policy("rl_encoded", None) == "rl_encoded"
-    assert with_policy("rl_encoded", "mine") == label_of("rl_encoded", {"policy": "mine"}, {})
-    assert with_policy("rl_encoded(gift_rule=mean)", "mine") == "rl_encoded(gift_rule=mean,policy=mine)"
-
-
-def test_each_pairing_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
-    pairings, progress = Pairings(settings(tmp_path / "games"), {}), Watcher()
-    chosen = of_study("E")
-    pairings.prepare(chosen)
-    assert len(pairings.experiments) == 8  # four players, by the text and by the code, for eleven figures
-    assert pairings.games_left == 160
-    assert pairings.play(threading.Event(), progress) == 160
-    assert (progress.started, progress.games) == ([160], 160)
-    found = [pairings.comparison(figure) for figure in chosen]
-    assert all(each.text and each.code for each in found)
-    assert found[0].text == found[1].text
-    assert pairings.games_left == 0
-
-
-def test_a_pairing_seen_from_either_side_is_one_run(tmp_path: Path) -> None:
+def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
     known = {figure.figure: figure for figure in figures()}
-    one, other = known["A01"], known["A04"]  # ga5 v rule_based, rule_based v ga5
-    pairings = Pairings(settings(tmp_path / "games", 200), {})
-    pairings.prepare([one, other])
-    assert len(pairings.experiments) == 2
-    pairings.play(threading.Event(), None)
-    ours, theirs = (pairings.comparison(figure).text for figure in (one, other))
+    chosen = [known["A01"], known["A04"]]  # ga5 v rule_based, rule_based v ga5
+    pairings, progress = Pairings(settings(tmp_path / "games", 200), {}), Watcher()
+    pairings.prepare(chosen)
+    assert len(pairings.experiments) == 2  # by the text and by the code
+    assert pairings.games_left == 400
+    assert pairings.play(threading.Event(), progress) == 400
+    assert (progress.started, progress.games) == ([400], 400)
+    assert pairings.games_left == 0
+    found = [pairings.comparison(figure) for figure in chosen]
+    assert all(each.code for each in found)
+    ours, theirs = (each.text for each in found)
     assert ours
     assert theirs
     assert ours.rate.mean < 0.5
@@ -89,25 +85,77 @@ def test_a_figure_is_compared_with_the_version_of_the_program_that_it_is_of() ->
     }
 
 
-def test_games_that_a_player_learned_from_are_compared_as_they_are(tmp_path: Path) -> None:
+# Trainings.
+
+
+def trained(root: Path, overrides: str, stopped: bool = False, other_code: str = "refuse") -> TrainingResult | None:
+    stop = threading.Event()
+    if stopped:
+        stop.set()
+    return train(overrides, ArchiveSettings(root, other_code=other_code), "qarena reproduce", stop, None)
+
+
+@pytest.mark.parametrize("training", [trainings(figures())[0], *seldom(*trainings(figures())[1:])])
+def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
+    assert trained(tmp_path / "games", training, stopped=True) is None
+
+
+def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = "trainer=rl_encoded trainer.games=60"
+    found = trained(tmp_path, overrides)
+    assert found
+    assert (found.policy, found.learner, found.opponent) == (
+        "published_rl_encoded",
+        "rl_encoded(training)",
+        "semi_random",
+    )
+    assert (found.played, sum(found.results)) == (60, 60)
+    assert agent_named(with_policy("rl_encoded", found.policy), tmp_path).policy_id
+    with monkeypatch.context() as patched:
+        patched.setattr(Online, "train", lambda *_arguments: pytest.fail("it was trained again"))
+        assert trained(tmp_path, overrides) == replace(found, played=0)
     (figure,) = of_study("C")
-    trained = train("trainer=rl_encoded trainer.games=60", ArchiveSettings(tmp_path), "", threading.Event(), None)
-    assert trained
-    pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": trained})
+    pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": found})
     pairings.prepare([figure])
     assert pairings.games_left == 0
-    found = pairings.comparison(figure).text
-    assert found
-    assert (found.player, found.games) == ("rl_encoded(training)", 60)
-    assert found.rate.mean == trained.results[2] / 60
+    ours = pairings.comparison(figure).text
+    assert ours
+    assert (ours.player, ours.games, ours.rate.mean) == ("rl_encoded(training)", 60, found.results[2] / 60)
     assert Pairings(settings(tmp_path), {}).comparison(figure).text is None
+    shorter = trained(tmp_path, "trainer=rl_encoded trainer.games=20")  # of the same run, which holds 60
+    assert shorter
+    assert (sum(shorter.results), shorter.played) == (20, 0)
 
 
-def test_an_agent_that_has_not_been_trained_does_not_play(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = "trainer=rl_encoded trainer.games=20"
+    assert trained(tmp_path, overrides)
+    monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
+    for more in ("", " trainer.games=40"):
+        with pytest.raises(RequestError, match="begun by other code"):
+            trained(tmp_path, overrides + more)
+    again = trained(tmp_path, overrides, other_code="extend")  # learned anew, from games that are all there
+    assert again
+    assert again.played == 0
+    card = policy_store.named(Archive.open(tmp_path), again.policy)
+    assert card
+    assert card.code["fingerprint"] == "0" * 16
+
+
+def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_learners(tmp_path: Path) -> None:
+    found = trained(tmp_path, "trainer=q_placement trainer.games=20")
+    assert found
+    assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
+    (record,) = Archive.open(tmp_path).runs()
+    (result,) = results(Archive.open(tmp_path), record.run_id)
+    assert result.first == "ga2"  # which has seat 0
+    assert found.results == result.tally.swapped.results(1)
     chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
-    trained = train("trainer=q_placement trainer.games=20", ArchiveSettings(tmp_path), "", threading.Event(), None)
-    assert trained
-    pairings = Pairings(settings(tmp_path), {"trainer=q_placement": trained})
+    pairings = Pairings(settings(tmp_path), {"trainer=q_placement": found})
     pairings.prepare(chosen)
     assert {(key.first, key.second) for key in pairings.experiments} == {
         ("ga2", "q_placement(policy=published_q_placement)"),
