@@ -13,13 +13,10 @@ import polars as pl
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.derived_tables.derived_table import Parts, RangeTable, known_ranges
+from analytics.derived_tables.derived_table import RangeTable, known_ranges
 from analytics.derived_tables.exact_values import ExactValues
-from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.store.archive import Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, integer_table
-from analytics.store.ranges import Range
-from analytics.store.records import RunRecord
+from analytics.store.blocks import RangeGames
 from quarto.rules import CELLS, PIECES, Rules
 
 GIFT, PLACEMENT = 0, 1
@@ -71,15 +68,10 @@ class AnnotationExtent(NamedTuple):
 NOTHING = AnnotationExtent(from_pieces=PIECES)
 
 
-def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    return integer_table(merged_rows(parts, ("ply", "kind"), ROW_GROUP_ROWS), DECISIONS)
-
-
 DECISIONS_TABLE = RangeTable(
     "decisions",
     DECISIONS,
-    _joined,
+    key=("ply", "kind", "game_id"),
     command="qarena annotate",
     extents="(0[0-9]|1[0-6])c?",
     includes=lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),

@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 import polars as pl
 
+from analytics.derived_tables.merged import Totals, merged
 from analytics.store.archive import Archive, Extent
-from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, integer_table, table_of
 from analytics.store.range_files import file_parts, store_table
 from analytics.store.ranges import Range, Ranges, StoredRange, missing, parts
 from analytics.store.records import RunRecord
 
-Parts = Sequence[Iterator[pl.DataFrame]]  # tables of neighbouring ranges, each in parts of its rows
+Rows = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,12 +31,18 @@ class RangeTable:
 
     name: str  # of the folder of its files
     schema: pl.Schema
-    join: Callable[[Parts, RunRecord, Range], TableBytes]  # a parent's table, from those of its children
+    key: tuple[str, ...]  # the columns by which its rows ascend
+    totals: Totals | None = None  # of sums
     most: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
+    parent_rows: int = ROW_GROUP_ROWS  # of a row group of parents
     extents: str = ""  # a regular expression: the extents that its files may have
     includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
+    of: str = "plies"  # the table from whose rows its own are made
+    rows: Rows | None = None  # that makes them; None: they are made elsewhere
+    # A parent's file of its rows in parts; None: all columns are integers.
+    encode: Callable[[Iterator[pl.DataFrame], RunRecord, Range], TableBytes] | None = None
 
     def is_extent(self, extent: str) -> bool:
         """Whether a file may have an extent in its name."""
@@ -44,7 +51,7 @@ class RangeTable:
     @property
     def remedy(self) -> str:
         """The advice for a damaged file of a derived table."""
-        return f"remove it and run '{self.command}'"
+        return f"remove it and run '{self.command}'" if self.command else "remove it, it follows from the games"
 
     def parts(
         self, archive: Archive, run_id: str, stored: StoredRange, rows: int | None = None
@@ -58,6 +65,15 @@ class RangeTable:
     ) -> StoredRange:
         """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
         return store_table(archive, run_id, self.name, games, table_of(frame, self.group_rows), extent)
+
+    def merged(self, children: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
+        """A parent's rows from those of its children, each in parts: also the parent's rows come in parts."""
+        return merged(children, self.key, self.parent_rows, self.totals)
+
+    def parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
+        """A parent's file of a range of units."""
+        rows = self.merged(children)
+        return integer_table(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
 def extents_found(archive: Archive, run_id: str, table: RangeTable) -> list[str]:

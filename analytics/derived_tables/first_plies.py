@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
-from analytics.derived_tables.derived_table import Parts, RangeTable
-from analytics.store.blocks import TableBytes, table_of
-from analytics.store.ranges import Range
-from analytics.store.records import RunRecord
+from analytics.derived_tables.derived_table import RangeTable
 
 FIRST_PLIES = pl.Schema(
     {
@@ -36,17 +34,15 @@ def first_plies_of(plies: pl.DataFrame) -> pl.DataFrame:
         "wins": (outcome == 1).cast(pl.Int64),
         "draws": (outcome == 0).cast(pl.Int64),
     }
-    return _summed(plies[: plies["ply"].search_sorted(1)].with_columns(**columns))
-
-
-def _summed(rows: pl.DataFrame) -> pl.DataFrame:
+    rows = plies[: plies["ply"].search_sorted(1)].with_columns(**columns)
     return rows.group_by(KEY).agg(pl.sum("games", "wins", "draws")).sort(KEY).cast(FIRST_PLIES)
 
 
-def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    rows = (each for table in parts for each in table)
-    return table_of(_summed(pl.concat([pl.DataFrame(schema=FIRST_PLIES), *rows])))  # no game may have any plies
-
-
-FIRST_PLIES_TABLE = RangeTable("first_plies", FIRST_PLIES, _joined, command="qarena archive index")
+FIRST_PLIES_TABLE = RangeTable(
+    "first_plies",
+    FIRST_PLIES,
+    KEY,
+    totals={"games": np.add, "wins": np.add, "draws": np.add},
+    command="qarena archive index",
+    rows=lambda plies, _record, _extent: first_plies_of(plies),
+)

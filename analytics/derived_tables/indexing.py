@@ -11,9 +11,9 @@ from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_
 from analytics.derived_tables.position_index import (
     END_PLY,
     POSITIONS_TABLE,
+    count_positions,
     counts_turns_of,
     extent_of,
-    positions_in,
 )
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import read_rows
@@ -69,7 +69,7 @@ def index(archive: Archive, part: IndexPart) -> Indexed:
     record, found = archive.known_run(run_id), 0
     plies = read_rows(archive, run_id, stored, "plies")
     if end_ply:
-        positions = positions_in(archive, record, stored, plies, range(end_ply))
+        positions = count_positions(archive, record, stored, range(end_ply), plies)
         POSITIONS_TABLE.store(archive, run_id, stored, positions, extent_of(end_ply))
         found = len(positions)
     if part.first_plies:

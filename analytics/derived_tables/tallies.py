@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 
-from analytics.derived_tables.derived_table import Parts, RangeTable
-from analytics.store.blocks import TableBytes, table_of
-from analytics.store.range_files import tallies_frame, tallies_of
-from analytics.store.ranges import Range
-from analytics.store.records import RunRecord
+from analytics.derived_tables.derived_table import RangeTable
+from analytics.store.range_files import counted, tallies_frame
 from analytics.store.schema import TALLIES
 
-
-def _joined(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    return table_of(tallies_frame(tallies_of(pl.concat(each for table in parts for each in table))))
-
-
-TALLIES_TABLE = RangeTable("tallies", TALLIES, _joined)
+TALLIES_TABLE = RangeTable(
+    "tallies",
+    TALLIES,
+    key=("pairing",),
+    totals=dict.fromkeys(TALLIES.names()[1:], np.add),
+    rows=lambda games, record, _extent: tallies_frame(counted(games, record.swapped)),
+    of="games",
+)

@@ -16,18 +16,17 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
-from analytics.derived_tables.derived_table import Parts, RangeTable, extents_found
+from analytics.derived_tables.derived_table import RangeTable, extents_found
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.jobs import run_jobs
-from analytics.derived_tables.merged_positions import rows_at_once
+from analytics.derived_tables.merged import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
 from analytics.derived_tables.replaced import remove_replaced
-from analytics.derived_tables.sorted_rows import merged_rows
 from analytics.derived_tables.tables import DERIVED
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
-from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table, integer_table
+from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table
 from analytics.store.range_files import VERIFY, file_parts, store_table
 from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
@@ -43,8 +42,8 @@ COMPACTED_BYTES = 128 << 20  # bytes of the files of a range, at most, that beco
 SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
 
 
-def _games(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    rows = (_game_rows(part) for part in merged_rows(parts, (), ROW_GROUP_ROWS))
+def _games(parts: Iterator[pl.DataFrame], record: RunRecord, span: Range) -> TableBytes:
+    rows = map(_game_rows, parts)
     return games_table(rows, _pairings_in(record, span), record.pairings, buffer_for(ROW_GROUP_ROWS))
 
 
@@ -58,13 +57,8 @@ def _game_rows(frame: pl.DataFrame) -> GameRows:
     return GameRows(*(frame[name].to_physical().to_numpy().copy() for name in GameRows._fields))
 
 
-def _plies(parts: Parts, record: RunRecord, span: Range) -> TableBytes:
-    del record, span
-    return integer_table(merged_rows(parts, ("ply",), ROW_GROUP_ROWS), PLIES)
-
-
-PLIES_TABLE = RangeTable("plies", PLIES, _plies)
-GAMES_TABLE = RangeTable(GAMES, TABLES[GAMES], _games)
+PLIES_TABLE = RangeTable("plies", PLIES, key=("ply", "game_id"))
+GAMES_TABLE = RangeTable(GAMES, TABLES[GAMES], key=("game_id",), encode=_games)
 STORED = PLIES_TABLE, GAMES_TABLE
 
 # Whether some files, of so many units together, are to become one.
@@ -203,7 +197,7 @@ def parent_table(
             return table.parts(archive, run_id, child, rows)
         return file_parts(archive.backend, archive.path(table.name, run_id, child), table.schema, rows)
 
-    return table.join([parts(child) for child in family.children], record, family.parent[:2])
+    return table.parent([parts(child) for child in family.children], record, family.parent[:2])
 
 
 def small(siblings: int, most_units: int | None = None) -> Fits:

@@ -10,20 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-import polars as pl
-
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import known_ranges
+from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.derived_tables.tables import DERIVED
 from analytics.policies import policy_store
-from analytics.statistics.tally import Tally, summed
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job
 from analytics.store.contradictions import FingerprintsOfRun, contradictions
-from analytics.store.range_files import checked_parts, counted, tallies_of
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
-from analytics.store.schema import SCHEMA_VERSION, TALLIES
-from analytics.verify.derived_tables import verify_decisions, verify_positions, verify_verdicts
+from analytics.store.schema import SCHEMA_VERSION
+from analytics.verify.derived_tables import verify_table, verify_verdicts
 from analytics.verify.games import RangeFiles, read, verify_rows
 from analytics.verify.problems import Problem
 from quarto.errors import FailureError
@@ -94,7 +92,7 @@ def _verify_run(
     archive: Archive, record: RunRecord, ranges: Ranges, found: Verification, on_games: Callable[[int], None]
 ) -> None:
     """Check what a run has, and count it in ``found``."""
-    tallies = _Tallies(archive, record)
+    unsound = set[StoredRange]()
     for stored in ranges:
         files = RangeFiles(archive, record, stored)
         frames, problems = read(files)
@@ -102,17 +100,18 @@ def _verify_run(
             found.games += len(frames["games"])
             found.plies += len(frames["plies"])
             problems = [*verify_rows(files, frames["games"], frames["plies"])]
-            problems += tallies.compared(stored, frames["games"]) if not problems else []
+        if problems:
+            unsound.add(stored)
         found.problems += problems
         on_games(record.line.games_in([stored[:2]]))
     found.problems += _contradicting(archive, record, ranges)
     found.problems += _lost(archive, record, ranges)
-    decisions, problems = verify_decisions(archive, record)
-    found.decisions += decisions
-    found.problems += problems
-    positions, problems = verify_positions(archive, record)
-    found.positions += positions
-    found.problems += problems
+    rows = dict[str, int]()
+    for table in DERIVED.values():
+        rows[table.name], problems = verify_table(archive, record, table, unsound)
+        found.problems += problems
+    found.decisions += rows[DECISIONS_TABLE.name]
+    found.positions += rows[POSITIONS_TABLE.name]
     verdicts, problems = verify_verdicts(archive, record)
     found.verdicts += verdicts
     found.problems += problems
@@ -147,37 +146,6 @@ def _lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Probl
         path = sprt_verdicts.path_of(archive, record.run_id, verdict_id)
         if archive.backend.status(path) is None:
             yield Problem(path, "missing: restore it from a copy, or give the command of the test again")
-
-
-class _Tallies:
-    """The tallies of a run, to be compared with its games, which come range by range."""
-
-    def __init__(self, archive: Archive, record: RunRecord) -> None:
-        self._archive, self._record = archive, record
-        self._ranges = archive.ranges(record.run_id, "tallies")
-        self._games: dict[StoredRange, list[dict[int, Tally]]] = {}  # of tallies of many ranges, as far as they came
-
-    def compared(self, stored: StoredRange, games: pl.DataFrame) -> Iterator[Problem]:
-        """The problems of the tallies of a range whose games are sound."""
-        unit = self._record.line.units_of(games["game_id"].to_numpy())
-        for known in self._ranges.inside(stored.first, stored.end):
-            mine = pl.Series((known.first <= unit) & (unit < known.end))
-            parts = self._games.setdefault(known, [])
-            parts.append(counted(games.filter(mine), self._record.swapped))
-            if known.end <= stored.end:
-                yield from self._other(known, parts)
-
-    def _other(self, known: StoredRange, parts: list[dict[int, Tally]]) -> Iterator[Problem]:
-        """A file whose tallies are not those of the games of its range."""
-        path = self._archive.folder("tallies", self._record.run_id) / known.name
-        remedy = "remove it, it follows from the games"
-        try:
-            found = tallies_of(pl.concat(checked_parts(self._archive.backend, path, TALLIES)))
-        except (ValueError, FileNotFoundError) as error:
-            yield Problem(path, f"{error}: {remedy}")
-            return
-        if found != dict(sorted(summed(each for part in parts for each in part.items()).items())):
-            yield Problem(path, f"its tallies are not those of the games of its range: {remedy}")
 
 
 def _without_run(archive: Archive) -> Iterator[Problem]:

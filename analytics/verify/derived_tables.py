@@ -8,9 +8,8 @@ the value that the same player has at the next gift. The rest is computed again 
 
 from __future__ import annotations
 
-import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import PurePath
@@ -19,24 +18,20 @@ import numpy as np
 import polars as pl
 
 from analytics.derived_tables.decisions import (
-    DECISIONS,
     DECISIONS_TABLE,
     GIFT,
     AnnotationExtent,
     decisions_by_ply,
     first_plies,
 )
-from analytics.derived_tables.derived_table import RangeTable, known_ranges
+from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges
 from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
-from analytics.derived_tables.merged_positions import rows_at_once
-from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.positions import positions_of
+from analytics.derived_tables.merged import rows_at_once
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import checked_parts, read_games, read_rows
-from analytics.store.ranges import Ranges, StoredRange
+from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.verify.decided import known_values
 from analytics.verify.problems import Problem
@@ -55,7 +50,7 @@ class StoredTable:
     archive: Archive
     record: RunRecord
     stored: StoredRange
-    games: Ranges  # of the run
+    sources: Sequence[StoredRange]  # the ranges of games that its range overlaps
     path: PurePath
     table: RangeTable
 
@@ -63,74 +58,64 @@ class StoredTable:
         """Its rows, in parts of so many; all at once without a number. Raises ``ValueError`` for a damaged file."""
         return checked_parts(self.archive.backend, self.path, self.table.schema, rows)
 
-    def sources(self) -> Iterator[StoredRange]:
-        """The ranges of games that its range overlaps."""
-        return iter(self.games.inside(self.stored.first, self.stored.end))
-
     def read(self, source: StoredRange) -> RangeGames:
         """The games of its range in one of these."""
         games = read_games(self.archive, self.record.run_id, source)
         return games.within(self.record.line, self.stored.first, self.stored.end)
 
-    def plies(self, source: StoredRange) -> pl.DataFrame:
-        """The rows of ``plies`` of these."""
-        rows = read_rows(self.archive, self.record.run_id, source, "plies")
+    def rows(self, source: StoredRange, made_of: Rows) -> pl.DataFrame:
+        """The rows that these games give. Raises ``FailureError`` if they are no games."""
+        rows = read_rows(self.archive, self.record.run_id, source, self.table.of)
         unit = self.record.line.units_of(rows["game_id"].to_numpy())
-        return rows.filter(pl.Series((self.stored.first <= unit) & (unit < self.stored.end)))
-
-
-class _Checked:
-    """A derived table, and the check of the rows of a file."""
-
-    def __init__(self, table: RangeTable, check: Callable[[StoredTable], Iterator[Problem]]) -> None:
-        self.table, self.check = table, check
-
-    def verify(self, archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-        """The number of rows that a run has, and the problems of names, files and rows."""
-        name, games, problems = self.table.name, archive.ranges(record.run_id), list[Problem]()
-        folder, found = archive.folder(name, record.run_id), archive.found(name, record.run_id)
-        for each in sorted(found):
-            if not self.table.is_extent(each.extent):
-                problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
-            elif games.sum_of(each.first, each.end) not in (None, each.fingerprint):
-                problems.append(
-                    Problem(folder / each.name, "it belongs to games that are not in the archive: remove it")
-                )
-        rows, known = 0, set(known_ranges(archive, record.run_id, self.table))
-        for extent in sorted({each.extent for each in found if self.table.is_extent(each.extent)}):
-            for stored in archive.ranges(record.run_id, name, extent.__eq__):
-                count, wrong = self._file(archive, record, games, stored)
-                rows += count if stored in known else 0
-                problems += wrong
-        return rows, problems
-
-    def _file(
-        self, archive: Archive, record: RunRecord, games: Ranges, stored: StoredRange
-    ) -> tuple[int, list[Problem]]:
-        path = archive.folder(self.table.name, record.run_id) / stored.name
-        found = StoredTable(archive, record, stored, games, path, self.table)
+        mine = rows.filter(pl.Series((self.stored.first <= unit) & (unit < self.stored.end)))
         try:
-            rows = sum(map(len, found.parts(COMPARED_ROWS)))
-        except (ValueError, FileNotFoundError) as error:
-            return 0, [Problem(path, f"{error}; {self.table.remedy}")]
-        try:
-            return rows, [*self.check(found)]
-        except FailureError:  # its games are damaged, which is reported with them
-            return rows, []
+            return made_of(mine, self.record, self.stored.extent)
+        except ValueError as error:
+            raise FailureError(str(error)) from error
 
 
-def verify_decisions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The number of decisions that a run has, and what is wrong with them or with their files."""
-    return _Checked(DECISIONS_TABLE, _decisions).verify(archive, record)
+def verify_table(
+    archive: Archive, record: RunRecord, table: RangeTable, unsound: Collection[StoredRange]
+) -> tuple[int, list[Problem]]:
+    """The number of rows of a derived table that a run has, and the problems of names, files and rows.
+
+    Rows of games that are ``unsound`` are not checked: the games are named.
+    """
+    name, games, problems = table.name, archive.ranges(record.run_id), list[Problem]()
+    folder, found = archive.folder(name, record.run_id), archive.found(name, record.run_id)
+    for each in sorted(found) if table.command else ():
+        if not table.is_extent(each.extent):
+            problems.append(Problem(folder / each.name, f"no file of {name} has such a name: remove it"))
+        elif games.sum_of(each.first, each.end) not in (None, each.fingerprint):
+            problems.append(Problem(folder / each.name, "it belongs to games that are not in the archive: remove it"))
+    rows, known = 0, set(known_ranges(archive, record.run_id, table))
+    for extent in sorted({each.extent for each in found if table.is_extent(each.extent)}):
+        for stored in archive.ranges(record.run_id, name, extent.__eq__):
+            sources = [*games.inside(stored.first, stored.end)]
+            file = StoredTable(archive, record, stored, sources, folder / stored.name, table)
+            count, wrong = _of_file(file, not set(sources).intersection(unsound))
+            rows += count if stored in known else 0
+            problems += wrong
+    return rows, problems
+
+
+def _of_file(file: StoredTable, with_rows: bool) -> tuple[int, list[Problem]]:
+    try:
+        rows = sum(map(len, file.parts(COMPARED_ROWS)))
+    except (ValueError, FileNotFoundError) as error:
+        return 0, [Problem(file.path, f"{error}; {file.table.remedy}")]
+    if not with_rows:
+        return rows, []
+    return rows, [*(_decisions(file) if file.table.rows is None else _sums(file, file.table.rows))]
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:
     """The problems of a file of exact values, up to the first ply with any. The rows of one ply are in memory."""
     extent, rules = AnnotationExtent.of_text(table.stored.extent), table.record.rules
-    sources = [table.read(source) for source in table.sources()]
+    sources = [table.read(source) for source in table.sources]
     chain = _Chain(sources, rules.mover_chooses)
     blocks = zip(*(_known_decisions(games, extent, rules) for games in sources), strict=True)
-    for frame, expected in _beside(table.parts(COMPARED_ROWS), (pl.concat(each).sort("game_id") for each in blocks)):
+    for frame, expected in _beside(table, (pl.concat(each).sort("game_id") for each in blocks)):
         if not frame.select(GIVEN).equals(expected.select(GIVEN)):
             what = f"its rows are not, in order, the decisions of its games: {DECISIONS_TABLE.remedy}"
             yield Problem(table.path, what)
@@ -149,11 +134,10 @@ def _known_decisions(games: RangeGames, extent: AnnotationExtent, rules: Rules) 
     return decisions_by_ply(games, first, known_values(games.games, first, extent.choices, rules), rules)
 
 
-def _beside(
-    parts: Iterator[pl.DataFrame], blocks: Iterable[pl.DataFrame]
-) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+def _beside(table: StoredTable, blocks: Iterable[pl.DataFrame]) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
     """The rows of a table beside each block of expected rows; at last rows that are left over beside no rows."""
-    waiting = nothing = pl.DataFrame(schema=DECISIONS)
+    parts, waiting = table.parts(COMPARED_ROWS), pl.DataFrame(schema=table.table.schema)
+    nothing = waiting
     for block in blocks:
         while len(waiting) < len(block) and (part := next(parts, None)) is not None:
             waiting = pl.concat([waiting, part])
@@ -207,43 +191,11 @@ class _Chain:
         return bool(((left == UNKNOWN) | (left == before)).all())
 
 
-def verify_positions(archive: Archive, record: RunRecord) -> tuple[int, list[Problem]]:
-    """The rows of positions that a run has, and what is wrong with positions and first plies or with their files."""
-    rows, problems = _Checked(POSITIONS_TABLE, _positions).verify(archive, record)
-    _, others = _Checked(FIRST_PLIES_TABLE, _first_plies).verify(archive, record)
-    return rows, problems + others
-
-
-def _positions(table: StoredTable) -> Iterator[Problem]:
-    end_ply = int(table.stored.extent)
-    return _summed(table, lambda source: _counted(table, source, end_ply))
-
-
-def _counted(table: StoredTable, source: StoredRange, end_ply: int) -> pl.DataFrame:
-    record = table.record
-    try:
-        return positions_of(table.plies(source), record.rules, record.spec["opening_plies"], range(end_ply))
-    except ValueError as error:  # the plies are no games, which is reported with them
-        raise FailureError(str(error)) from error
-
-
-def _first_plies(table: StoredTable) -> Iterator[Problem]:
-    return _summed(table, lambda source: first_plies_of(table.plies(source)))
-
-
-def _summed(table: StoredTable, counts: Callable[[StoredRange], pl.DataFrame]) -> Iterator[Problem]:
+def _sums(table: StoredTable, made_of: Rows) -> Iterator[Problem]:
     """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
-    sources = [*table.sources()]
-    if len(sources) == 1:
-        expected = counts(sources[0]).lazy()
-    else:
-        parts = [_laid_aside(counts(source), rows_at_once(len(sources))) for source in sources]
-        expected = pl.scan_parquet(io.BytesIO(table.table.join(parts, table.record, table.stored[:2])))
-    first, same = 0, True
-    for part in table.parts(COMPARED_ROWS):
-        same &= expected.slice(first, len(part)).collect().equals(part)
-        first += len(part)
-    if not same or first != expected.select(pl.len()).collect().item():
+    at_once = rows_at_once(len(table.sources))
+    expected = table.table.merged([_laid_aside(table.rows(source, made_of), at_once) for source in table.sources])
+    if not all(rows.equals(others) for rows, others in _beside(table, expected)):
         yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 

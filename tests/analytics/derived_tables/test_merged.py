@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 
-from analytics.derived_tables import merged_positions
-from analytics.derived_tables.position_index import count_positions
-from analytics.derived_tables.sorted_rows import merged_rows
+from analytics.derived_tables.merged import merged
+from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
@@ -32,30 +31,28 @@ def in_parts(table: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
     return (table[first : first + rows] for first in range(0, len(table), rows))
 
 
-@pytest.mark.parametrize(("at_once", "in_memory"), [(64, 1 << 20), (64, 60), (2, 7)])
-@pytest.mark.parametrize("rows", [5, 1 << 16])
-def test_positions_are_added_up(
-    positions: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch, at_once: int, in_memory: int, rows: int
-) -> None:
-    monkeypatch.setattr(merged_positions, "AT_ONCE", at_once)
-    monkeypatch.setattr(merged_positions, "ROWS_IN_MEMORY", in_memory)
-    monkeypatch.setattr(merged_positions, "GROUP_ROWS", 64)
-    tables = [in_parts(each, rows) for each in positions]
-    found = [*merged_positions.merged(tables, record().rules, 0)]
+@pytest.mark.parametrize("rows", [1, 7, 40, 1 << 16])
+def test_sums_are_those_of_polars(positions: list[pl.DataFrame], rows: int) -> None:
+    totals = POSITIONS_TABLE.totals
+    found = [*merged([in_parts(each, rows) for each in positions], POSITIONS_TABLE.key, 64, totals)]
     assert {len(part) for part in found[:-1]} == {64}
     every = pl.concat(positions)
     summed = every.group_by(KEY).agg(pl.sum("games", "wins", "draws"), pl.min("sample")).sort(KEY)
-    assert pl.concat(found).equals(summed)
+    assert pl.concat(found).equals(summed.select(every.columns))
     assert summed.height < every.height
 
 
-@pytest.mark.parametrize("columns", [(), ("ply",)])
+@pytest.mark.parametrize("key", [("game_id",), ("ply", "game_id")])
 @pytest.mark.parametrize("rows", [1, 7, 1 << 16])
-def test_rows_of_different_games_are_put_in_order(archive: Archive, columns: tuple[str, ...], rows: int) -> None:
+def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[str, ...], rows: int) -> None:
     store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)], most=4)
-    table = "plies" if columns else "games"
-    tables = [read_rows(archive, RUN_ID, each, table).select("game_id", *columns) for each in archive.ranges(RUN_ID)]
+    table = "plies" if len(key) > 1 else "games"
+    tables = [read_rows(archive, RUN_ID, each, table).select(key) for each in archive.ranges(RUN_ID)]
     random.Random(1).shuffle(tables)
-    found = [*merged_rows([in_parts(each, rows) for each in tables], columns, 50)]
+    found = [*merged([in_parts(each, rows) for each in tables], key, 50)]
     assert {len(part) for part in found[:-1]} == {50}
-    assert pl.concat(found).equals(pl.concat(tables).sort(*columns, "game_id"))
+    assert pl.concat(found).equals(pl.concat(tables).sort(key))
+
+
+def test_of_nothing_there_is_nothing() -> None:
+    assert [*merged([iter([]), iter([pl.DataFrame({"a": []})])], ("a",), 5)] == []

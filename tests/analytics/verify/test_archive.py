@@ -191,7 +191,7 @@ def test_a_damaged_job_of_a_sweep_is_found(archive: Archive, content: str) -> No
 def test_wrong_tallies_are_found(archive: Archive) -> None:
     path = rewrite(archive, "tallies", changed("plies", 1, 7), 1)
     assert only_problem(archive) == (
-        f"{path}: its tallies are not those of the games of its range: remove it, it follows from the games"
+        f"{path}: its rows are not what its games give: remove it, it follows from the games"
     )
 
 
@@ -215,7 +215,7 @@ def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive
     assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 16), (16, 24)]
     assert verify(archive).problems == []
     path = rewrite(archive, "tallies", changed("plies", 0, 7))
-    assert only_problem(archive).startswith(f"{path}: its tallies are not those")
+    assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
 
 
 def test_tallies_that_are_lost_are_no_problem(archive: Archive) -> None:
