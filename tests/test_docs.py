@@ -18,10 +18,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
+from runners.arena.schemas import SCHEMAS
 from runners.cli.main import app
-from runners.cli.run import is_training
+from runners.cli.play import is_training
 from runners.hydra_app.arguments import FLAG_NAMES, parsed
-from runners.hydra_app.launch import first_value
+from runners.hydra_app.error_messages import first_value
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])
@@ -124,7 +125,7 @@ HYDRA = [
 def test_keys_and_the_yamls_they_choose_exist(shown: Shown) -> None:
     names, command, arguments = resolved(shown)
     context = command.make_context(" ".join(names), list(arguments))
-    given = parsed([*(context.params["arguments"] or []), *context.args])
+    given = parsed(context.params["arguments"] or [])
     overrides = [each for each in given.overrides if not re.match(r"\+?hydra[./]", each)]  # plugins may be missing
     for chosen in choices(overrides):
         check_labels(composed(names, chosen))
@@ -148,6 +149,7 @@ def composed(names: list[str], overrides: list[str]) -> DictConfig:
     config = "_".join(names)
     if config in ("run", "sweep"):
         config = "train" if is_training(overrides) else "run"
+    assert config in SCHEMAS
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose(config, overrides=overrides)
 

@@ -30,7 +30,8 @@ from runners.executors.base import THREADS, Executor, Stop, Task, available_core
 from runners.hosting.interruption import INTERRUPTED, end_at_once, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
-from runners.terminal.tables import STREAMED, TableOutput, show_first, write, write_parts
+from runners.terminal.files import TableOutput
+from runners.terminal.tables import STREAMED, show_first, write, write_parts
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)

@@ -15,7 +15,8 @@ from quarto.errors import RequestError
 from quarto.notation import format_cell, format_position
 from runners.archive.index import bring_all_up_to_date
 from runners.terminal import console
-from runners.terminal.tables import TableOutput, write
+from runners.terminal.files import TableOutput
+from runners.terminal.tables import write
 
 MAX_TURNS = 16  # rows of the table that is shown without --by
 FIRST = {"games": "most played", "score": "worst", "losses": "most often lost"}  # by the order of the rows

@@ -14,7 +14,6 @@ from agents.base import Agent
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, imported_modules, is_ours, source_fingerprint
-from runners.arena.config_groups import texts_in
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
 DIGITS = 16  # of a fingerprint
@@ -116,9 +115,18 @@ def _targets(agent: AgentSpec) -> Iterator[str]:
             yield from _targets(AgentSpec(**value))
 
 
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in nested mappings and lists, keys excepted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | Sequence):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
+
+
 def _files(agent: AgentSpec, built: Agent) -> Iterator[DataFile]:
     """The files that an agent's turns depend on: those that its parameters, its ``data_files`` and its yaml name."""
-    for value in texts_in(dict(agent.params)):
+    for value in _texts(dict(agent.params)):
         if os.path.isfile(value):  # noqa: PTH113  (False for a text that cannot be a path)
             yield DataFile("", value, _sum_of(Path(value)))
     for named in getattr(built, "data_files", ()):

@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from omegaconf import Container, OmegaConf
 from yaml import YAMLError
@@ -79,6 +79,12 @@ def text_of(group: str, name: str) -> str:
     """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
     return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def comment_of(group: str, name: str) -> str:
+    """What an option is: the first comment of its yaml."""
+    lines = takewhile(lambda line: line.startswith("#"), text_of(group, name).splitlines())
+    return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 
 
 def as_written(group: str) -> dict[str, dict[str, Any]]:
@@ -189,18 +195,6 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^\[({]*[\])}])", text) if part.strip()]
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    """All texts in nested mappings and lists, keys excepted."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from texts_in(each)
-    elif isinstance(value, Sequence):
-        for each in value:
-            yield from texts_in(each)
-
-
 def targets_in(settings: Any) -> Iterator[Any]:
     """All values under ``_target_`` in nested mappings and lists."""
     if isinstance(settings, Mapping):
@@ -212,17 +206,6 @@ def targets_in(settings: Any) -> Iterator[Any]:
     elif isinstance(settings, Sequence) and not isinstance(settings, str):
         for value in settings:
             yield from targets_in(value)
-
-
-@contextmanager
-def where_typed() -> Iterator[None]:
-    """Be in the folder in which the command was typed, inside the context: paths in a configuration are relative to it.
-
-    With ``hydra.job.chdir=true`` Hydra carries out a task in the task's output folder.
-    """
-    typed = Path(HydraConfig.get().runtime.cwd) if HydraConfig.initialized() else Path.cwd()
-    with chdir(typed) if typed != Path.cwd() else nullcontext():
-        yield
 
 
 @contextmanager

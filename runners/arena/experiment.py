@@ -24,7 +24,6 @@ from quarto.errors import ArenaError, RequestError
 from quarto.rng import run_word
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
-from runners.arena.config_groups import where_typed
 from runners.arena.engine import Engine
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
@@ -64,9 +63,8 @@ def prepare(request: Request) -> Experiment:
     Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
     """
     check_root(request.storage.root)  # before kernels are loaded
-    with where_typed():  # parameters may name files
-        agents = [agent.build() for agent in request.spec.agents]
-        code = code_of(request.spec, agents)
+    agents = [agent.build() for agent in request.spec.agents]
+    code = code_of(request.spec, agents)
     request = _checked_for_other_code(request, code)
     engine = engine_of(request.spec, agents, request.keep_going)  # before the archive is touched
     archive = Archive.open(request.storage.root, create=True)

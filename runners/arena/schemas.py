@@ -108,17 +108,23 @@ class PlayConfig(CommandConfig):
 
 
 @dataclass
-class RunConfig(PlayConfig):
-    """The keys of ``qarena run``."""
+class MatchConfig(PlayConfig):
+    """The keys of every command in which named agents play."""
 
     a: Any = None
     b: Any = None
     agents: list[Any] | None = None
-    schedule: Annotated[str, SCHEDULES] = "round_robin"
-    seats: Annotated[str, ("swapped", "fixed")] = "swapped"
     games: Annotated[int, Meta(ge=1)] = 100000
     opening_plies: OpeningPlies = 0
     keep_going: bool = False
+
+
+@dataclass
+class RunConfig(MatchConfig):
+    """The keys of ``qarena run``."""
+
+    schedule: Annotated[str, SCHEDULES] = "round_robin"
+    seats: Annotated[str, ("swapped", "fixed")] = "swapped"
     objective: Any = None
     executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
     ray: RayConfig = field(default_factory=RayConfig)
@@ -136,19 +142,15 @@ class TrainConfig(PlayConfig):
 
 
 @dataclass
-class SprtConfig(PlayConfig):
+class SprtConfig(MatchConfig):
     """The keys of ``qarena sprt``."""
 
-    a: Any = None
-    b: Any = None
-    agents: list[Any] | None = None
+    games: Annotated[int, Meta(ge=2)] = 100000
+    opening_plies: OpeningPlies = 2
     elo0: float = 0.0
     elo1: float = 10.0
     alpha: float = 0.05
     beta: float = 0.05
-    games: Annotated[int, Meta(ge=2)] = 100000
-    opening_plies: OpeningPlies = 2
-    keep_going: bool = False
 
 
 @dataclass
@@ -217,7 +219,7 @@ def rounding_notes(key: str, asked: int, games: int) -> tuple[str, ...]:
 
 def archive_settings_of(archive: DictConfig) -> ArchiveSettings:
     """The node ``archive`` of a checked configuration as a value."""
-    return ArchiveSettings(location_of(archive.root), archive.shard_games, archive.shard_seconds, archive.other_code)
+    return ArchiveSettings(**{**plain(archive), "root": location_of(archive.root)})
 
 
 def threads_of(cfg: DictConfig) -> int:

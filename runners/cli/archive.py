@@ -59,7 +59,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def import_(
     file: Annotated[str, typer.Argument(help="A text with a game a line, 'F@b1 3@b2 …'; - reads standard input.")],
     rules: Annotated[
-        str, typer.Option(help="Rules of games without the tag rules.", autocompletion=options.rules_options)
+        str, typer.Option(help="Rules of games without the tag rules.", autocompletion=options.of_group("rules"))
     ] = "classic",
     name: Annotated[str | None, typer.Option(help="Event of games without the tag event.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Import the other lines if some are wrong.")] = False,
@@ -72,18 +72,15 @@ def import_(
 
 
 @app.command("ls")
+@options.with_table
 def ls(
+    table: options.Table,
     archive: options.Archive = options.ARCHIVE,
-    form: options.Format = None,
-    output: options.Output = None,
-    force: options.Force = False,
-    wide: options.Wide = False,
 ) -> None:
     """List the runs."""
     from analytics import open_archive
-    from runners.terminal.tables import output_of, write
+    from runners.terminal.tables import write
 
-    table = output_of(form, output, force, wide)
     with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
         write(opened.sql(RUNS), table)
 

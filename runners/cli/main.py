@@ -22,20 +22,7 @@ from typer.core import TyperGroup
 
 from quarto import caches
 from quarto.errors import ArenaError, RequestError
-from runners.cli import (
-    agents,
-    archive,
-    bench,
-    benchmark,
-    perfect,
-    play,
-    policy,
-    query,
-    reproduce,
-    run,
-    strength,
-    tablebase,
-)
+from runners.cli import agents, archive, ask, learn, maintain, perfect, play
 from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
 
@@ -70,15 +57,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-BY_HYDRA = (run.run, run.sweep, run.train, strength.sprt)  # carried out by Hydra, which reads their arguments
+BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydra, which reads their arguments
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Play": (run.run, run.sweep, strength.sprt, play.play, play.serve, agents.app, reproduce.reproduce),
-    "Ask": (query.sql, strength.crosstable, strength.rate, query.openings, query.show, query.report),
-    "Learn": (run.train, policy.app, benchmark.app),
-    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, tablebase.app),
+    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, agents.app, play.reproduce),
+    "Ask": (ask.sql, ask.crosstable, ask.rate, ask.openings, ask.show, ask.report),
+    "Learn": (learn.train, learn.app, learn.benchmark),
+    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.app),
     "Archive": (archive.app,),
-    "Maintain": (bench.bench, bench.warm, perfect.perft),
+    "Maintain": (maintain.bench, maintain.warm, maintain.perft),
 }
 for panel, commands in PANELS.items():
     for command in commands:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -14,20 +16,16 @@ from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import location_of
 from analytics.files.sizes import bytes_of
 from runners.executors.base import MEBIBYTE, available_cores
-from runners.hydra_app.yaml_keys import keys_in
-from runners.terminal.files import TABLE_FORMATS
+from runners.terminal.files import TABLE_FORMATS, TableOutput, output_of
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
 ROOT = Path(__file__).resolve().parents[2]  # of the project, or of where it is installed
 
-# For commands that Hydra carries out: options that Typer does not know are passed on to Hydra.
-HYDRA_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
-
-def group(name: str, help: str) -> typer.Typer:  # noqa: A002
+def group(name: str, help: str, **settings: Any) -> typer.Typer:  # noqa: A002
     """A group of commands."""
-    return typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=MARKUP)
+    return typer.Typer(name=name, help=help, rich_markup_mode=MARKUP, **settings or {"no_args_is_help": True})
 
 
 def typed() -> str:
@@ -40,24 +38,31 @@ def starting(incomplete: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar=f"[{'|'.join(TABLE_FORMATS)}]",
-        help="Default: by the name of --output, else a table.",
-        autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
-    ),
-]
-Positions = Annotated[
-    Path | None, typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
-]
-Draws = Annotated[
-    int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
-]
-Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
-Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+def options_of(group: str, incomplete: str = "") -> list[str]:
+    """The names of the project's own options of a configuration group that begin with ``incomplete``."""
+    return starting(incomplete, sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")))
+
+
+def of_group(group: str) -> Callable[[str], list[str]]:
+    """Completion by the options of a configuration group."""
+    return lambda incomplete: options_of(group, incomplete)
+
+
+def agent(help: str) -> Any:  # noqa: A002
+    """An argument that names an agent."""
+    return typer.Argument(help=help, autocompletion=of_group("agent"))
+
+
+def rules(help: str) -> Any:  # noqa: A002
+    """An option that names rules."""
+    return typer.Option("--rules", help=help, autocompletion=of_group("rules"))
+
+
+def seed(help: str, bits: int = 63) -> Any:  # noqa: A002
+    """An option with the seed of something random."""
+    return typer.Option("--seed", min=0, max=(1 << bits) - 1, help=help)
+
+
 Archive = Annotated[
     PurePath,
     typer.Option(
@@ -75,6 +80,13 @@ Where = Annotated[
 Runs = Annotated[
     list[str] | None, typer.Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")
 ]
+AgentLabel = Annotated[str | None, typer.Option("--agent", help="Only decisions of the agent with this label.")]
+Positions = Annotated[
+    Path | None, typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
+]
+Draws = Annotated[
+    int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
+]
 Json = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
 ]
@@ -85,25 +97,23 @@ Trust = Annotated[
 ConfigDir = Annotated[
     Path | None, typer.Option("--config-dir", help="A folder of your own, with agents, rules, kinds or trainers.")
 ]
-ALL_CORES: Any = None
 Threads = Annotated[
     int,
     typer.Option("--threads", min=1, help="Default: all cores.", callback=lambda threads: threads or available_cores()),
 ]
+ALL_CORES: Any = None
 Executor = Annotated[
     str,
     typer.Option(
         "--executor",
         help="Carries it out: threads, processes, or ray (docs/scale.md).",
-        autocompletion=lambda incomplete: options_of("executor", incomplete),
+        autocompletion=of_group("executor"),
     ),
 ]
+EXECUTOR = "threads"
 RayAddress = Annotated[
     str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
 ]
-EXECUTOR = "threads"
-
-
 Size = Annotated[int, typer.Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
 Memory = Annotated[
     float,
@@ -117,60 +127,61 @@ Memory = Annotated[
 MIB_128: Any = "128MiB"  # defaults are parsed as what is typed
 MIB_256: Any = "256MiB"
 
-
-def options_of(group: str, incomplete: str = "") -> list[str]:
-    """The names of the project's own options of a configuration group that begin with ``incomplete``."""
-    return starting(incomplete, sorted(path.stem for path in (ROOT / "conf" / group).glob("*.yaml")))
-
-
-def agent_options(incomplete: str) -> list[str]:
-    """Completions of an agent's name."""
-    return options_of("agent", incomplete)
-
-
-def rules_options(incomplete: str) -> list[str]:
-    """Completions of the name of rules."""
-    return options_of("rules", incomplete)
-
-
-def agent(help: str) -> Any:  # noqa: A002
-    """An argument that names an agent."""
-    return typer.Argument(help=help, autocompletion=agent_options)
+# How a table is printed, or written.
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar=f"[{'|'.join(TABLE_FORMATS)}]",
+        help="Default: by the name of --output, else a table.",
+        autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
+    ),
+]
+Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
+Table = TableOutput
+TABLE = {"form": (Format, None), "output": (Output, None), "force": (Force, False), "wide": (Wide, False)}
 
 
-def rules(help: str) -> Any:  # noqa: A002
-    """An option that names rules."""
-    return typer.Option("--rules", help=help, autocompletion=rules_options)
+def with_table(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options that say how its table is printed or written, in place of its parameter ``table``.
+
+    They are checked before anything is done.
+    """
+
+    def carry_out(form: str | None, output: Path | None, force: bool, wide: bool, **others: Any) -> None:
+        command(**others, table=output_of(form, output, force, wide))
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.name != "table"]
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for name, (kind, default) in TABLE.items()
+    ]
+    update_wrapper(carry_out, command)
+    carry_out.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
+    carry_out.__annotations__ = {each.name: each.annotation for each in (*own, *more)}
+    del carry_out.__wrapped__  # type: ignore[attr-defined]  # whose signature Typer would take
+    return carry_out
 
 
-def seed(help: str, bits: int = 63) -> Any:  # noqa: A002
-    """An option with the seed of something random."""
-    return typer.Option("--seed", min=0, max=(1 << bits) - 1, help=help)
+# Commands that Hydra carries out: what Typer does not know is passed on to Hydra.
+HYDRA_ARGUMENTS = {"ignore_unknown_options": True, "help_option_names": []}
 
 
-def keys_of(config: str) -> list[str]:
-    """The keys and groups of a yaml in ``conf``, in their order."""
-    text = (ROOT / "conf" / f"{config}.yaml").read_text(encoding="utf-8")
-    return [key.name for key in keys_in(text) if key.default and key.name != "archive"]
-
-
-def hydra_arguments(config: str) -> Any:
-    """The argument for agents and Hydra's overrides, completed: an agent, a key, or an option after ``group=``."""
+def _words(agents: str) -> Any:
+    """The argument for agents and Hydra's overrides, completed: an agent, or an option after ``group=``."""
 
     def completed(incomplete: str) -> list[str]:
         key, equals, value = incomplete.partition("=")
         if equals:
             return [f"{key}={option}" for option in options_of(key.lstrip("+").split("@")[0], value)]
-        keys = keys_of(config)
-        agents = agent_options(incomplete) if "agents" in keys else []
-        return [*agents, *starting(incomplete, [f"{key}=" for key in keys])]
+        return options_of("agent", incomplete) if agents else []
 
-    agents = "[AGENT]… " if config in ("run", "sprt") else ""
     return typer.Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)
 
 
-RUN_ARGUMENTS = hydra_arguments("run")
-Overrides = Annotated[list[str] | None, RUN_ARGUMENTS]
-TrainingOverrides = Annotated[list[str] | None, hydra_arguments("train")]
-SprtOverrides = Annotated[list[str] | None, hydra_arguments("sprt")]
-PolicyBuildOverrides = Annotated[list[str] | None, hydra_arguments("policy_build")]
+PLAYERS = _words("[AGENT]… ")
+Players = Annotated[list[str] | None, PLAYERS]
+Overrides = Annotated[list[str] | None, _words("")]

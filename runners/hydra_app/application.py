@@ -5,22 +5,19 @@ What plays or learns is imported when something is to be done: most wrong reques
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import AbstractContextManager, chdir
 from typing import Any, ClassVar, NamedTuple
 
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from analytics.files.backend import location_of
 from analytics.results.columns import ResultColumn
-from runners.arena.config_groups import where_typed
 from runners.arena.schemas import check_values
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.config_dir import find_own_modules
@@ -102,51 +99,40 @@ class Application(ABC):
         return self.judged_by
 
     def ready(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
-        """Check the configuration by the schema and ``prepare`` it, with paths as they were meant."""
-        find_own_modules()  # this may be a process that a launcher started
-        fixed = with_fixed_paths(cfg, hydra_cfg)
-        check_values(fixed, self.schema)
-        with where_typed():
-            return self.prepare(fixed, hydra_cfg)
+        """Check the configuration by the schema and ``prepare`` it."""
+        check_values(cfg, self.schema)
+        return self.prepare(cfg, hydra_cfg)
 
     def job(self, cfg: DictConfig) -> float | None:
         """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
         from runners.hydra_app import sweep
 
-        hydra_cfg = HydraConfig.get()
-        job = sweep.Job.begun(with_fixed_paths(cfg, hydra_cfg), hydra_cfg, self.games(cfg))
-        try:
-            finished = self.ready(cfg, hydra_cfg)()
-        except Exception as error:
-            job.failed(error)
-            raise
-        except KeyboardInterrupt:
-            job.keep(status="interrupted")
-            raise
-        status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
-        recorded = judged._asdict() if judged else {}
-        job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
+        find_own_modules()  # this may be a process that a launcher started
+        with where_typed():
+            hydra_cfg = HydraConfig.get()
+            job = sweep.Job.begun(cfg, hydra_cfg, self.games(cfg))
+            try:
+                finished = self.ready(cfg, hydra_cfg)()
+            except Exception as error:
+                job.failed(error)
+                raise
+            except KeyboardInterrupt:
+                job.keep(status="interrupted")
+                raise
+            status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
+            recorded = judged._asdict() if judged else {}
+            job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
         if finished.stopped:
             sys.exit(say_how_to_resume())
         return judged and judged.value
 
 
-def with_fixed_paths(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> DictConfig:
-    """The configuration, its archive named by an absolute path if the task runs in another folder than was typed in."""
-    if not hydra_cfg.job.chdir and Path(hydra_cfg.runtime.cwd) == Path.cwd():
-        return cfg  # a path is shown as it was typed
-    root = location_of(cfg.archive.root)
-    if isinstance(root, Path):
-        root = Path(hydra_cfg.runtime.cwd) / root
-    fixed = copy.copy(cfg)
-    OmegaConf.update(fixed, "archive.root", str(root), force_add=True)
-    return fixed
+def where_typed() -> AbstractContextManager[None]:
+    """Be in the folder in which the command was typed, inside the context: all paths are relative to it.
 
-
-def log_file() -> Path:
-    """The file to which this job logs."""
-    running = HydraConfig.get()
-    return Path(running.runtime.output_dir) / f"{running.job.name}.log"
+    Hydra's tasks may be elsewhere: launchers start processes, and ``hydra.job.chdir=true`` names the output folder.
+    """
+    return chdir(HydraConfig.get().runtime.cwd)
 
 
 def typed_command() -> str:

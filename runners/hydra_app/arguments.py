@@ -45,7 +45,6 @@ PLAIN = re.compile(r"[A-Za-z_]\w*")
 TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
 SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
-THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
 
 
 class Arguments(NamedTuple):
@@ -133,14 +132,6 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
 def _entry(label: str) -> str:
     """A label as an entry of ``agents=[…]``."""
     return label if PLAIN.fullmatch(label) else quoted(in_full(label))
-
-
-def check_numbers(overrides: Sequence[str]) -> None:
-    """Raises ``RequestError`` for a number of games with commas, which would be several values."""
-    for override in overrides:
-        if THOUSANDS.fullmatch(override):
-            plain = override.replace(",", "")
-            raise RequestError(f"{override} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
 
 
 def in_full(override: str) -> str:

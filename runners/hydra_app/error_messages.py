@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, get_args, get_type_hints
 
-from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
-from omegaconf.errors import OmegaConfBaseException, ValidationError
+from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import YAMLError
 
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import CONF, flat, names, plain, settings_of
+from runners.arena.config_groups import CONF, names, settings_of
 from runners.hosting.agent_limits import LIMITS
+from runners.hydra_app.yaml_keys import keys_in
 
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
 PLUGINS = {
@@ -27,38 +28,37 @@ PLUGINS = {
     "hydra/launcher=submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
     "hydra/sweeper=optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
 }
+THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", list: "a list, […,…]"}
 
 
 @contextmanager
-def explained(config: str, overrides: Sequence[str]) -> Iterator[None]:
+def explained(overrides: Sequence[str]) -> Iterator[None]:
     """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
 
-    ``config`` is the yaml in ``conf/`` that the overrides change. Raises ``FailureError`` for a file that cannot be
-    written; other exceptions pass through.
+    Raises ``FailureError`` for a file that cannot be written; other exceptions pass through.
     """
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise RequestError(_one_line(error, config, overrides)) from error
+        raise RequestError(_one_line(error, overrides)) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def _one_line(error: Exception, config: str, overrides: Sequence[str]) -> str:
+def _one_line(error: Exception, overrides: Sequence[str]) -> str:
     """The message of a configuration error, with a suggestion if a name is unknown."""
+    cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} cannot be read: {_advice(error.override, _own_text(error))}"
-    if isinstance(error, ConfigCompositionException):
-        if isinstance(error.__cause__, ValidationError):
-            return _does_not_fit(error.__cause__)
-        with suppress(HydraException):  # a yaml that an override chooses is wrong
-            if unknown := _unknown_key(config, overrides):
-                return unknown
+    if isinstance(cause, ValidationError):
+        return _does_not_fit(cause)
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError):
+        return _unknown_key(cause, OverridesParser.create().parse_overrides(list(overrides)))
     return _own_text(error)
 
 
@@ -70,17 +70,37 @@ def _own_text(error: Exception) -> str:
     return text
 
 
-def check_choices(overrides: Sequence[Override]) -> None:
-    """Raises ``RequestError`` for a group that is given anything but a name, and for a plugin that is not installed."""
+def check_choices(config: str, overrides: Sequence[Override]) -> None:
+    """Check the overrides that choose an option of a group, given the yaml of the command.
+
+    Raises ``RequestError`` for a group that the command does not have or that is given anything but a name, for a
+    plugin that is not installed, and for a number of games with commas.
+    """
+    groups = [key.name for key in keys_in((CONF / f"{config}.yaml").read_text(encoding="utf-8")) if key.is_group]
     for override in overrides:
-        text = str(override.input_line)
+        text, key = str(override.input_line), override.get_key_element()
         if text in PLUGINS and find_spec(PLUGINS[text][0]) is None:
             raise RequestError(f"{text} needs an extra: {how_to_install(PLUGINS[text][1])}")
-        if "." not in override.key_or_group and not override.is_delete() and not override.is_sweep_override():
-            value = override.value()
-            options = [] if isinstance(value, str) else names(override.key_or_group)
-            if options:
-                raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
+        if THOUSANDS.fullmatch(text):
+            plain = text.replace(",", "")
+            raise RequestError(f"{text} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
+        options = [] if "." in key or "/" in key or override.is_add() else names(override.key_or_group)
+        if key == "agent":
+            one = first_value(override).partition("=")[2]
+            raise RequestError(f"{text}: name the agents one after the other, qarena run {one} OTHER, or agents=[…]")
+        if options and key not in groups and not override.is_delete():
+            raise RequestError(f"key {key!r} does not exist{nearest(key, groups)}")
+        if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
+            raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
+
+
+def first_value(override: Override) -> str:
+    """An override that is no sweep, with the first of its values."""
+    if not override.is_sweep_override():
+        return str(override.input_line)
+    value = override.value()
+    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()))
+    return f"{override.get_key_element()}={first}"
 
 
 def _missing(file: str, options: Sequence[str]) -> str:
@@ -102,50 +122,28 @@ def _does_not_fit(error: ValidationError) -> str:
     return f"{error.full_key}={value}: {value!r} is not {wanted}"
 
 
-def _unknown_key(config: str, overrides: Sequence[str]) -> str | None:
-    """The message about the first override whose key does not exist, given the groups that all of them choose."""
-    parsed = OverridesParser.create().parse_overrides(list(overrides))
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        groups = compose(config, return_hydra_config=True).hydra.runtime.choices
-        groups = [group for group in groups if not group.startswith("hydra/")]
-        chosen = [each for each in parsed if each.get_key_element() in groups]
-        cfg = compose(config, overrides=[f"{each.get_key_element()}={_one(each)}" for each in chosen])
-    keys = [key for key, _ in flat(plain(cfg, resolve=False)) if not key.endswith("._target_")]
-    known = [*dict.fromkeys(key.partition(".")[0] for key in keys), *groups]
-    for each in parsed:
-        key = each.get_key_element()
-        node = key.partition(".")[0]
-        exists = key in known or any(f"{have}.".startswith(f"{key}.") for have in keys)
-        if exists or each.is_add() or each.is_force_add() or node == "hydra" or key.startswith("hydra/"):
-            continue
-        if key == "agent":
-            return (
-                f"{each.input_line}: name the agents one after the other, qarena run {_one(each)} OTHER, or agents=[…]"
-            )
-        if of_agent := _of_agent(each, parsed):
-            return of_agent
-        of_node = [have for have in keys if have.startswith(f"{node}.")] if "." in key else []
-        return f"key {key!r} does not exist{nearest(key, of_node or known)}"
-    return None
+def _unknown_key(error: ConfigAttributeError | ConfigKeyError, given: Sequence[Override]) -> str:
+    """The message about a key that does not exist; if it is a parameter of a named agent, how to type it."""
+    name = str(error.full_key)
+    labels = [label for each in given for label in _labels(each)]
+    for typed in (each for each in given if each.get_key_element() == name):
+        for seat, label in enumerate(labels):
+            agent = label.partition("(")[0]
+            if name in (*settings_of("agent", agent), *LIMITS):
+                of_seat = f"{'ab'[seat]}.{typed.input_line} or " if len(labels) == 2 else ""
+                how = f"{of_seat}'{agent}({first_value(typed)})'"
+                return f"{typed.input_line} is a setting of the agent {agent}: write {how}"
+    prefix = name.removesuffix(str(error.key))
+    valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
+    return f"key {name!r} does not exist{nearest(name, valid)}"
 
 
-def _of_agent(override: Override, given: Sequence[Override]) -> str | None:
-    """The message about a key that is a parameter of a named agent, not of the run."""
-    labels: list[str] = []
-    for each in given:
-        if each.get_key_element() in ("agents", "agent@a", "agent@b") and not each.is_sweep_override():
-            named = each.value()
-            labels += [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
-    for seat, label in enumerate(labels):
-        name, key, text = label.partition("(")[0], override.get_key_element(), override.input_line
-        if key in (*settings_of("agent", name), *LIMITS):
-            of_seat = f"{'ab'[seat]}.{text} or " if len(labels) == 2 else ""
-            return f"{text} is a setting of the agent {name}: write {of_seat}'{name}({key}={_one(override)})'"
-    return None
-
-
-def _one(override: Override) -> str:
-    return next(iter(override.sweep_string_iterator())) if override.is_discrete_sweep() else str(override.value())
+def _labels(override: Override) -> list[str]:
+    """The labels of the agents that an override chooses."""
+    if override.get_key_element() not in ("agents", "agent@a", "agent@b") or override.is_sweep_override():
+        return []
+    named = override.value()
+    return [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
 
 
 def _advice(override: str, text: str) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
 from runners.arena.config_groups import plain
 from runners.arena.schemas import RunConfig
-from runners.hydra_app.application import Application, Finished, Judgement, Work, log_file, typed_command
+from runners.hydra_app.application import Application, Finished, Judgement, Work, typed_command
 from runners.hydra_app.objectives import Objective, Target, objective_of
 from runners.terminal import console
 from runners.terminal.console import progress_bar
@@ -69,45 +70,44 @@ def _played(experiment: Experiment, objective: Objective) -> Finished:
     """The outcome of an experiment that was ready."""
     from runners.arena.playing import carry_out
     from runners.hosting.interruption import interruptible
+    from runners.terminal.results import show_outcome
 
-    request = experiment.request
+    request, running = experiment.request, HydraConfig.get()
+    log = Path(running.runtime.output_dir) / f"{running.job.name}.log"
     for note in request.notes:
         console.print_note(note)
     with interruptible() as stop, progress_bar("playing", "games", request.progress) as progress:
         outcome = carry_out(experiment, typed_command(), stop, progress)
-    number = None if outcome.interrupted else objective.value(experiment, outcome.results)
-    judged = None if number is None else (objective.heading, objective.text(number))
-    log, more = log_file(), any(result.games > request.games for result in outcome.results)
+    value = None if outcome.interrupted else objective.value(experiment, outcome.results)
+
+    def show() -> None:
+        show_outcome(outcome, log)
+        if value is not None and objective.heading != DEFAULT:  # which is in the tables anyway
+            console.print_line(f"Objective: {objective.heading}: {objective.text(value)}")
+
+    more = any(result.games > request.games for result in outcome.results)
     return Finished(
         run_id=outcome.run_id,
-        show=lambda: _show(outcome, log, judged),
+        show=show,
         interrupted=outcome.interrupted,
         stopped=outcome.stopped,
-        judgement=None if number is None else Judgement(objective.name, number),
-        columns=_columns(outcome, judged),
+        judgement=None if value is None else Judgement(objective.name, value),
+        columns=_columns(outcome, objective, value),
         notes=[f"asked for {request.games:,} games a pairing; its run holds more, and all are counted"] if more else [],
     )
 
 
-def _columns(outcome: Outcome, judged: tuple[str, str] | None) -> list[ResultColumn]:
-    """The pairings as a sweep shows them; the value, as a heading and a text, stands in the first row."""
+def _columns(outcome: Outcome, objective: Objective, value: float | None) -> list[ResultColumn]:
+    """The pairings as a sweep shows them; the value of the objective stands in the first row."""
     from analytics.results.columns import ResultColumn, pairing_columns
     from analytics.results.pairings import pairings_frame
 
     if not outcome.results:
         return []
-    shown = pairing_columns(pairings_frame(outcome.results), with_scores=False)
-    others = [""] * (len(outcome.results) - 1)
-    return shown if judged is None else [*shown, ResultColumn(judged[0], [judged[1], *others])]
-
-
-def _show(outcome: Outcome, log: Path, judged: tuple[str, str] | None) -> None:
-    """Print the outcome of a single run; its value if it is not in the tables anyway."""
-    from runners.terminal.results import show_outcome
-
-    show_outcome(outcome, log)
-    if judged is not None and judged[0] != DEFAULT:
-        console.print_line(f"Objective: {judged[0]}: {judged[1]}")
+    shown, others = pairing_columns(pairings_frame(outcome.results), with_scores=False), len(outcome.results) - 1
+    return (
+        shown if value is None else [*shown, ResultColumn(objective.heading, [objective.text(value), *[""] * others])]
+    )
 
 
 RUN = RunApplication()

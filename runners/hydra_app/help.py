@@ -87,6 +87,10 @@ def _about(command: str, text: str, has_agents: bool) -> Iterator[str]:
     yield from ("", "Examples:", *(f"  {each}" for each in examples))
 
 
+TO_CHOOSE = (
+    "To see the keys of an agent or of another option, name it: qarena run mcts --help, "
+    "qarena train trainer=q_table --help"
+)
 AGENTS = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
 SWEEP = (
     "Hydra's multirun: one job for each combination of the given values, and a table of all jobs.",
@@ -105,28 +109,20 @@ def archive_keys() -> list[Key]:
 
 
 def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
-    """The keys of the agents and of the other options that the arguments name."""
+    """The keys of the agents and of the other options that the arguments name; if they name none, how to."""
     chosen = [("agent", label.partition("(")[0], "") for label in asked.agents]
     for override in asked.overrides:
         group, _, value = override.partition("=")
         if any(key.name == group for key in groups):
             chosen.append((group.partition("@")[0], value, f"{group.partition('@')[2] or group}."))
     if not chosen and groups:
-        yield from (
-            "",
-            *textwrap.wrap(
-                f"To see the keys of an agent or of another option, name it: {EXAMPLES_OF_OPTIONS}", _width()
-            ),
-        )
+        yield from ("", *textwrap.wrap(TO_CHOOSE, _width()))
     for group, name, prefix in dict.fromkeys(chosen):
         text = text_of(group, name)
         keys = [key for key in explained_keys(text) if key.name not in NOT_PARAMETERS and key.default]
         how = f"{prefix}KEY=VALUE" if prefix else f"'{name}(KEY=VALUE,…)'"
         yield from ("", *textwrap.wrap(f"{group} {name}: {introduction(text)[0]}", _width()))
         yield from (f"Its keys, {how}:", *_rows(keys)) if keys else ("It has no keys.",)
-
-
-EXAMPLES_OF_OPTIONS = "qarena run mcts --help, qarena train trainer=q_table --help"
 
 
 def _flag_rows() -> Iterator[str]:
@@ -137,16 +133,10 @@ def _flag_rows() -> Iterator[str]:
 
 def _rows(keys: Sequence[Key]) -> Iterator[str]:
     for key in keys:
-        details = [", ".join(key.choices), key.kind]
+        details = "; ".join(each for each in (", ".join(key.choices), key.kind) if each)
         default = ENVIRONMENT.sub(r"\1", key.default)
         name = f"{key.name}.KEY" if default.startswith("{") else f"{key.name}={default}"
-        yield from _row(name, _joined([key.meaning, *details]))
-
-
-def _joined(parts: Sequence[str]) -> str:
-    said, *details = parts
-    shown = "; ".join(each for each in details if each)
-    return f"{said} ({shown})" if said and shown else said or shown
+        yield from _row(name, f"{key.meaning} ({details})" if key.meaning and details else key.meaning or details)
 
 
 def _row(name: str, text: str) -> Iterator[str]:

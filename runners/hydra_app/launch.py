@@ -7,7 +7,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +14,24 @@ import hydra
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
 from runners.hosting.interruption import INTERRUPTED
-from runners.hydra_app.application import COMMAND, Application, Finished, Work, say_how_to_resume
-from runners.hydra_app.arguments import Arguments, check_numbers, parsed, quoted
+from runners.hydra_app.application import COMMAND, Application, Finished, Work, say_how_to_resume, where_typed
+from runners.hydra_app.arguments import Arguments, parsed
 from runners.hydra_app.config_dir import LAUNCH, own_modules
-from runners.hydra_app.error_messages import check_choices, explained
-from runners.hydra_app.objectives import Target
+from runners.hydra_app.error_messages import check_choices, explained, first_value
 from runners.terminal import console
 
 if TYPE_CHECKING:
-    from runners.hydra_app.sweep_start import SweepFolder
+    from runners.hydra_app.sweep import Sweep
 
-FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: Hydra may change the current folder
+FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: a launcher's processes may be elsewhere
 DROPPED = "what was not committed yet is dropped, all else is in the archive"
 
 
@@ -49,21 +48,20 @@ def launch(application: Application, command: str, given: Sequence[str], multiru
         if "agents" not in keys:
             raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
     _set_environment()
-    with own_modules(asked.config_dirs), explained(application.config, asked.overrides):
+    with own_modules(asked.config_dirs), explained(asked.overrides):
         if asked.help:
             from runners.hydra_app.help import help_text
 
             with initialize_config_dir(str(CONF), version_base="1.3"):
                 console.print_line(help_text(application, command, asked))
-        elif asked.shown:
-            _hydra(application.config, [*asked.shown, *asked.overrides], _nothing)
-        else:
+            return 0
+        if asked.shown:
+            _hydra(application.config, [*asked.shown, *asked.overrides], lambda _cfg: None)
+            return 0
+        try:
             return _carried_out(application, asked, multirun or asked.multirun)
-    return 0
-
-
-def _nothing(_cfg: DictConfig) -> None:
-    """No task: Hydra only shows something."""
+        except KeyboardInterrupt:
+            return say_how_to_resume(DROPPED)
 
 
 def _set_environment() -> None:
@@ -88,15 +86,32 @@ def _hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], A
         HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process
 
 
-def first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictConfig:
+def _carried_out(application: Application, asked: Arguments, multirun: bool) -> int:
+    """Check a request and carry it out; returns the exit code."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        first = _first_job(application.config, asked.overrides, multirun)
+        if is_sweep := first.hydra.mode == RunMode.MULTIRUN:
+            target = application.target(first, first.hydra)
+        else:
+            work = application.ready(first, first.hydra)
+    if is_sweep:
+        from runners.hydra_app.sweep import Sweep  # a single request needs none of it
+
+        sweep = Sweep.of(first, asked, target, application.config, application.view)
+        return max(_multirun(application, sweep), sweep.report())
+    finished = _single(application, work, asked.overrides)
+    finished.show()
+    return say_how_to_resume() if finished.interrupted else finished.exit_code
+
+
+def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictConfig:
     """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
 
     Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
     set too. Raises ``RequestError`` for several values that are no sweep.
     """
-    check_numbers(overrides)
     given = OverridesParser.create().parse_overrides(list(overrides))
-    check_choices(given)
+    check_choices(config, given)
     cfg = compose(config, overrides=_firsts(given), return_hydra_config=True)
     mode = cfg.hydra.mode
     if multirun and mode == RunMode.RUN:
@@ -106,8 +121,7 @@ def first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictConf
             if each.is_sweep_override():
                 raise RequestError(f"{each.input_line}: several values are a sweep, qarena sweep … or -m")
         return cfg
-    params = cfg.hydra.sweeper.get("params") or {}
-    if params:
+    if params := cfg.hydra.sweeper.get("params"):
         more = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
         cfg = compose(config, overrides=_firsts([*more, *given]), return_hydra_config=True)
     cfg.hydra.mode = RunMode.MULTIRUN
@@ -119,40 +133,14 @@ def _firsts(given: Sequence[Override]) -> list[str]:
     return list({each.get_key_element(): first_value(each) for each in given}.values())
 
 
-def first_value(override: Override) -> str:
-    """An override that is no sweep, with the first of its values."""
-    if not override.is_sweep_override():
-        return str(override.input_line)
-    value = override.value()
-    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()))
-    return f"{override.get_key_element()}={first}"
-
-
-def _carried_out(application: Application, asked: Arguments, multirun: bool) -> int:
-    """Check a request and carry it out; returns the exit code."""
-    try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            first = first_job(application.config, asked.overrides, multirun)
-            if first.hydra.mode != RunMode.MULTIRUN:
-                work = application.ready(first, first.hydra)
-            else:
-                target = application.target(first, first.hydra)
-        if first.hydra.mode == RunMode.MULTIRUN:
-            return _sweep(application, first, asked, target)
-        finished = _single(application, work, asked.overrides)
-    except KeyboardInterrupt:
-        return say_how_to_resume(DROPPED)
-    finished.show()
-    return say_how_to_resume() if finished.interrupted else finished.exit_code
-
-
 def _single(application: Application, work: Work, overrides: Sequence[str]) -> Finished:
     """The outcome of a request that is ready and no sweep. Raises what the work raised."""
     outcome: list[Finished | Exception] = []
 
     def task(_cfg: DictConfig) -> None:
         try:
-            outcome.append(work())
+            with where_typed():
+                outcome.append(work())
         except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
             outcome.append(error)
 
@@ -163,44 +151,22 @@ def _single(application: Application, work: Work, overrides: Sequence[str]) -> F
     return found
 
 
-def _sweep(application: Application, first: DictConfig, asked: Arguments, target: Target | None) -> int:
-    """Let Hydra carry out the jobs of a sweep and report on them; returns the exit code."""
-    overrides, folders = asked.overrides, [f"--config-dir={folder}" for folder in asked.config_dirs]
-    from runners.hydra_app import sweep_start  # a single request needs none of it
-
-    folder = sweep_start.SweepFolder(Path(first.hydra.sweep.dir))
-    sweep_id = sweep_start.sweep_id([*overrides, *folders], application.config)
-    more = sweep_start.launcher_overrides(first, overrides, folder.path)
-    if not any(each.startswith("sweep.id=") for each in overrides):
-        more.append(f"sweep.id={quoted(sweep_id)}")  # quoted, because an id of digits and an e is no number
-    with ExitStack() as stack:
-        if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
-            from runners.hydra_app import study
-
-            more += stack.enter_context(study.study_of(first, overrides, target, sweep_id))
-            folder.path.mkdir(parents=True, exist_ok=True)  # for its results, also if no trial is left
-        code = _multirun(application, folder, ["--multirun", *overrides, *more])
-    from runners.hydra_app.sweep import report
-
-    code = max(code, report(folder.path, application.view))
-    if target and is_study:
-        study.report_best(folder.path, target)
-    return code
-
-
-def _multirun(application: Application, folder: SweepFolder, arguments: Sequence[str]) -> int:
+def _multirun(application: Application, sweep: Sweep) -> int:
     """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
 
     Raises what Hydra raises, if that was before the first job.
     """
     try:
-        _hydra(application.config, arguments, application.job)
+        _hydra(application.config, ["--multirun", *sweep.overrides], application.job)
     except KeyboardInterrupt:
         return say_how_to_resume(DROPPED)
     except SystemExit as left:  # of a job that was interrupted
         return left.code if isinstance(left.code, int) else INTERRUPTED
-    except Exception:
-        if not folder.has_jobs():  # else jobs failed, and the report names each of them
-            folder.withdraw()
+    except Exception as error:
+        if not sweep.jobs():  # else jobs failed, and the report names each of them
+            sweep.withdraw()
+            if sweep.best and not isinstance(error, HydraException):  # of whatever database or sampler it is
+                reason = " ".join(str(error).split()).partition(" (Background on")[0]
+                raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error
             raise
     return 0

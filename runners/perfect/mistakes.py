@@ -27,8 +27,8 @@ from quarto.errors import RequestError
 from runners.perfect.annotate import same_games
 from runners.perfect.solvers import VALUE_NAMES
 from runners.terminal import console
-from runners.terminal.files import write_file
-from runners.terminal.tables import PRINTED, TableOutput, write
+from runners.terminal.files import PRINTED, TableOutput, write_file
+from runners.terminal.tables import write
 
 REGRET_LEGEND = (
     "regret: exact value that a decision gave up, 1 from a win to a draw or from a draw to a loss, 2 from a win to a "

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from analytics.statistics.sprt import SequentialTest, strength
-from runners.sprt.playing import OnPairs, SprtOutcome
+from analytics.statistics.intervals import Estimate
+from analytics.statistics.sprt import (
+    Hypotheses,
+    SequentialTest,
+    Strength,
+    checked_counts,
+    decision,
+    log_likelihood_ratio,
+    strength,
+)
+from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import progress_bar
-from runners.terminal.results import described, with_half_width
+
+if TYPE_CHECKING:
+    from runners.sprt.playing import OnPairs, SprtOutcome  # counts are tested without what plays
 
 SECONDS = 30.0  # between two lines where there is no terminal, unless the pairs have doubled
 
@@ -101,3 +114,50 @@ def row(outcome: SprtOutcome) -> dict[str, str]:
         "LLR": f"{trial.ratio:.2f}",
         "nElo": with_half_width(strength(trial.counts).normalised_elo, 1) if trial.pairs else "·",
     }
+
+
+def show_counts(text: str, settings: Sequence[str]) -> None:
+    """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
+    try:
+        counts = checked_counts([int(count) for count in text.split(",")])
+    except ValueError:
+        raise RequestError(
+            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
+        ) from None
+    names = Hypotheses.__struct_fields__
+    hypotheses = Hypotheses(**dict(_hypothesis(setting, names) for setting in settings))
+    for line in described(counts, hypotheses, strength(counts)):
+        console.print_line(line)
+
+
+def _hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
+    key, _, value = setting.partition("=")
+    if key not in names:
+        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, names)}")
+    try:
+        return key, float(value)
+    except ValueError:
+        raise RequestError(f"{key}: {value!r} is not a number") from None
+
+
+def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
+    """Counts, the ratio with its bounds, and estimates, as lines of text."""
+    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
+    accepted = decision(counts, hypotheses)
+    verdict = f"{accepted} is accepted" if accepted else "undecided"
+    named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
+    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
+    return [
+        f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
+        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
+        f"nElo   {with_half_width(found.normalised_elo)}",
+        f"Elo    {with_half_width(found.elo)}",
+        f"LOS    {found.superiority:.5f}",
+    ]
+
+
+def with_half_width(estimate: Estimate, digits: int = 4) -> str:
+    """A value ± half the width of its interval."""
+    mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
+    reach = (estimate.high - estimate.low) / 2
+    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RequestError, nearest
 
 STREAM = "-"  # a name that means the standard input or output
 # The first is for people; spreadsheet is csv in which no text is a formula.
@@ -93,3 +94,39 @@ def write_file(path: Path, content: bytes) -> None:
         return
     with new_file(path) as temporary:
         temporary.write_bytes(content)
+
+
+class TableOutput(NamedTuple):
+    """The format of a table, and the file to write it to."""
+
+    form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
+    path: Path | None = None  # None: standard output
+    wide: bool | None = None  # keep all columns of a printed table; None: the command has no such option
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether it is a table for people on standard output."""
+        return self.form == "table" and self.path is None
+
+
+PRINTED = TableOutput()
+ENDINGS = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
+
+
+def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
+    """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
+
+    Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
+    file that exists.
+    """
+    if form is not None and form not in TABLE_FORMATS:
+        raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
+    ending = path.suffix[1:] if path else ""
+    if not form and ending and ending not in ENDINGS:
+        raise RequestError(
+            f"--output {path}: its format is not known, name it with --format or let it end with one of "
+            f"{', '.join(f'.{each}' for each in ENDINGS)}{nearest(ending, ENDINGS)}"
+        )
+    if path is not None:
+        check_output(path, force)
+    return TableOutput(form or ENDINGS.get(ending, TABLE_FORMATS[0]), path, wide)

@@ -1,4 +1,4 @@
-"""Results in the terminal: those of a run, crosstables, ratings, and tests of strength."""
+"""Results in the terminal: those of a run, crosstables, and ratings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from analytics.results.columns import (
     superiority_columns,
 )
 from analytics.results.pairings import Crosstable, PairingResult, crosstable, pairings_frame
-from analytics.statistics.intervals import Estimate
-from quarto.errors import RequestError, nearest
 from runners.terminal.console import (
     archive_option,
     print_line,
@@ -38,7 +36,6 @@ from runners.terminal.console import (
 if TYPE_CHECKING:
     from analytics.ratings.head_to_head import HeadToHead  # most runs need no more than their outcome
     from analytics.ratings.ratings import Rating, Ratings
-    from analytics.statistics.sprt import Hypotheses, Strength
     from runners.arena.playing import Outcome
 
 # A run.
@@ -222,57 +219,3 @@ def _open_questions(found: Ratings) -> list[str]:
 
 def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
     return [rating for rating in rows if rating.elo.mean == value]
-
-
-# Tests of strength.
-
-
-def show_counts(text: str, settings: Sequence[str]) -> None:
-    """Print the test of given counts. Raises ``RequestError`` for anything but counts and hypotheses."""
-    from analytics.statistics.sprt import Hypotheses, checked_counts, strength
-
-    try:
-        counts = checked_counts([int(count) for count in text.split(",")])
-    except ValueError:
-        raise RequestError(
-            f"--counts {text}: five whole numbers are needed: the pairs with results LL,LD,DD,WD,WW"
-        ) from None
-    names = Hypotheses.__struct_fields__
-    hypotheses = Hypotheses(**dict(_hypothesis(setting, names) for setting in settings))
-    for line in described(counts, hypotheses, strength(counts)):
-        print_line(line)
-
-
-def _hypothesis(setting: str, names: Sequence[str]) -> tuple[str, float]:
-    key, _, value = setting.partition("=")
-    if key not in names:
-        raise RequestError(f"{setting!r} cannot be used with --counts{nearest(key, names)}")
-    try:
-        return key, float(value)
-    except ValueError:
-        raise RequestError(f"{key}: {value!r} is not a number") from None
-
-
-def described(counts: Sequence[int], hypotheses: Hypotheses, found: Strength) -> list[str]:
-    """Counts, the ratio with its bounds, and estimates, as lines of text."""
-    from analytics.statistics.sprt import decision, log_likelihood_ratio
-
-    ratio, (lower, upper) = log_likelihood_ratio(counts, hypotheses), hypotheses.bounds
-    accepted = decision(counts, hypotheses)
-    verdict = f"{accepted} is accepted" if accepted else "undecided"
-    named = zip(("LL", "LD", "DD", "WD", "WW"), counts, strict=True)
-    tested = ", ".join(f"{name}={getattr(hypotheses, name):g}" for name in hypotheses.__struct_fields__)
-    return [
-        f"Pairs  {found.pairs:,}: " + ", ".join(f"{name} {count:,}" for name, count in named),
-        f"LLR    {ratio:.4f}, bounds {lower:.4f} and {upper:.4f}: {verdict} ({tested})",
-        f"nElo   {with_half_width(found.normalised_elo)}",
-        f"Elo    {with_half_width(found.elo)}",
-        f"LOS    {found.superiority:.5f}",
-    ]
-
-
-def with_half_width(estimate: Estimate, digits: int = 4) -> str:
-    """A value ± half the width of its interval."""
-    mean = round(estimate.mean, digits) + 0.0  # no minus sign before 0
-    reach = (estimate.high - estimate.low) / 2
-    return " ± ".join(f"{number:.{digits}f}".replace("inf", "∞") for number in (mean, reach) if not math.isnan(number))

@@ -11,63 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import polars as pl
 
 from analytics.results.columns import ResultColumn, csv_of, escaped_json
 from analytics.sql.answers import checked_times, holds_times
-from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import TerminalTable
-from runners.terminal.files import TABLE_FORMATS, check_output, new_file, write_file
+from runners.terminal.files import PRINTED, TableOutput, new_file, write_file
 
-
-class TableOutput(NamedTuple):
-    """The format of a table, and the file to write it to."""
-
-    form: str = "table"  # one of TABLE_FORMATS; json is one array of objects
-    path: Path | None = None  # None: standard output
-    wide: bool | None = None  # keep all columns of a printed table; None: the command has no such option
-
-    @property
-    def is_printed(self) -> bool:
-        """Whether it is a table for people on standard output."""
-        return self.form == "table" and self.path is None
-
-
-PRINTED = TableOutput()
 PART_ROWS = 1 << 16
 SHOWN = 50  # rows of an answer that is printed as a table
 # Forms that can be written in parts; a table needs the widths of all rows.
 STREAMED = ("csv", "spreadsheet", "json", "parquet")
-ENDINGS = {"txt": "table", "csv": "csv", "json": "json", "parquet": "parquet"}  # of files, and their forms
-
-
-def output_of(form: str | None, path: Path | None, force: bool = False, wide: bool | None = None) -> TableOutput:
-    """The output in format ``form`` or, without it, in the format that the ending of ``path`` names, else a table.
-
-    Raises ``RequestError`` for an unknown format or ending, for a file inside an archive, and without ``force`` for a
-    file that exists.
-    """
-    output = _form_of(form, path)
-    if path is not None:
-        check_output(path, force)
-    return output._replace(wide=wide)
-
-
-def _form_of(form: str | None, path: Path | None) -> TableOutput:
-    if form is not None and form not in TABLE_FORMATS:
-        raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
-    ending = path.suffix[1:] if path else ""
-    if form or not ending:
-        return TableOutput(form or "table", path)
-    if ending in ENDINGS:
-        return TableOutput(ENDINGS[ending], path)
-    raise RequestError(
-        f"--output {path}: its format is not known, name it with --format or let it end with one of "
-        f"{', '.join(f'.{each}' for each in ENDINGS)}{nearest(ending, ENDINGS)}"
-    )
 
 
 def write(frame: pl.DataFrame, output: TableOutput = PRINTED) -> None:

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config import agent_named, load_agent, parse_label
-from runners.arena.config_groups import load_rules, names, parameters_of, settings_of, text_of
+from runners.arena.config_groups import comment_of, load_rules, names, parameters_of, settings_of, text_of
 from runners.arena.spec import AgentSpec
-from runners.hydra_app.agents_table import description_of
 from runners.hydra_app.config_dir import user_config_dir
 from runners.web.settings import Site
 
@@ -65,7 +64,7 @@ class AgentsAndRules:
     def all_rules(self) -> dict[str, str]:
         """All rules by name, classic first, each with a line about it."""
         with self._configuration():
-            found = {name: _comment("rules", name) for name in names("rules")}
+            found = {name: comment_of("rules", name) for name in names("rules")}
         return dict(sorted(found.items(), key=lambda item: (item[0] != "classic", item[0])))
 
     @cached_property
@@ -73,7 +72,7 @@ class AgentsAndRules:
         """The agents that can be played by name, each with a line about it."""
         offered = self._offered
         with self._configuration():
-            return {name: description_of(name, settings) for name, settings in offered.items()}
+            return {name: comment_of("agent", name) for name in offered}
 
     @cached_property
     def _offered(self) -> dict[str, dict[str, Any]]:
@@ -114,11 +113,6 @@ class AgentsAndRules:
 
 def _runs_others(name: str) -> bool:
     return any(load_agent(name).code_of_others())
-
-
-def _comment(group: str, name: str) -> str:
-    first = text_of(group, name).partition("\n")[0]
-    return first.removeprefix("#").strip() if first.startswith("#") else ""
 
 
 def _shown(value: Any) -> str:

@@ -20,7 +20,7 @@ from runners.arena.config import Request, agent_named, load_agent
 from runners.arena.config_groups import load_rules, names, settings_of
 from runners.arena.experiment import engine_of
 from runners.arena.schemas import ArchiveSettings
-from runners.cli.run import is_training
+from runners.cli.play import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena

@@ -105,24 +105,21 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("ga", ["ga2", "ga5", "ga_minimax", "games="]),
-        ("opening", ["opening_plies="]),
-        ("ray.", ["ray.address=", "ray.tasks="]),
-        ("agent", ["agent@a=", "agent@b=", "agents="]),
+        ("ga", ["ga2", "ga5", "ga_minimax"]),
         ("rules=s", ["rules=square"]),
         ("agent@b=rl", ["agent@b=rl_encoded", "agent@b=rl_tabular"]),
         ("+experiment=round", ["+experiment=round_robin"]),
         ("nothing", []),
     ],
 )
-def test_overrides_are_completed(typed: str, expected: Sequence[str]) -> None:
-    assert options.RUN_ARGUMENTS.autocompletion(typed) == expected
+def test_agents_and_options_of_groups_are_completed(typed: str, expected: Sequence[str]) -> None:
+    assert options.PLAYERS.autocompletion(typed) == expected
 
 
 def test_agents_and_rules_are_completed() -> None:
-    assert options.agent_options("rule") == ["rule_based"]
-    assert options.rules_options("tor") == ["torus", "torus_square"]
-    assert options.rules_options("") == ["classic", "own_piece", "square", "torus", "torus_square"]
+    assert options.options_of("agent", "rule") == ["rule_based"]
+    assert options.options_of("rules", "tor") == ["torus", "torus_square"]
+    assert options.options_of("rules", "") == ["classic", "own_piece", "square", "torus", "torus_square"]
 
 
 def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:
@@ -154,7 +151,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail(wide: bool) -> None:
         raise error
 
-    monkeypatch.setattr("runners.hydra_app.agents_table.show_agents", fail)
+    monkeypatch.setattr("runners.cli.agents._show_agents", fail)
     assert qarena("agents") == (code, "", line)
 
 
@@ -364,10 +361,9 @@ def test_agents_are_listed_with_a_line_of_description_each(qarena: Qarena, tmp_p
     assert "agent 'mtcs' does not exist; did you mean 'mcts'?" in qarena("agents", "show", "mtcs").err
 
 
-def test_agents_of_ones_own_are_described_by_their_yaml_or_their_class(qarena: Qarena, tmp_path: Path) -> None:
+def test_agents_of_ones_own_are_described_by_the_first_comment_of_their_yaml(qarena: Qarena, tmp_path: Path) -> None:
     for path, text in {
-        "own_described.py": 'class One:\n    """Plays well.\n\n    Or not."""\nraise SystemExit\n',
-        "agent/by_class.yaml": "_target_: own_described.One\n",
+        "own_described.py": "raise SystemExit\n",
         "agent/by_yaml.yaml": f"# @package _global_.agent\n#\n# {'long and ' * 9}more.\n_target_: own_described.One\n",
         "agent/nothing.yaml": "_target_: own_nowhere.One\n",
         "agent/wrong.yaml": "depth: 2\n",
@@ -377,7 +373,6 @@ def test_agents_of_ones_own_are_described_by_their_yaml_or_their_class(qarena: Q
     found = qarena("agents", "--config-dir", "own")
     assert (found.code, found.err) == (0, "")
     described = dict(re.findall(r"│ (\w+) +│ (.*?) *│", found.out))
-    assert described["by_class"] == "Plays well."
     assert described["by_yaml"] == "long and long and long and long and long and long …"
     assert described["nothing"] == described["wrong"] == ""
     assert max(map(len, found.out.splitlines())) <= 80

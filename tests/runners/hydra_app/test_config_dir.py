@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from analytics.store.archive import Archive
 from runners.hydra_app.config_dir import OWN_FOLDERS, find_own_modules, own_modules
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
 PLAYER = """
@@ -66,3 +68,43 @@ def test_without_the_folder_a_message_says_where_modules_are_looked_for(own: Pat
     found = qarena("agents", "check", "beside", "--config-dir", "own")
     assert found.code == 2
     assert "of a module in the folder of --config-dir or on PYTHONPATH" in found.err
+
+
+READER = """
+from pathlib import Path
+
+class Reader:
+    def __init__(self, table):
+        Path(table).read_text()
+
+    def choose(self, position, rng):
+        Path("left_by_reader.txt").touch()
+        return position.free[0], (*position.available, -1)[0]
+"""
+MATCH = ("reader", "random", "progress=false", "--config-dir", "own", "--archive", "here/games")
+COMMANDS = {
+    "run": ("run", *MATCH, "games=4"),
+    "sweep": ("sweep", *MATCH, "games=2,4"),
+    "train": (
+        *("train", "trainer=q_table", "trainer.games=20", *MATCH[2:]),
+        *("trainer.opponent={agent:reader,table:table.txt}", "policy.name=mine"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["run", *seldom("train", "sweep")])
+def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes_the_folder(
+    name: str, own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own / "agent/reader.yaml").write_text("_target_: folder_reader.Reader\ntable: table.txt\n")
+    (own / "folder_reader.py").write_text(READER)
+    (tmp_path / "table.txt").touch()
+    monkeypatch.setenv("QARENA_TABLEBASE", "bases")
+    found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
+    assert (found.code, Path.cwd()) == (0, tmp_path), found.err
+    assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
+    archive = Archive.open(tmp_path / "here/games")
+    assert all(archive.ranges(run_id).units for run_id in archive.run_ids())
+    assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
+    assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
+    assert name == "train" or "--archive here/games" in found.out

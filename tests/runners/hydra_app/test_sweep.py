@@ -11,8 +11,8 @@ from joblib.externals.loky import get_reusable_executor  # type: ignore[import-u
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from runners.hydra_app import error_messages, sweep_start
-from runners.hydra_app.sweep_start import sweep_id
+from runners.hydra_app import error_messages, sweep
+from runners.hydra_app.sweep import sweep_id
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, rows, stop_the_second_run
@@ -76,7 +76,7 @@ def test_the_same_sweep_again_plays_nothing_and_a_larger_one_only_what_is_missin
 
 
 def test_a_sweep_over_agents_rows_by_pairing(qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_start, "sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
+    monkeypatch.setattr(sweep, "sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
     found = qarena("sweep", "agents=[random,dumb,semi_random]", "seed=1,2", "games=4")
     assert found.code == 0
     table = table_of(found)

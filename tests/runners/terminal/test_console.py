@@ -20,7 +20,7 @@ from rich.console import Console
 from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
-from runners.terminal import console, tables
+from runners.terminal import console, files, tables
 from runners.terminal.console import progress_bar
 from runners.terminal.results import show_crosstable, show_outcome
 from tests.runners.conftest import Qarena
@@ -61,7 +61,7 @@ def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.
     frame = pl.DataFrame({f"column {i}": ["x" * 20] for i in range(10)})
     for wide, shown, way in ((None, 2, "a wider terminal"), (False, 2, "--wide shows them"), (True, 10, None)):
         with terminal(monkeypatch, 60) as screen:
-            tables.write(frame, tables.TableOutput(wide=wide))
+            tables.write(frame, files.TableOutput(wide=wide))
         text = screen.getvalue()
         assert text.count("x" * 20) == shown
         assert ("Left out to fit 60 columns: column 2, column 3" in text) == (way is not None)
@@ -163,7 +163,7 @@ def test_numbers_stand_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
     frame = pl.DataFrame({"list": [[1, 2]], "struct": [{"a": 1}], "bytes": [b"\x01"], "none": [math.nan]})
     assert tables.as_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
-    tables.write(frame, tables.output_of("json", tmp_path / "answer"))
+    tables.write(frame, files.output_of("json", tmp_path / "answer"))
     written = json.loads((tmp_path / "answer").read_text())
     assert written == [{"list": [1, 2], "struct": {"a": 1}, "bytes": "01", "none": None}]
 
@@ -171,7 +171,7 @@ def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
 def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
     frame = pl.DataFrame({"games": [7]})
     for name in ("answer.csv", "answer.json", "answer.parquet", "answer.txt"):
-        tables.write(frame, tables.output_of(None, tmp_path / name))
+        tables.write(frame, files.output_of(None, tmp_path / name))
     assert (tmp_path / "answer.csv").read_text() == "games\n7\n"
     assert json.loads((tmp_path / "answer.json").read_text()) == [{"games": 7}]
     assert pl.read_parquet(tmp_path / "answer.parquet").equals(frame)

@@ -14,8 +14,8 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
-from runners.terminal.files import check_output, new_file, write_file
-from runners.terminal.tables import TableOutput, output_of, write, write_parts
+from runners.terminal.files import TableOutput, check_output, new_file, output_of, write_file
+from runners.terminal.tables import write, write_parts
 
 
 @pytest.fixture

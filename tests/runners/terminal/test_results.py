@@ -21,7 +21,8 @@ from analytics.results.pairings import PairingResult
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
-from runners.terminal.results import show_head_to_head, show_ratings, with_half_width
+from runners.sprt.shown import with_half_width
+from runners.terminal.results import show_head_to_head, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.marks import seldom

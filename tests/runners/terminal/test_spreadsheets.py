@@ -13,7 +13,8 @@ import pytest
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
 from quarto.errors import RequestError
-from runners.terminal.tables import TableOutput, output_of, write
+from runners.terminal.files import TableOutput, output_of
+from runners.terminal.tables import write
 from tests.paths import SAMPLE
 
 FORMULAS = ["=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1"]

@@ -1,26 +1,33 @@
-"""``qarena sql``, ``openings``, ``show`` and ``report``: questions to an archive, and a page about its games."""
+"""``qarena sql``, ``crosstable``, ``rate``, ``openings``, ``show`` and ``report``: questions to an archive."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runners.cli import options
 
+if TYPE_CHECKING:
+    from analytics.query.game_filter import GameFilter
+    from analytics.ratings.head_to_head import HeadToHead
 
-def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+TrainingsOption = Annotated[
+    bool, typer.Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
+]
+RulesName = Annotated[str | None, options.rules("Only games under these rules; needed if there are several.")]
+
+
+@options.with_table
+def sql(
+    table: options.Table,
     question: Annotated[
         str,
         typer.Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input."),
     ],
     archive: options.Archive = options.ARCHIVE,
-    form: options.Format = None,
-    output: options.Output = None,
-    force: options.Force = False,
-    wide: options.Wide = False,
     memory: Annotated[
         str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
@@ -40,14 +47,89 @@ def sql(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.sql.limits import Limits
     from runners.archive.index import answer
-    from runners.terminal.tables import output_of
 
     limits = Limits(memory, spill, timeout)
-    destination = output_of(form, output, force, wide)  # before the question is asked
-    answer(archive, sys.stdin.read() if question == "-" else question, limits, destination, check)
+    answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
 
 
+@options.with_table
+def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    table: options.Table,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
+    rules: RulesName = None,
+    trainings: TrainingsOption = False,
+    anchor: Annotated[
+        str | None, typer.Option("--anchor", metavar="AGENT", help="The agent that ratings are relative to.")
+    ] = None,
+    anchor_elo: Annotated[
+        float, typer.Option("--anchor-elo", help="The rating of the anchor; without an anchor, the mean of all.")
+    ] = 0.0,
+    samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
+) -> None:
+    """Rate all agents in one fit: Elo with intervals.
+
+    Also the probability of being above the next agent, and the value of the first seat.
+    """
+    from analytics.query.game_filter import GameFilter
+    from analytics.ratings.ratings import rate as fit
+    from runners.terminal.console import print_note
+    from runners.terminal.results import show_ratings, unrated
+    from runners.terminal.tables import write
+
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
+    found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
+    if table.is_printed:
+        show_ratings(met, found, anchor, anchor_elo, table.wide)
+    else:
+        write(found.frame(), table)
+        for line in unrated(found):
+            print_note(line)
+
+
+@options.with_table
+def crosstable(
+    table: options.Table,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
+    rules: RulesName = None,
+    trainings: TrainingsOption = False,
+    by_seat: Annotated[
+        bool, typer.Option("--by-seat", help="Separate results for each seat of the first agent.")
+    ] = False,
+) -> None:
+    """Show the score of every agent against every other.
+
+    With wins, draws and losses, and 95 % intervals.
+    """
+    from analytics.query.game_filter import GameFilter
+    from runners.terminal.results import show_head_to_head
+    from runners.terminal.tables import write
+
+    met = _met(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings))
+    if table.is_printed:
+        show_head_to_head(met, by_seat, table.wide)
+    else:
+        write(met.frame(by_seat), table)
+
+
+def _met(archive: PurePath, choice: GameFilter) -> HeadToHead:
+    from analytics import open_archive
+    from analytics.ratings.head_to_head import head_to_head
+    from runners.terminal.console import print_note
+
+    with open_archive(archive) as opened:
+        met = head_to_head(opened, choice)
+    for note in met.notes:
+        print_note(note)
+    return met
+
+
+@options.with_table
 def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    table: options.Table,
     position: Annotated[
         str,
         typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic."),
@@ -69,10 +151,6 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str, typer.Option(help="games (most first), score (lowest first) or losses (most first).")
     ] = "games",
     imposed: Annotated[bool, typer.Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
-    form: options.Format = None,
-    output: options.Output = None,
-    wide: options.Wide = False,
-    force: options.Force = False,
 ) -> None:
     """Show what was played in a position, and the results.
 
@@ -81,11 +159,10 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.query.game_filter import GameFilter
     from analytics.query.openings import OpeningsQuery
     from runners.archive.openings import show_openings, text_of
-    from runners.terminal.tables import output_of
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
-    show_openings(archive, asked, output_of(form, output, force, wide))
+    show_openings(archive, asked, table)
 
 
 def show(

@@ -1,4 +1,4 @@
-"""``qarena bench`` and ``warm``: measure the speed on this machine; compile all kernels."""
+"""``qarena bench``, ``warm`` and ``perft``: for developers."""
 
 from __future__ import annotations
 
@@ -91,3 +91,19 @@ def warm() -> None:
 
     for name, seconds in compile_all():
         typer.echo(f"{seconds:6.2f} s  {name}")
+
+
+def perft(
+    plies: Annotated[int, typer.Argument(help="Number of plies to count.")],
+    rules: Annotated[str, options.rules("The rules to count under.")] = "classic",
+) -> None:
+    """Count positions after 0 to PLIES plies, exactly.
+
+    Games that a line has ended are left out. Positions count up to symmetry.
+    """
+    from quarto.perft import perft as count
+    from runners.arena.config_groups import load_rules
+    from runners.perfect.tablebases import perft_table
+    from runners.terminal.console import show
+
+    show([perft_table(rules, count(load_rules(rules), plies))])

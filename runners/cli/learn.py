@@ -1,0 +1,346 @@
+"""``qarena train``, ``policy`` and ``benchmark``: policies are learned, judged, compared and scored."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runners.cli import options
+from runners.cli.play import by_hydra
+
+if TYPE_CHECKING:
+    from runners.judge.judging import JudgeOptions, Verdicts
+
+app = options.group("policy", "Learn policies from logged games; list, compare, judge them.")
+benchmark = options.group("benchmark", "Make datasets for offline learning, and score policies.")
+
+POLICY = typer.Argument(help="Its name or id.")
+SAMPLE = options.ROOT / "data" / "sample"
+PAGE = ".md"  # the ending of a file that becomes the page of all agents
+
+
+def train(arguments: options.Overrides = None) -> None:
+    """Train a player and store its policy."""
+    by_hydra("train", arguments or [])
+
+
+@app.command("ls")
+@options.with_table
+def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
+    """List the policies."""
+    from analytics.policies import policy_store
+    from analytics.store.archive import Archive
+    from runners.terminal.tables import write
+
+    write(policy_store.listing(Archive.open(archive)), table)
+
+
+@app.command("show")
+def show(
+    policy: Annotated[str, POLICY],
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+) -> None:
+    """Show a policy: its kind, method and games."""
+    from analytics.policies import policy_store
+    from analytics.store import policy_cards
+    from analytics.store.archive import Archive
+    from runners.arena.agent_policies import description
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.terminal import console
+    from runners.terminal.tables import properties_table
+
+    opened = Archive.open(archive)
+    card = policy_store.find(opened, policy)
+    with user_config_dir(config_dir):
+        properties = description(card, policy_cards.folder_of(opened, card.policy_id))
+    console.show([properties_table(properties, f"policy {card.name}")])
+
+
+@app.command(
+    "build",
+    context_settings=options.HYDRA_ARGUMENTS,
+    help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.",
+)
+def build(
+    arguments: options.Overrides = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
+    ] = None,
+) -> None:
+    """Learn a policy from logged games.
+
+    A condition in SQL on the view games can choose the games.
+    """
+    from runners.hydra_app.arguments import quoted
+    from runners.hydra_app.launch import launch
+    from runners.policies.build import BUILD
+
+    asked = [] if where is None else [f"where={quoted(where)}"]
+    raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *asked]))
+
+
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file: position (or plies), cell, gift, value.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
+    ] = None,
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Make a policy from a table that was learned elsewhere.
+
+    The table has a value for each turn, from -1 (lost) to 1 (won).
+
+    kind is mc_afterstate, fitted_q or q_table. name is the policy's (the file's). rules are those of the positions
+    (classic). scale multiplies the values (1). conflicts is for turns with different values, up to symmetry: refuse,
+    mean or first (refuse).
+    """
+    from runners.policies.importing import import_policy, settings_of
+
+    import_policy(archive, file, settings_of(settings or []), f"qarena {options.typed()}")
+
+
+@app.command("rebuild")
+def rebuild(
+    policy: Annotated[str, POLICY],
+    archive: options.Archive = options.ARCHIVE,
+    threads: options.Threads = options.ALL_CORES,
+    config_dir: options.ConfigDir = None,
+    trust_agents: options.Trust = False,
+) -> None:
+    """Learn a policy again from the same games, and compare.
+
+    Exit code 0: identical to the last bit. Exit code 1: different.
+    """
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.policies.rebuild import rebuild as derive_again
+    from runners.terminal.console import progress_bar
+
+    with user_config_dir(config_dir), progress_bar("learning again", "games"):
+        found = derive_again(archive, policy, threads, trust_agents)
+    for difference in found.differences:
+        typer.echo(difference, err=True)
+    games = f"{found.card.learned['games']:,} games"
+    answer = "differs" if found.differences else "identical"
+    typer.echo(f"{answer}: policy {found.card.name} ({found.card.policy_id}), {found.size} from {games}")
+    raise typer.Exit(1 if found.differences else 0)
+
+
+@app.command("lineage")
+def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
+    """Show where a policy comes from.
+
+    Runs, condition, code, and the policies that played its games.
+    """
+    from runners.policies.lineage import lineage as tree
+    from runners.terminal.console import escaped
+
+    for line in tree(archive, policy):
+        typer.echo(escaped(line))
+
+
+@app.command("compare")
+def compare(
+    one: Annotated[str, typer.Argument(help="A policy's name or id.")],
+    other: Annotated[str, typer.Argument(help="The name or id of another one.")],
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+) -> None:
+    """Compare the tables of two policies.
+
+    The rows that both have, the differences, and how often they choose the same turn.
+    """
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.policies.compare import compare as carry_out
+
+    with user_config_dir(config_dir):
+        carry_out(archive, one, other)
+
+
+@app.command("judge")
+def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
+    rules: Annotated[
+        str | None,
+        typer.Option(
+            "--rules", help="The rules of the positions. Default: classic.", autocompletion=options.of_group("rules")
+        ),
+    ] = None,
+    positions: options.Positions = None,
+    draws: options.Draws = 4,
+    games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
+    seed: Annotated[int, options.seed("Of the turns and the games.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+    form: options.Format = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    wide: options.Wide = False,
+) -> None:
+    """Judge how close to perfect policies and agents play.
+
+    Shows optimal turns, exact regret, and draws against the oracle.
+
+    Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
+    with .md becomes a page with a line on each: the leaderboard.
+    """
+    from runners.hosting.interruption import INTERRUPTED, interruptible
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
+    from runners.terminal.files import PRINTED, check_output, output_of
+
+    is_page = output is not None and output.suffix == PAGE and form is None
+    if output is not None and is_page:
+        check_output(output, force)
+    destination = PRINTED if is_page else output_of(form, output, force, wide)  # before anything is judged
+    asked = JudgeOptions(draws, games, seed, threads)
+    with user_config_dir(config_dir), interruptible() as stop:
+        found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), asked, stop)
+        if found is None:
+            raise typer.Exit(INTERRUPTED)
+        if output is not None and is_page:
+            _write_page(found, asked, archive, output)
+            return
+    from runners.judge.shown import frame_of, show
+    from runners.terminal.tables import write
+
+    if destination.is_printed:
+        show(found, wide)
+    else:
+        write(frame_of(found.verdicts), destination)
+
+
+def _write_page(found: Verdicts, asked: JudgeOptions, archive: PurePath, path: Path) -> None:
+    from runners.judge.agents import bytes_of, commands_of
+    from runners.judge.shown import Making, page
+    from runners.terminal.files import write_file
+
+    agents = [verdict.agent for verdict in found.verdicts]
+    sizes = {agent.label: bytes_of(agent, archive, found.positions.rules) for agent in agents}
+    command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+    making = Making(command, sizes, commands_of(agents, archive))
+    write_file(path, page(found, asked, making).encode())
+
+
+@app.command("positions")
+def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    output: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
+    rules: Annotated[
+        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=options.of_group("rules"))
+    ] = "classic",
+    each: Annotated[
+        int, typer.Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
+    ] = 500,
+    seed: Annotated[int, options.seed("Of the draw.", 31)] = 2026,
+    from_pieces: Annotated[
+        int, typer.Option("--from-pieces", min=1, max=15, help="Leave out boards with fewer pieces.")
+    ] = 1,
+    archive: Annotated[
+        Path, typer.Option("--archive", help="The archive of the logged games. Default: the sample that ships.")
+    ] = SAMPLE,
+    config_dir: options.ConfigDir = None,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.Memory = options.MIB_128,
+    force: options.Force = False,
+) -> None:
+    """Make a set of solved positions for `policy judge`.
+
+    Draws positions, solves every turn in them, and writes a Parquet file.
+
+    Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
+    """
+    from runners.arena.config_groups import load_rules
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.judge.positions import SetOptions, make_set
+    from runners.terminal.files import check_output
+
+    check_output(output, force)
+    with user_config_dir(config_dir):
+        asked = SetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
+        make_set(archive, asked, output)
+
+
+@benchmark.command("make")
+def make(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the datasets.")],
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", metavar="NAME", help="Only this one; may be repeated.")
+    ] = None,
+    games: Annotated[
+        int, typer.Option("--games", min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
+    ] = 100_000,
+    seed: Annotated[int, options.seed("Of all games.", 30)] = 2026,
+    permalink: Annotated[
+        str | None, typer.Option("--permalink", help="Where this code is, for the metadata. Default: its version.")
+    ] = None,
+    threads: options.Threads = options.ALL_CORES,
+) -> None:
+    """Make the datasets.
+
+    random-v0, medium-v0, expert-v0 and mixed-v0, in Minari's format and as archives.
+
+    The same options give the same bytes. An interrupted command goes on where it ended.
+    """
+    from runners.benchmark.datasets import chosen, parts_of
+    from runners.benchmark.make import MakeRequest
+    from runners.benchmark.make import make as carry_out
+    from runners.hosting.interruption import INTERRUPTED, interruptible
+    from runners.hydra_app.config_dir import user_config_dir
+
+    with user_config_dir(None), interruptible() as stop:
+        parts = parts_of(chosen(datasets or []), games, seed)
+        if not carry_out(MakeRequest(folder, parts, threads, f"qarena {options.typed()}", permalink), stop):
+            typer.echo("interrupted: the same command goes on from here", err=True)
+            raise typer.Exit(INTERRUPTED)
+
+
+@benchmark.command("score")
+@options.with_table
+def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    table: options.Table,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+    ],
+    opponent: Annotated[
+        str, typer.Option("--opponent", help="The agent to play against: a label, or a policy's name.")
+    ] = "semi_random",
+    games: Annotated[int, typer.Option("--games", min=2, help="Against the opponent, in pairs.")] = 2_000,
+    draws: options.Draws = 4,
+    positions: options.Positions = None,
+    seed: Annotated[int, options.seed("Of the games and the turns.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+) -> None:
+    """Score policies and agents.
+
+    Minari's normalised score against an opponent, and exact regret in fixed positions.
+
+    A score of 0 is that of random play against this opponent, 1 that of perfect play.
+    """
+    from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
+    from runners.hosting.interruption import INTERRUPTED, interruptible
+    from runners.hydra_app.config_dir import user_config_dir
+    from runners.judge.judging import JudgeOptions
+    from runners.terminal.tables import write
+
+    with user_config_dir(config_dir), interruptible() as stop:
+        found = carry_out(
+            ScoreRequest(names, opponent, archive, positions), JudgeOptions(draws, games, seed, threads), stop
+        )
+    if found is None:
+        raise typer.Exit(INTERRUPTED)
+    if table.is_printed:
+        show(found, table.wide)
+    else:
+        write(frame_of(found), table)
