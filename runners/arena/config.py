@@ -85,7 +85,7 @@ def _match(cfg: DictConfig, choices: Mapping[str, str], storage: ArchiveSettings
     """The two agents of a match."""
     chosen = {seat: choices[f"agent@{seat}"] for seat in ("a", "b")}
     one, two = (
-        agent_from_settings(name, plain(cfg[seat]), agent_settings(name), storage.root, True)
+        agent_from_settings(name, plain(cfg[seat]), settings_of("agent", name), storage.root, True)
         for seat, name in chosen.items()
     )
     if one.label == two.label and one != two:
@@ -162,7 +162,7 @@ def _agent(
     name: str, settings: Mapping[str, Any], root: PurePath, trusted: bool, others: Sequence[str] = ()
 ) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``: its parameters, and perhaps ``others``."""
-    own = agent_settings(name)
+    own = settings_of("agent", name)
     valid = parameters_of(own)
     for key in settings:
         if key not in (*valid, *others):
@@ -197,11 +197,6 @@ def agent_from_settings(
     from runners.arena.agent_policies import with_policy  # most runs need none
 
     return with_policy(spec, own, root)
-
-
-def agent_settings(name: str) -> dict[str, Any]:
-    """All keys of ``conf/agent/NAME.yaml``, including those that only tests and tables read."""
-    return settings_of("agent", name)
 
 
 def parse_label(text: str, what: str) -> ParsedLabel:

@@ -1,12 +1,14 @@
 """Options of configuration groups, such as ``conf/rules/square.yaml``, as plain values, and rules made of them.
 
-numba is imported when rules are made and not before: a wrong name is refused without it.
+They are in ``conf`` and in folders of the user's own, which every command takes by ``--config-dir``, with the modules
+that the yamls there name. numba is imported when rules are made and not before: a wrong name is refused without it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -17,8 +19,11 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import Container, OmegaConf
 from yaml import YAMLError
 
@@ -31,10 +36,65 @@ if TYPE_CHECKING:
     from quarto.rules import Rules
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+# An environment variable, so that processes that a launcher starts have it too: the user's own folders, absolute.
+OWN_FOLDERS = "QARENA_OWN_FOLDERS"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
 _hydra_lock = RLock()
 # Keys of an agent's yaml that its constructor does not take.
 NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", *LIMITS)
+
+
+class UserFolders(SearchPathPlugin):
+    """Adds the user's own folders to Hydra's search path, after the project's own."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for folder in own_folders():
+            search_path.append("user", f"file://{folder}")
+
+
+def own_folders() -> list[str]:
+    """The user's own folders of this command."""
+    return [folder for folder in os.environ.get(OWN_FOLDERS, "").split(os.pathsep) if folder]
+
+
+@contextmanager
+def user_config_dir(folder: Path | None) -> Iterator[None]:
+    """Read configurations from ``folder`` too, inside the context. Raises ``RequestError`` if it is not a folder."""
+    with own_modules([folder] if folder else []), initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+@contextmanager
+def own_modules(folders: Sequence[Path]) -> Iterator[None]:
+    """Let Hydra find yamls and Python modules in these folders, inside the context, also in processes that it starts.
+
+    Raises ``RequestError`` for one that is not a folder.
+    """
+    for folder in folders:
+        if (CONF / folder.name).is_dir() and any(folder.glob("*.yaml")):
+            raise RequestError(f"--config-dir {folder}: name the folder that holds {folder.name}/, {folder.parent}")
+        if not folder.is_dir():
+            raise RequestError(f"--config-dir {folder} is not a folder: name the one that holds agent/ or rules/")
+    Plugins.instance().register(UserFolders)
+    before = os.environ.get(OWN_FOLDERS)
+    os.environ[OWN_FOLDERS] = os.pathsep.join(str(folder.absolute()) for folder in folders)
+    added = find_own_modules()
+    try:
+        yield
+    finally:
+        for path in added:
+            sys.path.remove(path)
+        if before is None:
+            del os.environ[OWN_FOLDERS]
+        else:
+            os.environ[OWN_FOLDERS] = before
+
+
+def find_own_modules() -> list[str]:
+    """Let this process import from the user's own folders; returns those that are new on its import path."""
+    added = [folder for folder in dict.fromkeys(own_folders()) if folder not in sys.path]
+    sys.path.extend(added)
+    return added
 
 
 def names(group: str) -> list[str]:

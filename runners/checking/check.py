@@ -26,13 +26,12 @@ from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_agent
-from runners.arena.config_groups import load_rules
+from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.checking.rare_positions import rare_positions
 from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, GuardedAgent, unlogged
-from runners.hydra_app.config_dir import user_config_dir
 from runners.terminal.console import print_line, print_note
 
 PAIRS = 10  # twenty games

@@ -30,7 +30,7 @@ def agents(
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
-        from runners.hydra_app.config_dir import user_config_dir
+        from runners.arena.config_groups import user_config_dir
 
         with user_config_dir(config_dir):
             _show_agents(wide)
@@ -69,8 +69,7 @@ def show_agent(
     config_dir: options.ConfigDir = None,
 ) -> None:
     """Show the yaml of an agent: parameters, defaults, meaning."""
-    from runners.arena.config_groups import text_of
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import text_of, user_config_dir
     from runners.terminal.console import print_line
 
     with user_config_dir(config_dir):
@@ -88,7 +87,7 @@ def new(
         ),
     ] = "choose",
     config_dir: Annotated[
-        Path, typer.Option("--config-dir", help="Your own folder; it is made if it does not exist.", show_default=True)
+        Path, typer.Option(help="Your own folder; it is made if it does not exist.", show_default=True)
     ] = Path("my_agents"),
 ) -> None:
     """Create an agent of your own: its file, yaml and test.
@@ -98,8 +97,8 @@ def new(
     import shlex
 
     from quarto.sources import find
+    from runners.arena.config_groups import user_config_dir
     from runners.checking.new_agent import new_agent
-    from runners.hydra_app.config_dir import user_config_dir
     from runners.terminal.console import print_line, program
 
     with user_config_dir(config_dir if config_dir.is_dir() else None):

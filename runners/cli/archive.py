@@ -26,19 +26,15 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     form: Annotated[str, typer.Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
     output: Annotated[
-        str,
-        typer.Option(
-            "--output", help="A new file (for minari a folder named like quarto-v0), or - to print text or csv."
-        ),
+        str, typer.Option(help="A new file (for minari a folder named like quarto-v0), or - to print text or csv.")
     ],
     where: options.Where = None,
     perspective: Annotated[
-        str | None,
-        typer.Option("--perspective", help="The player of rewards and outcomes: mover, seat_0, seat_1 or first."),
+        str | None, typer.Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
     ] = None,
-    sample: Annotated[int | None, typer.Option("--sample", help="Only this many games, drawn at random.")] = None,
+    sample: Annotated[int | None, typer.Option(help="Only this many games, drawn at random.")] = None,
     seed: Annotated[int, options.seed("Seed of the sample.")] = 1,
-    rows: Annotated[str, typer.Option("--rows", help="Rows of csv: plies or games.")] = "plies",
+    rows: Annotated[str, typer.Option(help="Rows of csv: plies or games.")] = "plies",
     imposed: Annotated[bool, typer.Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
     masks: Annotated[bool, typer.Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the existing --output.")] = False,
@@ -133,7 +129,7 @@ def replay(
     Exit code 0: the same games. Exit code 1: other games; the first one is shown.
     """
     from runners.archive.replay import show_replay
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import user_config_dir
 
     with user_config_dir(config_dir):
         raise typer.Exit(show_replay(archive, run, threads, trust_agents))
@@ -172,8 +168,7 @@ def index(
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
     plies: Annotated[
-        int | None,
-        typer.Option("--plies", min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before."),
+        int | None, typer.Option(min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before.")
     ] = None,
     threads: options.Threads = options.ALL_CORES,
     executor: options.Executor = options.EXECUTOR,

@@ -24,18 +24,17 @@ RulesName = Annotated[str | None, options.rules("Only games under these rules; n
 def sql(
     table: options.Table,
     question: Annotated[
-        str,
-        typer.Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input."),
+        str, typer.Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input.")
     ],
     archive: options.Archive = options.ARCHIVE,
     memory: Annotated[
-        str, typer.Option("--memory", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
+        str, typer.Option(help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
     ] = "70%",
     spill: Annotated[
-        str | None, typer.Option("--spill", help="The most that it spills: 10GiB. Default: 90% of what is free.")
+        str | None, typer.Option(help="The most that it spills: 10GiB. Default: 90% of what is free.")
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time. Default: never.")
+        float | None, typer.Option(metavar="SECONDS", help="Give up after this time. Default: never.")
     ] = None,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
@@ -60,13 +59,11 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     run: options.Runs = None,
     rules: RulesName = None,
     trainings: TrainingsOption = False,
-    anchor: Annotated[
-        str | None, typer.Option("--anchor", metavar="AGENT", help="The agent that ratings are relative to.")
-    ] = None,
+    anchor: Annotated[str | None, typer.Option(metavar="AGENT", help="The agent that ratings are relative to.")] = None,
     anchor_elo: Annotated[
-        float, typer.Option("--anchor-elo", help="The rating of the anchor; without an anchor, the mean of all.")
+        float, typer.Option(help="The rating of the anchor; without an anchor, the mean of all.")
     ] = 0.0,
-    samples: Annotated[int, typer.Option("--samples", min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
+    samples: Annotated[int, typer.Option(min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals.
 
@@ -168,11 +165,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 def show(
     game: Annotated[list[str], typer.Argument(metavar="GAME", help="The run and the game's id, as tables print them.")],
     archive: options.Archive = options.ARCHIVE,
-    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run, if GAME is the id alone.")] = None,
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="The run, if GAME is the id alone.")] = None,
     json: options.Json = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Also write a picture of the boards.")
-    ] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a picture of the boards.")] = None,
     force: options.Force = False,
 ) -> None:
     """Show one game, board by board.
@@ -191,9 +186,9 @@ def report(
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     runs: options.Runs = None,
-    output: Annotated[Path, typer.Option("--output", help="The file to write.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html"),
     force: options.Force = False,
-    title: Annotated[str | None, typer.Option("--title", help="Title of the page.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
 ) -> None:
     """Write an HTML report about the games.
 

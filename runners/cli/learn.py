@@ -49,7 +49,7 @@ def show(
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import user_config_dir
     from runners.terminal import console
     from runners.terminal.tables import properties_table
 
@@ -68,7 +68,7 @@ def show(
 def build(
     arguments: options.Overrides = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
+        str | None, typer.Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
     """Learn a policy from logged games.
@@ -116,7 +116,7 @@ def rebuild(
 
     Exit code 0: identical to the last bit. Exit code 1: different.
     """
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
     from runners.terminal.console import progress_bar
 
@@ -154,7 +154,7 @@ def compare(
 
     The rows that both have, the differences, and how often they choose the same turn.
     """
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import user_config_dir
     from runners.policies.compare import compare as carry_out
 
     with user_config_dir(config_dir):
@@ -170,13 +170,11 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
     rules: Annotated[
         str | None,
-        typer.Option(
-            "--rules", help="The rules of the positions. Default: classic.", autocompletion=options.of_group("rules")
-        ),
+        typer.Option(help="The rules of the positions. Default: classic.", autocompletion=options.of_group("rules")),
     ] = None,
     positions: options.Positions = None,
     draws: options.Draws = 4,
-    games: Annotated[int, typer.Option("--games", min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
+    games: Annotated[int, typer.Option(min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
     seed: Annotated[int, options.seed("Of the turns and the games.", 31)] = 1,
     threads: options.Threads = options.ALL_CORES,
     archive: options.Archive = options.ARCHIVE,
@@ -193,8 +191,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
+    from runners.arena.config_groups import user_config_dir
     from runners.hosting.interruption import INTERRUPTED, interruptible
-    from runners.hydra_app.config_dir import user_config_dir
     from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
     from runners.terminal.files import PRINTED, check_output, output_of
 
@@ -233,19 +231,17 @@ def _write_page(found: Verdicts, asked: JudgeOptions, archive: PurePath, path: P
 
 @app.command("positions")
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    output: Annotated[Path, typer.Option("--output", help="The Parquet file to write.")],
+    output: Annotated[Path, typer.Option(help="The Parquet file to write.")],
     rules: Annotated[
-        str, typer.Option("--rules", help="The rules of the positions.", autocompletion=options.of_group("rules"))
+        str, typer.Option(help="The rules of the positions.", autocompletion=options.of_group("rules"))
     ] = "classic",
     each: Annotated[
-        int, typer.Option("--each", min=1, max=4000, help="Positions of each source and number of pieces, at most.")
+        int, typer.Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")
     ] = 500,
     seed: Annotated[int, options.seed("Of the draw.", 31)] = 2026,
-    from_pieces: Annotated[
-        int, typer.Option("--from-pieces", min=1, max=15, help="Leave out boards with fewer pieces.")
-    ] = 1,
+    from_pieces: Annotated[int, typer.Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
     archive: Annotated[
-        Path, typer.Option("--archive", help="The archive of the logged games. Default: the sample that ships.")
+        Path, typer.Option(help="The archive of the logged games. Default: the sample that ships.")
     ] = SAMPLE,
     config_dir: options.ConfigDir = None,
     threads: options.Threads = options.ALL_CORES,
@@ -258,8 +254,7 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
-    from runners.arena.config_groups import load_rules
-    from runners.hydra_app.config_dir import user_config_dir
+    from runners.arena.config_groups import load_rules, user_config_dir
     from runners.judge.positions import SetOptions, make_set
     from runners.terminal.files import check_output
 
@@ -276,11 +271,11 @@ def make(
         list[str] | None, typer.Option("--dataset", metavar="NAME", help="Only this one; may be repeated.")
     ] = None,
     games: Annotated[
-        int, typer.Option("--games", min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
+        int, typer.Option(min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
     ] = 100_000,
     seed: Annotated[int, options.seed("Of all games.", 30)] = 2026,
     permalink: Annotated[
-        str | None, typer.Option("--permalink", help="Where this code is, for the metadata. Default: its version.")
+        str | None, typer.Option(help="Where this code is, for the metadata. Default: its version.")
     ] = None,
     threads: options.Threads = options.ALL_CORES,
 ) -> None:
@@ -294,9 +289,8 @@ def make(
     from runners.benchmark.make import MakeRequest
     from runners.benchmark.make import make as carry_out
     from runners.hosting.interruption import INTERRUPTED, interruptible
-    from runners.hydra_app.config_dir import user_config_dir
 
-    with user_config_dir(None), interruptible() as stop:
+    with interruptible() as stop:
         parts = parts_of(chosen(datasets or []), games, seed)
         if not carry_out(MakeRequest(folder, parts, threads, f"qarena {options.typed()}", permalink), stop):
             typer.echo("interrupted: the same command goes on from here", err=True)
@@ -312,9 +306,9 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         typer.Argument(metavar="NAME…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
     ],
     opponent: Annotated[
-        str, typer.Option("--opponent", help="The agent to play against: a label, or a policy's name.")
+        str, typer.Option(help="The agent to play against: a label, or a policy's name.")
     ] = "semi_random",
-    games: Annotated[int, typer.Option("--games", min=2, help="Against the opponent, in pairs.")] = 2_000,
+    games: Annotated[int, typer.Option(min=2, help="Against the opponent, in pairs.")] = 2_000,
     draws: options.Draws = 4,
     positions: options.Positions = None,
     seed: Annotated[int, options.seed("Of the games and the turns.", 31)] = 1,
@@ -328,9 +322,9 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
+    from runners.arena.config_groups import user_config_dir
     from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
     from runners.hosting.interruption import INTERRUPTED, interruptible
-    from runners.hydra_app.config_dir import user_config_dir
     from runners.judge.judging import JudgeOptions
     from runners.terminal.tables import write
 

@@ -20,18 +20,16 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     turn: Annotated[
         str | None,
         typer.Option(
-            "--turn",
-            metavar="AGENT",
-            help="Measure only the turns of this agent, in microseconds by pieces on the board.",
+            metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."
         ),
     ] = None,
     rules: Annotated[
         str | None, options.rules("With --turn: the rules. Default: classic, or rules that the agent plays.")
     ] = None,
     positions: Annotated[
-        int | None, typer.Option("--positions", help="With --turn: positions of each number of pieces. Default: 500.")
+        int | None, typer.Option(help="With --turn: positions of each number of pieces. Default: 500.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="With --turn: seed of the positions. Default: 1.")] = None,
+    seed: Annotated[int | None, typer.Option(help="With --turn: seed of the positions. Default: 1.")] = None,
 ) -> None:
     """Measure the speed on this machine.
 

@@ -21,9 +21,7 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", help="A file of positions, one a line (- is standard input); prints a line of JSON for each."
-        ),
+        typer.Option(help="A file of positions, one a line (- is standard input); prints a line of JSON for each."),
     ] = None,
     game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
     rules: Annotated[str | None, options.rules("With --game: the rules. Default: classic.")] = None,
@@ -64,12 +62,7 @@ def annotate(
     choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
         int | None,
-        typer.Option(
-            "--from-pieces",
-            min=0,
-            max=15,
-            help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5).",
-        ),
+        typer.Option(min=0, max=15, help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5)."),
     ] = None,
     threads: options.Threads = options.ALL_CORES,
     megabytes: options.Memory = options.MIB_128,
@@ -92,9 +85,9 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
     agent: options.AgentLabel = None,
-    positions: Annotated[int, typer.Option("--positions", min=0, help="Number of hardest positions to show.")] = 10,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write charts to this HTML page.")] = None,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Also write a chart to this SVG file.")] = None,
+    positions: Annotated[int, typer.Option(min=0, help="Number of hardest positions to show.")] = 10,
+    html: Annotated[Path | None, typer.Option(help="Also write charts to this HTML page.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Also write a chart to this SVG file.")] = None,
     form: options.Format = None,
     output: options.Output = None,
     force: options.Force = False,
@@ -115,10 +108,10 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 @app.command()
 def build(
-    pieces: Annotated[int, typer.Option("--pieces", help="Number of pieces of the largest boards: 1 to 7.")],
+    pieces: Annotated[int, typer.Option(help="Number of pieces of the largest boards: 1 to 7.")],
     rules: Annotated[str, options.rules("The rules to solve under.")] = "classic",
     directory: Annotated[
-        Path | None, typer.Option("--directory", help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
+        Path | None, typer.Option(help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
     ] = None,
     megabytes: options.Memory = options.MIB_256,
     threads: options.Threads = options.ALL_CORES,

@@ -52,7 +52,7 @@ def _application(training: bool) -> Application:
 def sprt(
     arguments: options.Players = None,
     counts: Annotated[
-        str | None, typer.Option("--counts", metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
+        str | None, typer.Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
     """Play two agents until a test decides which is stronger."""
@@ -113,18 +113,14 @@ def serve(
 
 
 def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    study: Annotated[
-        str | None, typer.Option("--study", help="One or more of A to E, as in A,C. Default: all.")
-    ] = None,
-    games: Annotated[int, typer.Option("--games", help="Of each pairing.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of all runs and trainings.")] = 1,
+    study: Annotated[str | None, typer.Option(help="One or more of A to E, as in A,C. Default: all.")] = None,
+    games: Annotated[int, typer.Option(help="Of each pairing.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of all runs and trainings.")] = 1,
     threads: options.Threads = options.ALL_CORES,
     archive: options.Archive = options.ARCHIVE,
-    other_code: Annotated[
-        str, typer.Option("--other-code", help="For runs begun by other code: refuse, extend or new.")
-    ] = "refuse",
-    markdown: Annotated[Path | None, typer.Option("--markdown", help="Also write a Markdown file.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write a page with charts.")] = None,
+    other_code: Annotated[str, typer.Option(help="For runs begun by other code: refuse, extend or new.")] = "refuse",
+    markdown: Annotated[Path | None, typer.Option(help="Also write a Markdown file.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
     force: options.Force = False,
 ) -> None:
     """Replay five published studies and compare the figures.

@@ -20,9 +20,9 @@ from quarto.errors import RequestError
 from quarto.observations import ACTIONS, SHAPE, TURNS
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from runners.arena.config import agent_named
+from runners.arena.config_groups import user_config_dir
 from runners.arena.schemas import MAX_OPENING_PLIES
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.hydra_app.config_dir import user_config_dir
 
 
 def opponent_of(

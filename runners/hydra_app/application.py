@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, chdir
@@ -18,14 +17,14 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from analytics.results.columns import ResultColumn
+from runners.arena.objectives import Target
 from runners.arena.schemas import check_values
 from runners.hosting.interruption import INTERRUPTED
-from runners.hydra_app.config_dir import find_own_modules
-from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
-# An environment variable, so that processes that a launcher starts have it too: the command as it was typed.
-COMMAND = "QARENA_COMMAND"
+# Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
+# name of this launch's output folders, which must differ between two launches in the same second.
+COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
 
 
 class OneLine(logging.Formatter):
@@ -75,7 +74,7 @@ def one_row(texts: Mapping[str, str]) -> list[ResultColumn]:
 class Application(ABC):
     """A command that Hydra carries out.
 
-    It has no state: launchers that use other processes pickle it with its task.
+    It has no state: launchers that use other processes pickle it.
     """
 
     config: ClassVar[str]  # the yaml in conf/
@@ -102,29 +101,6 @@ class Application(ABC):
         """Check the configuration by the schema and ``prepare`` it."""
         check_values(cfg, self.schema)
         return self.prepare(cfg, hydra_cfg)
-
-    def job(self, cfg: DictConfig) -> float | None:
-        """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
-        from runners.hydra_app import sweep
-
-        find_own_modules()  # this may be a process that a launcher started
-        with where_typed():
-            hydra_cfg = HydraConfig.get()
-            job = sweep.Job.begun(cfg, hydra_cfg, self.games(cfg))
-            try:
-                finished = self.ready(cfg, hydra_cfg)()
-            except Exception as error:
-                job.failed(error)
-                raise
-            except KeyboardInterrupt:
-                job.keep(status="interrupted")
-                raise
-            status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
-            recorded = judged._asdict() if judged else {}
-            job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
-        if finished.stopped:
-            sys.exit(say_how_to_resume())
-        return judged and judged.value
 
 
 def where_typed() -> AbstractContextManager[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Quote, QuotedString
 from quarto.errors import RequestError
 from runners.arena.config_groups import split
 
-# Flags by their names. Those of Hydra that only show something are passed on to it.
+# Flags by their names. What Hydra shows with --cfg is all that is done.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--help", "-h"): {"action": "store_true", "help": "Show this."},
     ("--archive",): {"metavar": "DIR", "help": "The archive's folder or URL; default: $QARENA_ARCHIVE, data/archive."},
@@ -29,16 +29,8 @@ FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--keep-going",): {"action": "store_true", "help": "Play on although an agent forfeits all its games."},
     ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: one job for each combination of the values."},
     ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Show the composed configuration, and do nothing."},
-    ("--package", "-p"): {"metavar": "KEY", "help": "With --cfg: this node alone."},
-    ("--resolve",): {"action": "store_true", "help": "With --cfg: interpolations as their values."},
-    ("--info", "-i"): {
-        "choices": ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath"),
-        "help": "Show what Hydra found, and do nothing.",
-    },
-    ("--hydra-help",): {"action": "store_true", "help": "Show the help of Hydra."},
 }
 FLAG_NAMES = frozenset(name for names in FLAGS for name in names)
-SHOWN_BY_HYDRA = ("cfg", "package", "resolve", "info", "hydra_help")
 
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 PLAIN = re.compile(r"[A-Za-z_]\w*")
@@ -52,10 +44,10 @@ class Arguments(NamedTuple):
 
     overrides: list[str]  # as Hydra takes them; agents and the archive are among them
     agents: list[str]  # labels
-    config_dirs: list[Path]  # of --config-dir and hydra.searchpath
+    config_dirs: list[Path]
     multirun: bool
     help: bool
-    shown: list[str]  # flags with which Hydra shows something; nothing is to be done then
+    cfg: str | None  # the part of the configuration that Hydra shows; nothing is to be done then
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,8 +66,6 @@ def parsed(words: Sequence[str]) -> Arguments:
         raise RequestError(_unknown(flag))
     if found.archive == "":
         raise RequestError("--archive needs a value: --archive DIR")
-    if (found.resolve or found.package) and not found.cfg:
-        raise RequestError("--resolve and --package need --cfg job, which shows the configuration")
     labels = [word for word in found.words if LABEL.fullmatch(word)]
     overrides = [in_full(word) for word in found.words if word not in labels]
     if labels:
@@ -84,21 +74,7 @@ def parsed(words: Sequence[str]) -> Arguments:
         overrides.append(f"archive.root={quoted(found.archive)}")
     if found.keep_going:
         overrides.append("keep_going=true")
-    values = ((f"--{name.replace('_', '-')}", getattr(found, name)) for name in SHOWN_BY_HYDRA)
-    shown = [word for flag, value in values if value for word in ([flag] if value is True else [flag, value])]
-    folders = [*found.config_dir, *_on_search_path(overrides)]
-    return Arguments(overrides, labels, folders, found.multirun, found.help, shown)
-
-
-def _on_search_path(overrides: Sequence[str]) -> Iterator[Path]:
-    """The folders that ``hydra.searchpath=[file://…]`` names.
-
-    Hydra reads them for the groups that the request chooses; agents in a list and messages need their options too.
-    """
-    for override in overrides:
-        if override.startswith("hydra.searchpath=["):
-            for found in re.findall(r"file://([^,'\"\]]+)", override):
-                yield Path(found)
+    return Arguments(overrides, labels, found.config_dir, found.multirun, found.help, found.cfg)
 
 
 def _unknown(word: str) -> str:

@@ -12,9 +12,9 @@ from omegaconf import DictConfig
 
 from quarto.errors import ArenaError
 from runners.arena.config_groups import plain
+from runners.arena.objectives import Objective, Target, objective_of
 from runners.arena.schemas import RunConfig
 from runners.hydra_app.application import Application, Finished, Judgement, Work, typed_command
-from runners.hydra_app.objectives import Objective, Target, objective_of
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 

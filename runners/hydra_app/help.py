@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
-from msgspec import Meta
 
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, names, text_of
 from runners.arena.schemas import ArchiveConfig
@@ -33,33 +32,26 @@ def explained_keys(text: str, schema: Any = None) -> Iterator[Key]:
 
 def _typed(key: Key, schema: Any) -> Key:
     """The key with its type and choices, as the schema declares them or as its default is."""
-    hint: Any = None
-    for part in key.name.split(".") if schema else ():
-        hint = get_type_hints(schema, include_extras=True).get(part) if isinstance(schema, type) else None
-        schema = hint
+    hint: Any = schema
+    for part in key.name.split("."):
+        hint = get_type_hints(hint, include_extras=True).get(part) if isinstance(hint, type) else None
     if hint is None or hint is Any:
         value = yaml.safe_load(key.default)
         return key._replace(kind="" if isinstance(value, str | list) else KINDS.get(type(value), ""))
     declared = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     choices = next((each for each in declared if isinstance(each, tuple)), ())
-    ranges = "".join(_range(each) for each in declared if isinstance(each, Meta))
-    return key._replace(kind="" if choices else f"{_described(hint)}{ranges}", choices=choices)
+    return key._replace(kind="" if choices else _described(hint, declared), choices=choices)
 
 
-def _described(hint: Any) -> str:
-    """A type in words; nothing for a text."""
-    if get_origin(hint) is Annotated:
-        return _described(get_args(hint)[0])
-    if str in (hint, *get_args(hint)):
-        return ""
-    kinds = [KINDS[origin] for each in (hint, *get_args(hint)) if (origin := get_origin(each) or each) in KINDS]
-    return " or ".join([*kinds[:1], *(["null"] if type(None) in get_args(hint) else [])])
-
-
-def _range(declared: Meta) -> str:
-    if declared.ge is not None and declared.le is not None and declared.le < 1 << 32:
-        return f", {declared.ge} to {declared.le}"
-    return f", at least {declared.ge}" if declared.ge is not None else ""
+def _described(hint: Any, declared: Sequence[Any]) -> str:
+    """A type and its range in words; nothing for a text."""
+    types = get_args(get_args(hint)[0]) or get_args(hint)[:1] if declared else get_args(hint) or (hint,)
+    kinds = [KINDS[origin] for each in types if (origin := get_origin(each) or each) in KINDS and origin is not str]
+    kind = " or ".join([*kinds[:1], *(["null"] if kinds and type(None) in types else [])])
+    ranges = (
+        f"{each.ge} to {each.le}" if each.le and each.le < 1 << 32 else f"at least {each.ge}" for each in declared
+    )
+    return ", ".join([kind, *ranges])
 
 
 def help_text(application: Application, command: str, asked: Arguments) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
-from runners.arena.config_groups import CONF
+from runners.arena.config_groups import CONF, own_modules
 from runners.hosting.interruption import INTERRUPTED
-from runners.hydra_app.application import COMMAND, Application, Finished, Work, say_how_to_resume, where_typed
+from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, parsed
-from runners.hydra_app.config_dir import LAUNCH, own_modules
 from runners.hydra_app.error_messages import check_choices, explained, first_value
 from runners.terminal import console
 
@@ -55,8 +55,8 @@ def launch(application: Application, command: str, given: Sequence[str], multiru
             with initialize_config_dir(str(CONF), version_base="1.3"):
                 console.print_line(help_text(application, command, asked))
             return 0
-        if asked.shown:
-            _hydra(application.config, [*asked.shown, *asked.overrides], lambda _cfg: None)
+        if asked.cfg:
+            _hydra(application.config, ["--cfg", asked.cfg, *asked.overrides], lambda _cfg: None)
             return 0
         try:
             return _carried_out(application, asked, multirun or asked.multirun)
@@ -95,10 +95,11 @@ def _carried_out(application: Application, asked: Arguments, multirun: bool) -> 
         else:
             work = application.ready(first, first.hydra)
     if is_sweep:
-        from runners.hydra_app.sweep import Sweep  # a single request needs none of it
+        from runners.hydra_app.sweep import Sweep, carry_out  # a single request needs none of it
 
         sweep = Sweep.of(first, asked, target, application.config, application.view)
-        return max(_multirun(application, sweep), sweep.report())
+        task = partial(carry_out, application)
+        return max(_multirun(application.config, sweep, task), sweep.report())
     finished = _single(application, work, asked.overrides)
     finished.show()
     return say_how_to_resume() if finished.interrupted else finished.exit_code
@@ -151,13 +152,13 @@ def _single(application: Application, work: Work, overrides: Sequence[str]) -> F
     return found
 
 
-def _multirun(application: Application, sweep: Sweep) -> int:
+def _multirun(config: str, sweep: Sweep, task: Callable[[DictConfig], Any]) -> int:
     """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
 
     Raises what Hydra raises, if that was before the first job.
     """
     try:
-        _hydra(application.config, ["--multirun", *sweep.overrides], application.job)
+        _hydra(config, ["--multirun", *sweep.overrides], task)
     except KeyboardInterrupt:
         return say_how_to_resume(DROPPED)
     except SystemExit as left:  # of a job that was interrupted

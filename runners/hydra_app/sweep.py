@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
 from msgspec import structs
 from omegaconf import DictConfig, OmegaConf
 
@@ -26,9 +28,10 @@ from analytics.results.columns import ResultColumn
 from analytics.store.archive import Archive
 from analytics.store.records import JsonRecord, SweepJob, dump, load, typed
 from quarto.errors import ArenaError, RequestError
+from runners.arena.config_groups import find_own_modules
+from runners.arena.objectives import Target
+from runners.hydra_app.application import LAUNCH, Application, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, quoted
-from runners.hydra_app.config_dir import LAUNCH
-from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
@@ -219,6 +222,28 @@ class Job(JsonRecord, frozen=True):
     def rows(self) -> int:
         """Its rows in the table."""
         return len(self.columns[0].texts) if self.columns else 0
+
+
+def carry_out(application: Application, cfg: DictConfig) -> float | None:
+    """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
+    find_own_modules()  # this may be a process that a launcher started
+    with where_typed():
+        hydra_cfg = HydraConfig.get()
+        job = Job.begun(cfg, hydra_cfg, application.games(cfg))
+        try:
+            finished = application.ready(cfg, hydra_cfg)()
+        except Exception as error:
+            job.failed(error)
+            raise
+        except KeyboardInterrupt:
+            job.keep(status="interrupted")
+            raise
+        status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
+        recorded = judged._asdict() if judged else {}
+        job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
+    if finished.stopped:
+        sys.exit(say_how_to_resume())
+    return judged and judged.value
 
 
 def _results(jobs: Sequence[Job]) -> list[ResultColumn]:

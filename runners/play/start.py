@@ -16,11 +16,10 @@ from quarto.errors import FailureError
 from quarto.notation import format_game
 from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named
-from runners.arena.config_groups import load_rules
+from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hosting.interruption import INTERRUPTED
-from runners.hydra_app.config_dir import user_config_dir
 from runners.play.dialogue import Dialogue
 from runners.play.logbook import Logbook, prepared_game, question_for, spec_of, used
 from runners.play.reading import shown

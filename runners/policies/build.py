@@ -17,10 +17,9 @@ from omegaconf import DictConfig
 
 from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import plain, settings_of
+from runners.arena.config_groups import own_folders, plain, settings_of
 from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, threads_of
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
-from runners.hydra_app.config_dir import own_folders
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 

@@ -15,8 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
 from runners.arena import schemas
+from runners.arena.objectives import Target
 from runners.hydra_app.application import Application, Finished, Judgement, Work, one_row, typed_command
-from runners.hydra_app.objectives import Target
 from runners.terminal import console
 
 if TYPE_CHECKING:

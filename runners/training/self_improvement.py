@@ -32,7 +32,7 @@ from analytics.store.blocks import RangeGames
 from analytics.store.policy_cards import PolicyCard
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError, nearest
-from runners.arena.config import Request, agent_settings, parse_label
+from runners.arena.config import Request, parse_label
 from runners.arena.config_groups import settings_of
 from runners.arena.experiment import prepare
 from runners.arena.schemas import KIND_GROUP, OpeningPlies
@@ -120,7 +120,7 @@ class _SelfImprovementTraining:
         """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
         policy_store.check_name(self._name(self._plan.generations))
         agent, _ = parse_label(self._plan.player, "trainer.player")
-        if "policy" not in agent_settings(agent):
+        if "policy" not in settings_of("agent", agent):
             raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
         self._context.agent(self._plan.player, "trainer.player").build()
         prepare(self._strength_request(self._first))

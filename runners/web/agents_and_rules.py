@@ -12,9 +12,16 @@ from typing import Any, NamedTuple
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config import agent_named, load_agent, parse_label
-from runners.arena.config_groups import comment_of, load_rules, names, parameters_of, settings_of, text_of
+from runners.arena.config_groups import (
+    comment_of,
+    load_rules,
+    names,
+    parameters_of,
+    settings_of,
+    text_of,
+    user_config_dir,
+)
 from runners.arena.spec import AgentSpec
-from runners.hydra_app.config_dir import user_config_dir
 from runners.web.settings import Site
 
 _PARAMETER = re.compile(r"(\w+): *(.*?)(?:\s+# *(.*))?")

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 from quarto.notation import parse_position
 from quarto.position import board
 from quarto.rules import CLASSIC, finished_lines
-from runners.hydra_app.config_dir import own_modules
+from runners.arena.config_groups import own_modules
 from runners.web.analyse import pages as analyse
 from runners.web.ask import pages as ask
 from runners.web.browse import pages

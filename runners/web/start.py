@@ -11,8 +11,8 @@ from pathlib import Path, PurePath
 
 from analytics.store.marker import check_root
 from quarto.errors import FailureError, RequestError, of_extra
+from runners.arena.config_groups import user_config_dir
 from runners.hosting.interruption import INTERRUPTED, leave
-from runners.hydra_app.config_dir import user_config_dir
 from runners.play.start import login_name
 from runners.terminal.console import print_line
 

@@ -13,8 +13,8 @@ from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.config import agent_named, agent_settings, load_agent
-from runners.arena.config_groups import names
+from runners.arena.config import agent_named, load_agent
+from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS
@@ -32,7 +32,7 @@ REMEMBERING = {
     )
 }
 SPECS = YAMLS | REMEMBERING
-TACTICAL = {name for name in YAMLS if agent_settings(name).get("tactical", False)}
+TACTICAL = {name for name in YAMLS if settings_of("agent", name).get("tactical", False)}
 GAMES = 12  # whose positions are asked about: about 250
 
 PLAYED = {

@@ -25,8 +25,8 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
 from runners.arena.config import agent_named
+from runners.arena.config_groups import user_config_dir
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hydra_app.config_dir import user_config_dir
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena, Result
 

@@ -189,7 +189,6 @@ REFUSED_BY_HYDRA = {
     "archive=mine": "archive=mine: name the archive's folder by --archive mine",
     "hydra/launcher=jobib": "hydra/launcher 'jobib' does not exist; did you mean 'joblib'?",
     "--config-dir nowhere": "--config-dir nowhere is not a folder",
-    "--resolve": "--resolve and --package need --cfg job",
 }
 
 
@@ -328,21 +327,6 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
     renamed = twins["games"].with_columns(pl.col("agent_0", "agent_1").replace_strict(labels))
     ids = pl.lit(run_id).alias("run_id")
     assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
-
-
-def test_a_folder_on_hydras_search_path_is_searched_for_all_agents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qarena: Qarena
-) -> None:
-    (tmp_path / "own/agent").mkdir(parents=True)
-    (tmp_path / "own/agent/mine.yaml").write_text("_target_: agents.random.Random\n")
-    monkeypatch.chdir(tmp_path)
-    place = "hydra.searchpath=[file://own]"
-    done = qarena("run", place, "agents=[mine,dumb]", "games=2")
-    assert done.code == 0, done.err
-    assert "mine" in done.out
-    assert "valid: " in (unknown := qarena("run", place, "agent@a=mne", "games=2").err)
-    assert "'mine'?" in unknown
-    assert "mine" not in qarena("run", "agent@a=nobody", "games=2").err
 
 
 @pytest.mark.parametrize(

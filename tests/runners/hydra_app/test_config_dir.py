@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import Archive
-from runners.hydra_app.config_dir import OWN_FOLDERS, find_own_modules, own_modules
+from runners.arena.config_groups import OWN_FOLDERS, find_own_modules, own_modules
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 
@@ -56,10 +56,9 @@ def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch:
     assert sys.path[-1] == str(own)
 
 
-@pytest.mark.parametrize("words", [("--config-dir", "own"), ("-cd", "own"), ("hydra.searchpath=[file://{own}]",)])
-def test_commands_play_what_a_yaml_beside_its_module_names(words: tuple[str, ...], own: Path, qarena: Qarena) -> None:
-    given = [word.format(own=own) for word in words]
-    found = qarena("run", *given, "agents=[beside,random]", "games=2")
+@pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
+def test_commands_play_what_a_yaml_beside_its_module_names(flag: str, own: Path, qarena: Qarena) -> None:
+    found = qarena("run", flag, "own", "agents=[beside,random]", "games=2")
     assert (found.code, found.err) == (0, "")
 
 

@@ -13,7 +13,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, finished_lines
 from runners.arena.config_groups import load_rules
 from runners.arena.experiment import prepare
-from runners.hydra_app.objectives import Elo, Regret, Score, WinRate, random_game
+from runners.arena.objectives import Elo, Regret, Score, WinRate, random_game
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at

@@ -21,10 +21,10 @@ from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from quarto.views import PositionView
 from runners.arena.config import agent_named
+from runners.arena.config_groups import user_config_dir
 from runners.arena.engine import Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hydra_app.config_dir import user_config_dir
 from runners.judge import judging
 from runners.judge.judging import AgentVerdict, JudgeOptions, draw_rate, judge
 from runners.judge.shown import by_regret

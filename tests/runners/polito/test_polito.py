@@ -22,7 +22,8 @@ from quarto.notation import parse_position
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from runners.arena.code import code_of
-from runners.arena.config import agent_from_settings, agent_named, agent_settings, load_agent
+from runners.arena.config import agent_from_settings, agent_named, load_agent
+from runners.arena.config_groups import settings_of
 from runners.arena.engine import Engine, Order
 from runners.arena.spec import RunSpec
 from runners.polito import player as player_module
@@ -34,7 +35,7 @@ from tests.runners.polito import folders
 
 
 def polito(folder: Path, player: str, **settings: Any) -> Any:
-    own = agent_settings("polito")
+    own = settings_of("agent", "polito")
     return agent_from_settings(
         "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path(), True
     ).build()
