@@ -99,19 +99,17 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
     remember(archive)
     for problem in found.problems:
         typer.echo(escaped(str(problem)), err=True)
-    counts = [
-        number_of(found.runs, "run"),
-        number_of(found.ranges, "range"),
-        number_of(found.games, "game"),
-        number_of(found.plies, "ply", "plies"),
-    ]
-    further = [
-        (found.decisions, "decision", "decisions"),
-        (found.positions, "row of positions", "rows of positions"),
-        (found.policies, "policy", "policies"),
-        (found.verdicts, "verdict", "verdicts"),
-    ]
-    counts += [number_of(*each) for each in further if each[0]]
+    things = (
+        *(
+            (found.runs, "run", ""),
+            (found.ranges, "range", ""),
+            (found.games, "game", ""),
+            (found.plies, "ply", "plies"),
+        ),
+        *((found.decisions, "decision", ""), (found.positions, "row of positions", "rows of positions")),
+        *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
+    )
+    counts = [number_of(*each) for at, each in enumerate(things) if each[0] or at < 4]  # the first ones also if none
     typer.echo(f"{', '.join(counts)}: {number_of(len(found.problems), 'problem')}")
     raise typer.Exit(1 if found.problems else 0)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from runners.cli import options
 from runners.cli.play import by_hydra
-
-if TYPE_CHECKING:
-    from runners.judge.judging import JudgeOptions, Verdicts
 
 app = options.group("policy", "Learn policies from logged games; list, compare, judge them.")
 benchmark = options.group("benchmark", "Make datasets for offline learning, and score policies.")
@@ -194,7 +191,9 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.arena.config_groups import user_config_dir
     from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
-    from runners.terminal.files import PRINTED, check_output, output_of
+    from runners.judge.shown import frame_of, page, show
+    from runners.terminal.files import PRINTED, check_output, output_of, write_file
+    from runners.terminal.tables import write
 
     is_page = output is not None and output.suffix == PAGE and form is None
     if output is not None and is_page:
@@ -206,27 +205,12 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         if found is None:
             raise typer.Exit(INTERRUPTED)
         if output is not None and is_page:
-            _write_page(found, asked, archive, output)
-            return
-    from runners.judge.shown import frame_of, show
-    from runners.terminal.tables import write
-
-    if destination.is_printed:
-        show(found, wide)
-    else:
-        write(frame_of(found.verdicts), destination)
-
-
-def _write_page(found: Verdicts, asked: JudgeOptions, archive: PurePath, path: Path) -> None:
-    from runners.judge.agents import bytes_of, commands_of
-    from runners.judge.shown import Making, page
-    from runners.terminal.files import write_file
-
-    agents = [verdict.agent for verdict in found.verdicts]
-    sizes = {agent.label: bytes_of(agent, archive, found.positions.rules) for agent in agents}
-    command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-    making = Making(command, sizes, commands_of(agents, archive))
-    write_file(path, page(found, asked, making).encode())
+            command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+            write_file(output, page(found, asked, command, archive).encode())
+        elif destination.is_printed:
+            show(found, wide)
+        else:
+            write(frame_of(found.verdicts), destination)
 
 
 @app.command("positions")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from runners.cli import options
-
-if TYPE_CHECKING:
-    from analytics.perfect.tablebase import Tablebase
 
 app = options.group("tablebase", "Build, check and list tables of exact values.")
 
@@ -147,16 +144,9 @@ def build(
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
         print_note(f"  {program()} {options.typed()}")
         raise typer.Exit(INTERRUPTED)
-    _print_built(found)
-
-
-def _print_built(found: Tablebase) -> None:
-    card = found.card
-    boards = sum(card.boards)
-    typer.echo(
-        f"{found.path}: {boards:,} boards, {card.bytes:,} bytes ({card.bytes / boards:.2f} a board), "
-        f"{card.seconds:,.0f} seconds of one thread"
-    )
+    card, boards = found.card, sum(found.card.boards)
+    size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
+    typer.echo(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
 
 
 @app.command()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import PurePath
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from analytics.results.columns import (
     words,
 )
 from analytics.statistics.intervals import Estimate
+from runners.judge.agents import bytes_of, commands_of
 from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, Verdicts
 from runners.terminal import console
 
@@ -124,20 +125,12 @@ def _by_pieces(verdicts: Sequence[AgentVerdict]) -> list[ResultColumn]:
     ]
 
 
-class Making(NamedTuple):
-    """The commands and facts with which the page and its agents were made."""
-
-    command: Sequence[str]  # of the page
-    sizes: Mapping[str, int | None]  # bytes that an agent plays by, by label
-    commands: Sequence[str]  # of the policies and their games
-
-
-def page(judged: Verdicts, options: JudgeOptions, making: Making) -> str:
-    """The leaderboard as Markdown."""
+def page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: PurePath) -> str:
+    """The leaderboard as Markdown; ``command`` made it, the agents' policies are in the archive at ``root``."""
     verdicts = by_regret(judged.verdicts)
     turns, placements, gifts = (_totals(verdicts, kind) for kind in KINDS)
     head = PAGE.format(
-        command=shlex.join(making.command),
+        command=shlex.join(command),
         positions=len(judged.positions.logged),
         rules=judged.positions.rules.name,
         draws=options.draws,
@@ -146,7 +139,9 @@ def page(judged: Verdicts, options: JudgeOptions, making: Making) -> str:
         plies=OPENING_PLIES,
         reach=(turns["regret_high"] - turns["regret"]).max(),
     )
-    draws, sizes = [each.draws for each in verdicts], [making.sizes[each.agent.label] for each in verdicts]
+    draws, rules = [each.draws for each in verdicts], judged.positions.rules
+    sizes = [bytes_of(each.agent, root, rules) for each in verdicts]
+    commands = commands_of([each.agent for each in judged.verdicts], root)
     columns = [
         column("", range(1, len(verdicts) + 1)),
         words("agent", [f"`{each.agent.label}`" for each in verdicts]),
@@ -159,5 +154,5 @@ def page(judged: Verdicts, options: JudgeOptions, making: Making) -> str:
         column("turns/s", [float(f"{each.turns_a_second:.2g}") for each in verdicts], "{:,.0f}".format),
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
-    made = ["", "## The policies", "", "```", *making.commands, "```"] if making.commands else []
+    made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
     return head + "\n".join([*markdown(columns), *made]) + "\n"
