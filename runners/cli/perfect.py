@@ -82,6 +82,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
     agent: options.AgentLabel = None,
+    rules: Annotated[str | None, options.rules("Only games under these rules.")] = None,
     positions: Annotated[int, typer.Option(min=0, help="Number of hardest positions to show.")] = 10,
     html: Annotated[Path | None, typer.Option(help="Also write charts to this HTML page.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Also write a chart to this SVG file.")] = None,
@@ -99,7 +100,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     for path in filter(None, (html, svg)):
         check_output(path, force)
-    games = GameFilter(runs=tuple(runs or ()), agent=agent)
+    games = GameFilter(runs=tuple(runs or ()), agent=agent, rules=rules)
     show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
 
 
