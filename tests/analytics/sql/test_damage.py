@@ -20,7 +20,8 @@ from analytics.store.range_files import store_games
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
-from tests.analytics.folders import files_of
+from tests.analytics.conftest import filled
+from tests.analytics.folders import copied, files_of
 from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, record
 from tests.analytics.stored_policies import COUNTS, origin
@@ -50,15 +51,22 @@ def complaint_about(path: Path) -> str:
     return f"{path} is missing or damaged: run 'qarena archive verify'"
 
 
-@pytest.fixture
-def whole(archive: Archive) -> Archive:
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The archive with one job of a sweep, a verdict, a policy, decisions and an index: no view is empty."""
+    archive = filled(tmp_path_factory.mktemp("sound") / "archive")
     policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     save_verdict(archive, RUN_ID)
     decide(archive, RUN_ID)
     index(archive)
     return archive
+
+
+@pytest.fixture
+def whole(sound: Archive, tmp_path: Path) -> Archive:
+    """The same archive, to be damaged."""
+    return copied(sound, tmp_path / "whole")
 
 
 def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:

@@ -26,6 +26,7 @@ from tests.analytics.naive_games import (
     spec_of,
     store,
 )
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.paths import ROOT
 
@@ -34,7 +35,7 @@ OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
 
 
-@pytest.mark.parametrize("run_id", ["123456789012", "000000000000", "1234567890e1", "0000000000e5"])
+@pytest.mark.parametrize("run_id", ["123456789012", "0000000000e5", *seldom("000000000000", "1234567890e1")])
 def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     archive.save_run(record(run_id=run_id))
@@ -95,18 +96,9 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
         assert opened.sql(counts).row(0) == (64, 64, 2, 1, 1)
 
 
-def test_closing_is_not_the_end(archive: Archive) -> None:
-    opened = OpenArchive(archive.root)
-    opened.sql("SELECT 1")
-    opened.close()
-    opened.close()
-    assert opened.sql("SELECT count(*) FROM games").item() == 48
-    opened.close()
-
-
 @pytest.mark.parametrize(
     "folder",
-    ["it's; DROP [all] *", "opening=2/a", "plies=3/a", "run=5/a", "run=0123456789ab/a", "seed=3/a", "run_id=x/path=y"],
+    ["it's; DROP [all] *", "run=0123456789ab/a", "run_id=x/path=y", *seldom("opening=2/a", "plies=3/a", "run=5/a")],
 )
 def test_a_path_is_only_a_path(tmp_path: Path, folder: str) -> None:
     archive = Archive.open(tmp_path / folder, create=True)

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import NotIndexedError
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
@@ -20,6 +19,7 @@ from tests.analytics.folders import copied
 from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import RUN_ID, random_block, record, spec_of, store
 from tests.analytics.stored_policies import COUNTS, GENES, origin
+from tests.marks import seldom
 from tests.naive import PRESETS
 
 
@@ -54,7 +54,7 @@ def test_each_view_is_a_lazy_frame_of_the_same_rows(whole: Archive) -> None:
             assert found.sort(order).equals(in_sql.sort(order)), view
 
 
-@pytest.mark.parametrize("plies", [1, 3, 8])
+@pytest.mark.parametrize("plies", [3, *seldom(1, 8)])
 def test_openings_in_order_are_a_lazy_frame_of_the_same_rows(whole: Archive, plies: int) -> None:
     with open_archive(whole.root) as opened:
         in_sql = opened.sql(f"FROM ordered_openings({plies})")
@@ -85,15 +85,6 @@ def test_lazy_boards_read_no_more_than_is_asked_for(whole: Archive) -> None:
         assert boards.select("before").head(3).collect().shape == (3, 1)
         late = boards.filter(pl.col("ply") == 9).select("occupied").collect()["occupied"]
     assert (late.bitwise_count_ones() == 9).all()
-
-
-def test_positions_that_are_not_indexed_are_no_frame(archive: Archive) -> None:
-    archive.save_run(record(run_id=RUN_ID))
-    with (
-        open_archive(archive.root) as opened,
-        pytest.raises(NotIndexedError, match=r"2 of 2 ranges .* not indexed"),
-    ):
-        opened.positions()
 
 
 # Questions with values and tables of one's own.

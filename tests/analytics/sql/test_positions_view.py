@@ -3,19 +3,22 @@ from __future__ import annotations
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.position_index import NotIndexedError
 from analytics.derived_tables.positions import turns_in
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
 from quarto.notation import parse_position
+from tests.analytics.conftest import filled
 from tests.analytics.indexed import index
 from tests.analytics.naive_games import RUN_ID, random_block, record, spec_of, store
 from tests.naive import PRESETS
 
 
-@pytest.fixture
-def indexed(archive: Archive) -> Archive:
-    """The archive of ``conftest`` and a run by other rules, all indexed to the last ply."""
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The archive of ``conftest`` and runs by other rules, all indexed to the last ply. No test changes it."""
+    archive = filled(tmp_path_factory.mktemp("indexed") / "archive")
     for name in ("torus_square", "own_piece"):
         other = record(spec_of(PRESETS[name]))
         archive.save_run(other)
@@ -70,6 +73,8 @@ def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
             assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() > 0
             with pytest.raises(FailureError) as caught:
                 opened.sql("SELECT count(*) FROM positions")
+            with pytest.raises(NotIndexedError, match="are not indexed"):
+                opened.positions()
             return str(caught.value)
 
     index(archive, 4)
@@ -81,9 +86,3 @@ def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
     index(archive, 8, lambda stored: stored.first == 0)  # deeper in part: the view stays as deep as all are
     with open_archive(archive.root) as opened:
         assert opened.sql("SELECT max(ply) FROM positions").item() == 5
-
-
-def test_an_empty_archive_has_no_positions(tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = Archive.open(tmp_path_factory.mktemp("empty") / "archive", create=True).root
-    with open_archive(root) as opened:
-        assert opened.sql("FROM positions").is_empty()

@@ -44,9 +44,6 @@ def test_estimates_are_those_of_an_independent_implementation(
         assert estimate.mean == pytest.approx(mean, abs=1e-4)
         assert (estimate.high - estimate.low) / 2 == pytest.approx(reach, abs=2e-4)
     assert found.pairs == sum(counts)
-
-
-def test_superiority_is_that_of_an_independent_implementation() -> None:
     assert strength(SECOND).superiority == pytest.approx(0.99832, abs=1e-5)
 
 
@@ -103,7 +100,7 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     return float(min(found))
 
 
-@pytest.mark.parametrize("elo", [235, 500, *seldom(200, 300)])
+@pytest.mark.parametrize("elo", [235, *seldom(200, 300, 500)])
 @pytest.mark.parametrize("counts", [(5, 20, 100, 60, 15), (10, 20, 40, 22, 11), (1, 5, 30, 60, 100), (30, 1, 9, 2, 3)])
 def test_far_hypotheses_are_as_likely_as_scipy_finds_them(counts: tuple[int, ...], elo: float) -> None:
     expected = unlikelihood(counts, 0) - unlikelihood(counts, elo)
