@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sysconfig
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+OURS = tuple(f"{Path(__file__).parents[1]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 
 
 class ArenaError(Exception):
@@ -79,3 +86,71 @@ def of_extra(extra: str, needed_by: str) -> Iterator[None]:
 def how_to_install(extra: str) -> str:
     """The command that installs one of the project's extras."""
     return f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
+
+
+# Exceptions of agents and of other processes.
+
+
+@dataclass
+class Failed:
+    """An exception as it crosses to another process."""
+
+    kind: str
+    text: str
+    raised_at: str  # file and line
+    traceback: str
+    exit_code: int | None  # of an ``ArenaError``, whose text is for the user
+
+
+class RemoteError(Exception):
+    """An exception in another process."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(f"{failed.kind}: {failed.text}")
+        self.failed = failed
+        self.raised_at = failed.raised_at
+        self.add_note(failed.traceback)
+
+    def for_user(self, what: str) -> ArenaError:
+        """The error there if it is one for the user, else one that says that ``what`` cannot be made."""
+        if self.failed.exit_code is None:
+            return RequestError(f"{what} cannot be made: {self}")
+        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
+        return kind(self.failed.text)
+
+
+def failed_by(error: BaseException) -> Failed:
+    """An exception as it crosses to another process."""
+    trace = _printable("".join(traceback.format_exception(error)))
+    code = error.exit_code if isinstance(error, ArenaError) else None
+    return Failed(type(error).__name__, _printable(str(error)), raised_at(error), trace, code)
+
+
+def _printable(text: str) -> str:
+    """A text as UTF-8 can have it."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def raised_at(error: BaseException) -> str:
+    """File and line where an agent's exception comes from: the innermost of its author's, else of this project's."""
+    found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
+    if found is None and isinstance(error, SyntaxError):
+        found = f"{error.filename}:{error.lineno}"
+    if found is None:
+        lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
+        lines = [(file, line) for file, line in lines if not _is_of_library(file)]
+        theirs = [line for file, line in lines if not file.startswith(OURS)]
+        found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
+    return found.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
+def _is_of_library(file: str) -> bool:
+    """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
+    folders = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return not file.endswith(".py") or file.startswith(folders) or "-packages" in file
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line, with file and line of its source."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{text:.500} ({raised_at(error)})"

@@ -19,8 +19,7 @@ from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 DIGITS = 16  # of a fingerprint
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
-    *("runners.arena.engine", "runners.hosting.lockstep"),
-    *("runners.hosting.guarded_agent", "runners.hosting.child_program"),
+    *("runners.arena.engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
     *("agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.online", "agents.learning.learner")

@@ -17,11 +17,10 @@ from agents.base import Agent
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
 from analytics.store.records import run_id_of
-from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest
+from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest, one_line
 from quarto.rules import Rules
 from quarto.sources import is_ours
 from runners.hosting.agent_limits import AgentLimits
-from runners.hosting.child_program import one_line
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy

@@ -20,12 +20,11 @@ from agents.base import LateError
 from analytics.report.content import Cell, PageTable
 from analytics.sql.scratch import Scratch
 from analytics.store.records import RUN_ID
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position
 from runners.browse import links
 from runners.browse.library import BusyError
 from runners.hosting.child import MOST_BYTES, Child, ChildDiedError
-from runners.hosting.child_program import RemoteError
 from runners.terminal.tables import cell_text
 
 SERVED = "runners.browse.sql_process:serve"

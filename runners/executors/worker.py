@@ -14,34 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, Failed, FailureError, RequestError, failed_by
 from runners.executors.base import Stop, Task
-
-
-class Failure(NamedTuple):
-    """An exception of a task."""
-
-    kind: str
-    ours: bool  # its text is for the user
-    text: str
-    traceback: str
-
-
-class Logged(NamedTuple):
-    """A warning or an error that was logged."""
-
-    logger: str
-    level: int
-    text: str
-    traceback: str | None
 
 
 class Returned(NamedTuple):
     """What a worker returns: plain data."""
 
     answer: Any
-    failure: Failure | None
-    logged: list[Logged]
+    failure: Failed | None
+    logged: list[logging.LogRecord]  # warnings and errors
 
 
 class TaskData(NamedTuple):
@@ -94,12 +76,14 @@ _tasks: dict[str, Task] = {}  # the last one by its key: making its state again 
 
 def carry_out(data: TaskData, part: Any, stop: Stop) -> Returned:
     """Carry out a part; an exception is returned too."""
-    logged: list[Logged] = []
-    with _gathering(logged):
-        try:
-            return Returned(_task(data)(part, stop), None, logged)
-        except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
-            return Returned(None, _described(error), logged)
+    gathering, root = _Gathering(logging.WARNING), logging.getLogger()
+    root.addHandler(gathering)
+    try:
+        return Returned(_task(data)(part, stop), None, gathering.logged)
+    except BaseException as error:  # noqa: BLE001  (raised again by ``answer_of``)
+        return Returned(None, failed_by(error), gathering.logged)
+    finally:
+        root.removeHandler(gathering)
 
 
 def _task(data: TaskData) -> Task:
@@ -114,30 +98,18 @@ def _task(data: TaskData) -> Task:
     return _tasks[key]
 
 
-def _described(error: BaseException) -> Failure:
-    kinds = (each.__name__ for each in type(error).__mro__ if each.__base__ is ArenaError)
-    text = "".join(traceback.format_exception(error))
-    return Failure(next(kinds, type(error).__name__), isinstance(error, ArenaError), str(error), text)
-
-
 class _Gathering(logging.Handler):
-    def __init__(self, logged: list[Logged]) -> None:
-        super().__init__(logging.WARNING)
-        self._logged = logged
+    """Keeps what is logged, as plain data."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.logged: list[logging.LogRecord] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        trace = "".join(traceback.format_exception(record.exc_info[1])) if record.exc_info else None
-        self._logged.append(Logged(record.name, record.levelno, record.getMessage(), trace))
-
-
-@contextmanager
-def _gathering(logged: list[Logged]) -> Iterator[None]:
-    handler, root = _Gathering(logged), logging.getLogger()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
+        plain = logging.LogRecord(record.name, record.levelno, "", 0, record.getMessage(), (), None)
+        if record.exc_info:
+            plain.exc_text = "".join(traceback.format_exception(record.exc_info[1]))  # for files alone, as ever
+        self.logged.append(plain)
 
 
 # In the user's process.
@@ -152,23 +124,21 @@ def answer_of(returned: Returned, known: set[str]) -> Any:
 
     ``known`` are the texts that were logged before.
     """
-    for each in returned.logged:
-        if each.text not in known:
-            known.add(each.text)
-            record = logging.LogRecord(each.logger, each.level, "", 0, each.text, (), None)
-            record.exc_text = each.traceback  # for files alone, as ever
-            logging.getLogger(each.logger).handle(record)
-    if returned.failure is not None:
-        raise _error(returned.failure) from WorkerTracebackError(returned.failure.traceback)
-    return returned.answer
-
-
-def _error(failure: Failure) -> ArenaError:
-    if failure.kind == RequestError.__name__:
-        return RequestError(failure.text)
-    if failure.ours:
-        return FailureError(failure.text)
-    return FailureError(f"a worker raised {failure.kind}: {failure.text} (unexpected; --debug shows where)")
+    for record in returned.logged:
+        if record.getMessage() not in known:
+            known.add(record.getMessage())
+            logging.getLogger(record.name).handle(record)
+    failed = returned.failure
+    if failed is None:
+        return returned.answer
+    error: ArenaError = FailureError(
+        f"a worker raised {failed.kind}: {failed.text} (unexpected; --debug shows where)"
+        if failed.exit_code is None
+        else failed.text
+    )
+    if failed.exit_code == RequestError.exit_code:
+        error = RequestError(failed.text)
+    raise error from WorkerTracebackError(failed.traceback)
 
 
 def lost_too_often(losses: int, reason: str) -> FailureError:

@@ -16,7 +16,8 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from agents.base import LateError
-from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, Failed, RemoteError, write_message
+from quarto.errors import Failed, RemoteError
+from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
 
 PROGRAM = "runners.hosting.child_program"
 MOST_BYTES = 1 << 26  # of an answer

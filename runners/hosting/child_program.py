@@ -14,87 +14,19 @@ import os
 import signal
 import struct
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import failed_by
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
-OURS = tuple(f"{Path(__file__).parents[2]}/{name}/" for name in ("quarto", "agents", "analytics", "runners"))
 Message = tuple[Any, bytes]
 Serve = Callable[[Any, bytes], Message | None]
 Begin = Callable[[Any, bytes], tuple[Message, Serve]]
-
-
-@dataclass
-class Failed:
-    """An exception that was raised in a child."""
-
-    kind: str
-    text: str
-    raised_at: str  # file and line
-    traceback: str
-    exit_code: int | None  # of an ``ArenaError``, whose text is for the user
-
-
-class RemoteError(Exception):
-    """An exception in a child."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(f"{failed.kind}: {failed.text}")
-        self.failed = failed
-        self.raised_at = failed.raised_at
-        self.add_note(failed.traceback)
-
-    def for_user(self, what: str) -> ArenaError:
-        """The error of the child if it is one for the user, else one that says that ``what`` cannot be made."""
-        if self.failed.exit_code is None:
-            return RequestError(f"{what} cannot be made: {self}")
-        kind = RequestError if self.failed.exit_code == RequestError.exit_code else FailureError
-        return kind(self.failed.text)
-
-
-def failed_by(error: BaseException) -> Failed:
-    """An exception as it crosses to the parent."""
-    trace = _printable("".join(traceback.format_exception(error)))
-    code = error.exit_code if isinstance(error, ArenaError) else None
-    return Failed(type(error).__name__, _printable(str(error)), raised_at(error), trace, code)
-
-
-def _printable(text: str) -> str:
-    """A text as UTF-8 can have it."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def raised_at(error: BaseException) -> str:
-    """File and line where an agent's exception comes from: the innermost of its author's, else of this project's."""
-    found: str | None = getattr(error, "raised_at", None)  # of an answer, or of an exception in another process
-    if found is None and isinstance(error, SyntaxError):
-        found = f"{error.filename}:{error.lineno}"
-    if found is None:
-        lines = [(f.filename, f"{f.filename}:{f.lineno}") for f in traceback.extract_tb(error.__traceback__)]
-        lines = [(file, line) for file, line in lines if not _is_of_library(file)]
-        theirs = [line for file, line in lines if not file.startswith(OURS)]
-        found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
-    return found.removeprefix(f"{Path.cwd()}{os.sep}")
-
-
-def _is_of_library(file: str) -> bool:
-    """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
-    folders = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return not file.endswith(".py") or file.startswith(folders) or "-packages" in file
-
-
-def one_line(error: BaseException) -> str:
-    """An exception in one line, with file and line of its source."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{text:.500} ({raised_at(error)})"
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
 from agents.lift import LiftedPlayer, lift
 from quarto.batch import Batch, Turns
-from quarto.errors import AnswerError, ArenaError, FailureError, RequestError, is_ctrl_c
+from quarto.errors import AnswerError, ArenaError, FailureError, RemoteError, RequestError, is_ctrl_c, raised_at
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, NONE, PIECES, Rules
-from runners.hosting.child_program import RemoteError, raised_at
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from quarto.errors import RequestError, nearest
-from runners.hosting.child_program import one_line
+from quarto.errors import RequestError, nearest, one_line
 
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
 NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have

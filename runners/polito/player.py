@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from agents.base import LateError, SomeFailedError
 from quarto.batch import Batch, Turns
-from quarto.errors import RequestError
+from quarto.errors import Failed, RemoteError, RequestError
 from quarto.rng import Streams
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, python_program
-from runners.hosting.child_program import Failed, RemoteError
 from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from quarto.errors import RequestError
-from runners.hosting.child_program import Message, Serve, failed_by, one_line
+from quarto.errors import RequestError, failed_by, one_line
+from runners.hosting.child_program import Message, Serve
 from runners.polito.live_game import NONE, Answers, LiveGame
 from runners.polito.loading import Loaded, enter, load, own_modules
 from runners.polito.randomness import StreamPool, install

@@ -39,12 +39,11 @@ from analytics.store.archive import Archive, readable
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import StoredRange
 from analytics.store.records import run_id_of
-from quarto.errors import ArenaError, FailureError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError, raised_at
 from quarto.sources import source_fingerprint
 from runners.arena.code import code_by
 from runners.arena.spec import made_of
 from runners.executors.base import MEBIBYTE, THREADS, Executor, Stop, Task, available_megabytes
-from runners.hosting.child_program import raised_at
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agents.base import LateError
-from quarto.errors import FailureError
+from quarto.errors import FailureError, RemoteError
 from runners.hosting.child import Child, ChildDiedError
-from runners.hosting.child_program import Message, RemoteError, Serve
+from runners.hosting.child_program import Message, Serve
 
 HERE = f"{__name__}:serve"
 
