@@ -37,6 +37,7 @@ from runners.terminal.console import print_line, print_note
 PAIRS = 10  # twenty games
 TIMED_SECONDS = 0.5
 SLOW_SECONDS = 5.0
+MOST_NOTES = 3  # on slow turns
 REMEDY = "\na turn may depend on its position and on rng alone: keep nothing from other turns"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
@@ -172,11 +173,15 @@ class ObservedPlayer:
 
 
 def _note_on(screen: IO[str]) -> Callable[[str], None]:
-    """What prints a note on ``screen``, whatever standard error is then."""
+    """What prints the first notes on ``screen``, whatever standard error is then."""
+    left = MOST_NOTES
 
     def note(text: str) -> None:
-        with redirect_stderr(screen):
-            print_note(text)
+        nonlocal left
+        if left:
+            left -= 1
+            with redirect_stderr(screen):
+                print_note(text if left else f"{text}. More such turns are not noted")
 
     return note
 
