@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numba
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from quarto.batch import Turns
 from quarto.bits import array_pointer
+from quarto.errors import RequestError, nearest
 from quarto.jit import inlined, int64, kernel
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
@@ -223,3 +224,49 @@ class PlayerMaker(Protocol):
 
 
 Agent = KernelAgent | BatchAgent | GameAgent | PlayerMaker
+
+
+ISOLATIONS = ("thread", "process")
+
+
+@dataclass(frozen=True)
+class AgentLimits:
+    """The time and memory that an agent in Python may take: keys of every agent, as its name is.
+
+    Raises ``RequestError`` for a value that is not possible.
+    """
+
+    turn_seconds: float | None = None  # by the clock, for a turn; a longer one ends its game as 'forfeit_time'
+    isolation: str = "thread"  # a process of its own can be ended, and takes nothing with it when it dies
+    megabytes: int | None = None  # of memory that the process may take beyond Python and the libraries
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ISOLATIONS:
+            raise RequestError(f"isolation={self.isolation} does not exist{nearest(str(self.isolation), ISOLATIONS)}")
+        for key, kinds in (("turn_seconds", (int, float)), ("megabytes", (int,))):
+            value = getattr(self, key)
+            if value is not None and (type(value) not in kinds or not value > 0):
+                raise RequestError(f"{key}={value} is not a number above 0, or null for no limit")
+        if self.megabytes is not None and self.isolation != "process":
+            raise RequestError(
+                f"megabytes={self.megabytes} limits a process: set isolation=process too, or leave it out"
+            )
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any limit."""
+        return self != AgentLimits()
+
+    @classmethod
+    def of(cls, what: str, settings: Mapping[str, Any]) -> AgentLimits:
+        """The limits among the keys of an agent; null is none. ``what`` names the agent in messages."""
+        try:
+            keys = [each.name for each in fields(cls)]
+            return cls(**{key: settings[key] for key in keys if settings.get(key) is not None})
+        except RequestError as error:
+            raise RequestError(f"{what}: {error}") from error
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Those that affect games, as JSON values. Isolation does not: it decides only whether a run survives."""
+        limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
+        return {key: value for key, value in limits.items() if value is not None}

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any
 
+from agents.base import AgentLimits
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.blocks import RangeGames
@@ -29,7 +30,6 @@ from runners.arena.experiment import prepare
 from runners.arena.playing import Progress, carry_out
 from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hosting.agent_limits import AgentLimits
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal.console import print_line, print_note, progress_bar
 

@@ -13,11 +13,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from agents.base import AgentLimits
 from analytics import DEFAULT_ARCHIVE
 from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import (
+    LIMITS,
     NOT_PARAMETERS,
     declared_files,
     named_rules,
@@ -37,7 +39,6 @@ from runners.arena.schemas import (
 )
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, last_parts, target_of
 from runners.executors.base import THREADS, Executor
-from runners.hosting.agent_limits import LIMITS, limits_of
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def agent_from_settings(
     if not isinstance(label, str) or not LABEL.fullmatch(label):
         raise RequestError(f"agent '{name}': name={label!r} is not a printable text of at most 200 characters")
     described = {key: _described(key, value, root) for key, value in params.items()}
-    limits = limits_of(f"agent '{name}'", settings)
+    limits = AgentLimits.of(f"agent '{name}'", settings)
     files = declared_files(name, settings)
     for key in AGENT_PARAMETERS:
         if isinstance(params.get(key), str):

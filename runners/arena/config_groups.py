@@ -28,7 +28,6 @@ from omegaconf import Container, OmegaConf
 from yaml import YAMLError
 
 from quarto.errors import RequestError, nearest
-from runners.hosting.agent_limits import LIMITS
 
 if TYPE_CHECKING:
     from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -40,6 +39,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 OWN_FOLDERS = "QARENA_OWN_FOLDERS"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
 _hydra_lock = RLock()
+LIMITS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.AgentLimits
 # Keys of an agent's yaml that its constructor does not take.
 NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", *LIMITS)
 

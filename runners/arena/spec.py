@@ -13,14 +13,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Agent
+from agents.base import Agent, AgentLimits
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
 from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest, one_line
 from quarto.rules import Rules
 from quarto.sources import is_ours
-from runners.hosting.agent_limits import AgentLimits
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy

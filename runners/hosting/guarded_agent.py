@@ -312,3 +312,11 @@ def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> tup
 
 def _listed(numbers: list[int], name: Callable[[int], str]) -> str:
     return ", ".join(f"{number} ({name(number)})" for number in numbers)
+
+
+def jitted_with_limits(label: str) -> RequestError:
+    """The error for an agent that has limits and is jitted."""
+    return RequestError(
+        f"agent '{label}' is jitted: turn_seconds and isolation are for agents in Python, whose turns can be ended; "
+        "leave them out"
+    )

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from agents.base import LateError
+from agents.base import AgentLimits, LateError
 from agents.learning.policy import Policy
 from agents.lift import PythonPlayer, check_choosers
 from quarto.batch import Batch
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.agent_limits import AgentLimits, jitted_with_limits
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.hosting.guarded_agent import jitted_with_limits
 
 SERVED = "runners.arena.agent_process:serve"
 DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)  # of a batch's fields, then of the seeds

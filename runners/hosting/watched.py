@@ -14,8 +14,7 @@ from agents.lift import PythonAgent, PythonPlayer, check_choosers, choosers_of, 
 from quarto.batch import Batch
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.agent_limits import jitted_with_limits
-from runners.hosting.guarded_agent import StuckError
+from runners.hosting.guarded_agent import StuckError, jitted_with_limits
 from runners.hosting.interruption import WORKING
 
 MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter

@@ -16,8 +16,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import YAMLError
 
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import CONF, names, settings_of
-from runners.hosting.agent_limits import LIMITS
+from runners.arena.config_groups import CONF, LIMITS, names, settings_of
 from runners.hydra_app.yaml_keys import keys_in
 
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.

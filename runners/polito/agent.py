@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agents.base import AgentLimits
 from agents.lift import check_choosers
 from quarto.errors import RequestError, nearest
 from quarto.rules import CLASSIC, Rules
-from runners.hosting.agent_limits import AgentLimits
 from runners.polito.player import PolitoPlayer, Reserve
 
 HERE = Path(__file__).parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,13 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.agent_policies import player_of
 from runners.arena.config import agent_named
+from runners.arena.spec import RunSpec
 from tests.agents.test_gifts import risks
 from tests.agents.test_line_values import random_policy
 from tests.agents.test_policy import means
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import play, request, rows
+from tests.runners.experiments import request
 
 FIVE = ("alpha", "beta", "gamma", "delta", "epsilon")
 
@@ -79,21 +81,11 @@ def test_a_learned_policy_reaches_its_player_and_names_it(root: Path) -> None:
         assert spec.policy_id == card.policy_id
         player: Any = spec.build()
         assert player._values.tobytes() == values(1).table["value"].tobytes()
-
-
-def test_the_policy_and_not_only_its_name_makes_the_run(root: Path) -> None:
-    typed = ("agent@a=rl_encoded", "a.policy=mine", f"archive.root={root}", "games=20")
-    save(root, values(1), "mine")
-    one = play(root, *typed)
+    before = RunSpec(CLASSIC, (spec, spec), ((0, 1),), 1, 0)
     request.cache_clear()
-    second = save(root, values(2), "mine")
-    two = play(root, *typed)
-    assert one.run_id != two.run_id
-    record = Archive.open(root).run(two.run_id)
-    assert record is not None
-    assert record.spec["agents"][0]["policy_id"] == second.policy_id
-    first, second_games = (rows(root)["games"].filter(run_id=each.run_id).drop("run_id") for each in (one, two))
-    assert not first.equals(second_games)
+    save(root, values(2), "mine")  # another policy of the same name makes another run
+    other = agent_named("rl_encoded(policy=mine)", root)
+    assert replace(before, agents=(other, other)).run_id != before.run_id
 
 
 def test_a_genome_replaces_the_genes_of_any_player_that_has_them(root: Path) -> None:
@@ -106,14 +98,6 @@ def test_a_genome_replaces_the_genes_of_any_player_that_has_them(root: Path) -> 
         built: Any = spec.build()
         assert (built.alpha, built.beta) == (0.25, 0.75)
     assert agent_named(f"ga2(policy={card.policy_id})", root).params == agent_named("ga2(policy=bred)", root).params
-
-
-def test_without_a_policy_a_genetic_player_is_what_it_always_was(root: Path) -> None:
-    assert agent_named("ga2", root).as_mapping() == {
-        "label": "ga2",
-        "target": "agents.ga2.Ga2",
-        "params": {"alpha": 0.1, "beta": 0.3},
-    }
 
 
 @pytest.mark.parametrize(
@@ -141,12 +125,9 @@ def test_each_kind_is_played_by_its_default_player(made: Callable[[], Policy], p
     assert "player" not in spec.as_mapping()
 
 
-def test_the_genes_of_a_genome_reach_its_player() -> None:
+def test_the_genes_of_a_genome_reach_its_player_or_are_refused() -> None:
     player: Any = player_of(Policy(GENOME, {"beta": 0.75}))
     assert (player.alpha, player.beta) == (0.1, 0.75)
-
-
-def test_a_genome_that_no_agent_has_all_genes_of_is_refused() -> None:
     with pytest.raises(RequestError, match="policy 'genome' has genes that no agent has: omega"):
         player_of(Policy(GENOME, {"omega": 1.0}))
 
@@ -264,11 +245,10 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
 
 def test_a_person_plays_against_a_policy(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(root, values(1), "mine")
-    for options in ((), ("--no-log",)):
-        monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
-        found = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root), *options)
-        assert (found.code, found.err) == (0, "")
-        assert "against rl_encoded(policy=mine)" in found.out
+    monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
+    found = qarena("play", "rl_encoded(policy=mine)", "--archive", str(root))
+    assert (found.code, found.err) == (0, "")
+    assert "against rl_encoded(policy=mine)" in found.out
     monkeypatch.setattr("sys.stdin", io.StringIO("resign\n"))
     found = qarena("play", "rl_encoded", "--no-log")
     assert found.err.startswith("rl_encoded has no policy: it plays untrained; ")

@@ -19,6 +19,7 @@ from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.speed.warm import play
+from tests.marks import seldom
 from tests.paths import ORACLES
 
 FACTS = json.loads(ORACLES.read_text())
@@ -78,14 +79,9 @@ def made(root: Path, games: int) -> OpenArchive:
     return open_archive(root)
 
 
-def test_openings_of_random_games_agree_with_exact_random_play(tmp_path: Path) -> None:
-    with made(tmp_path / "archive", 300_000) as opened:
-        compare(opened)
-
-
-@pytest.mark.slow
-def test_openings_of_ten_million_random_games_agree_with_exact_random_play(tmp_path: Path) -> None:
-    with made(tmp_path / "archive", 10_000_000) as opened:
+@pytest.mark.parametrize("games", [300_000, *seldom(10_000_000)])
+def test_openings_of_random_games_agree_with_exact_random_play(games: int, tmp_path: Path) -> None:
+    with made(tmp_path / "archive", games) as opened:
         compare(opened)
 
 

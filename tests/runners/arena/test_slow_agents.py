@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -23,33 +22,15 @@ from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
 from tests.runners.experiments import (
-    QARENA,
     Dice,
     OneByOne,
     Watcher,
-    environment_with,
     request,
     rows,
     start,
     stored_at,
     wait_for,
 )
-
-STUBBORN = """
-import time
-
-class Player:
-    turns = 0
-
-    def choose(self, position, rng):
-        self.turns += 1
-        while self.turns > 40:
-            try:
-                time.sleep(0.01)
-            except BaseException:
-                pass
-        return position.free[0], (*position.available, -1)[0]
-"""
 
 
 class Listener(Watcher):
@@ -142,22 +123,6 @@ def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
     turns = iter(range(1000))
     assert arena.play_block(Order(0, 0, 60), lambda: next(turns) >= 20) is None
     assert next(turns) == 21
-
-
-class Sluggish(Dice):
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        time.sleep(0.004)
-        return super().choose(position, rng)
-
-
-@pytest.mark.slow
-def test_parts_of_slow_agents_take_no_longer_than_a_shard_may(tmp_path: Path) -> None:
-    outcome = asked_of(Sluggish, tmp_path, "games=300", "threads=2", "archive.shard_seconds=1")(
-        threading.Event(), Watcher()
-    )
-    ranges = Archive.open(tmp_path).ranges(outcome.run_id)  # type: ignore[attr-defined]
-    assert ranges.missing(150) == []
-    assert 4 <= len(ranges) <= 40
 
 
 class Vandal(OneByOne):
@@ -265,35 +230,3 @@ def test_one_ctrl_c_ends_any_run_within_ten_seconds(asked: tuple[str, ...], tmp_
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=10)
     assert process.returncode == 130
-
-
-@pytest.mark.slow
-def test_an_agent_that_never_returns_cannot_hold_up_the_second_ctrl_c(tmp_path: Path) -> None:
-    (tmp_path / "own/agent").mkdir(parents=True)
-    (tmp_path / "own/agent/stubborn.yaml").write_text("_target_: stubborn.Player\n")
-    (tmp_path / "own/stubborn.py").write_text(STUBBORN)
-    command = [QARENA, "run", "--config-dir", "own", "agent@a=stubborn", "agent@b=random", "games=100"]
-    with subprocess.Popen(
-        [*command, "archive.root=games", "archive.shard_seconds=0"],
-        cwd=tmp_path,
-        env=environment_with(PYTHONPATH=str(tmp_path / "own")),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("games/games/*/*.parquet")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        time.sleep(0.5)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        insisted = time.monotonic()
-        _, err = process.communicate(timeout=20)
-        assert time.monotonic() - insisted < 2
-    assert process.returncode == 130
-    assert "is dropped" in err
-    archive = Archive.open(tmp_path / "games")
-    assert verify(archive).problems == []
-    assert len(archive.ranges(archive.run_ids()[0]))

@@ -14,11 +14,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from agents.base import AgentLimits
 from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.hosting.agent_limits import AgentLimits
 from tests.runners.experiments import request
 
 RULE_BASED = AgentSpec("rule_based", "agents.rule_based.RuleBased", {"faithful": False, "version": "last"})

@@ -137,16 +137,6 @@ def test_what_cannot_be_is_refused_and_nothing_written(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_how_to_install_pytest_is_said_if_it_is_missing(
-    installed: bool, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("quarto.sources.find", lambda name: name if installed and name == "pytest" else None)
-    last = qarena("agents", "new", "corner").out.splitlines()[-1]
-    assert last.startswith("  python -m pytest my_agents")
-    assert ("pip install pytest" in last) is not installed
-
-
 def test_a_broken_yaml_is_named_and_the_list_shows_the_others(qarena: Qarena, tmp_path: Path) -> None:
     qarena("agents", "new", "corner")
     (tmp_path / "my_agents/agent/broken.yaml").write_text("# mine\n_target_: a: b\n")

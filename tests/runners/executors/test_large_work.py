@@ -26,7 +26,7 @@ from runners.executors.worker import Returned, TaskData, answer_of, carry_out, t
 from runners.perfect.annotate import annotate
 from runners.perfect.tablebases import solve
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import assert_same_rows, play, rows
+from tests.runners.experiments import play
 
 QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # 157 boards of three pieces
 
@@ -115,7 +115,9 @@ def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
     assert_frame_equal(*found)
 
 
-def test_an_index(roots: tuple[Path, Path], executors: dict[str, Executor]) -> None:
+def test_an_index_and_annotations(
+    roots: tuple[Path, Path], executors: dict[str, Executor], capsys: pytest.CaptureFixture[str]
+) -> None:
     totals = []
     for root in roots:
         archive = Archive.open(root)
@@ -123,20 +125,14 @@ def test_an_index(roots: tuple[Path, Path], executors: dict[str, Executor]) -> N
     assert totals[0] == totals[1]
     assert totals[0].indexed.games == 70
     assert Inline.parts == 5
-    assert_same_view("positions", roots)
-
-
-def test_annotations(
-    roots: tuple[Path, Path], executors: dict[str, Executor], capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings = AnnotationSettings(megabytes=0.1)
     for root in roots:
-        annotate(root, [], settings, 1, executors[root.name])
+        annotate(root, [], AnnotationSettings(megabytes=0.1), 1, executors[root.name])
     here, there = capsys.readouterr().out.splitlines()
     assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
     assert "of 70 games" in here
-    assert Inline.parts == 5
-    assert_same_view("decisions", roots)
+    assert Inline.parts == 10
+    for view in ("positions", "decisions"):
+        assert_same_view(view, roots)
 
 
 @pytest.mark.slow
@@ -171,11 +167,8 @@ def inline(tmp_path: Path) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["agent_0 = 'random' AND game_id % 3 > 0", "true"], ids=["some", "all"])
-def test_a_policy_that_follows_from_counts(
-    where: str, roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
-) -> None:
-    cards = []
+def test_a_policy_that_follows_from_counts(roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena) -> None:
+    cards, where = [], "agent_0 = 'random' AND game_id % 3 > 0"
     for root, how in zip(roots, ((), inline), strict=True):
         found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
         assert (found.code, found.err) == (0, "")
@@ -194,45 +187,16 @@ def test_a_policy_that_follows_from_counts(
     assert qarena("policy", "rebuild", "g", "--archive", str(roots[1])).code == 0
 
 
-def test_a_policy_that_needs_all_games_at_once_says_so(
-    roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena
-) -> None:
-    found = qarena("policy", "build", "kind=q_table", "--archive", str(roots[0]), *inline)
-    assert found.code == 0
-    assert found.err == (
-        "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
-    )
-    assert Inline.parts == 0
-
-
-@pytest.mark.slow
-def test_generations_of_a_training_are_played_by_workers(
-    tmp_path: Path, inline: tuple[str, ...], qarena: Qarena
-) -> None:
-    evolve = (
-        "train",
-        "trainer=ga5",
-        "trainer.population=5",
-        "trainer.offspring=2",
-        "trainer.generations=1",
-        "trainer.games=2",
-    )
-    for root, how in (("here", ()), ("there", inline)):
-        found = qarena(*evolve, "--archive", str(root), "policy.name=bred", "threads=1", *how)
-        assert found.code == 0, found.err
-    assert Inline.parts > 1
-    here, there = (policy_store.find(Archive.open(tmp_path / root), "bred") for root in ("here", "there"))
-    assert here.knowledge == there.knowledge
-    assert_same_rows(rows(tmp_path / "there"), rows(tmp_path / "here"))
-
-
-def test_a_training_that_learns_from_game_to_game_says_why_it_stays_here(
-    inline: tuple[str, ...], qarena: Qarena
-) -> None:
-    found = qarena("train", "trainer=q_table", "trainer.games=20", "--archive", "a", *inline)
-    assert found.code == 0
-    assert found.err == (
+def test_what_workers_cannot_do_says_why_it_stays_here(inline: tuple[str, ...], qarena: Qarena) -> None:
+    trained = qarena("train", "trainer=q_table", "trainer.games=20", "--archive", "a", *inline)
+    assert trained.code == 0
+    assert trained.err == (
         "trainer q_table plays in this process, on one thread, whatever the executor is: it learns from each game "
         "before the next one is played\n"
+    )
+    built = qarena("policy", "build", "kind=q_table", "name=q", "--archive", "a", *inline)
+    assert built.code == 0
+    assert built.err == (
+        "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
     )
     assert Inline.parts == 0

@@ -86,21 +86,6 @@ def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     assert verify(Archive.open(tmp_path / "archive")).problems == []
 
 
-def test_ctrl_c_keeps_what_is_finished(processes: Processes, tmp_path: Path) -> None:
-    slow = (f"agents=[{DICE},random]", "games=100_000", "seed=2", "archive.shard_seconds=0.1", "threads=1")
-    stop = threading.Event()
-
-    def interrupt() -> None:
-        wait_for_a_file(tmp_path)
-        stop.set()
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    outcome = played(tmp_path, processes, *slow, stop=stop)
-    assert (outcome.stopped, outcome.interrupted) == (True, True)
-    assert outcome.played == len(rows(tmp_path)["games"]) > 0
-    assert verify(Archive.open(tmp_path)).problems == []
-
-
 @pytest.mark.slow
 def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     asked = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")

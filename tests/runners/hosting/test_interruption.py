@@ -38,10 +38,3 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
         assert printed == []
         Failing()
     assert printed == [ValueError]
-
-
-def test_a_second_ctrl_c_is_raised() -> None:
-    with interruptible():
-        press_ctrl_c()
-        with pytest.raises(KeyboardInterrupt):
-            press_ctrl_c()

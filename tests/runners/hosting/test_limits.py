@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from agents.base import AgentLimits
 from agents.dumb import Dumb
 from agents.lift import LiftedPlayer
 from agents.random import Random
@@ -24,10 +26,10 @@ from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
+from runners.arena.config_groups import LIMITS
 from runners.arena.engine import Engine, Order
 from runners.arena.spec import AgentSpec
 from runners.hosting import watched
-from runners.hosting.agent_limits import AgentLimits, limits_of
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import still_working
 from runners.hosting.watched import TimedAgent
@@ -114,6 +116,7 @@ def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
     )
     assert timed == free | {"limits": {"turn_seconds": 0.5}}
     assert apart == free
+    assert tuple(each.name for each in fields(AgentLimits)) == LIMITS
     asked = request("agent@a=dumb", "b.turn_seconds=0.5", "b.isolation=process")
     assert [agent.label for agent in asked.spec.agents] == ["dumb", "random"]
     assert asked.spec.agents[1].limits == AgentLimits(0.5, "process")
@@ -132,7 +135,7 @@ def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
 )
 def test_a_limit_that_is_not_possible_is_refused(limits: dict[str, Any], expected: str) -> None:
     with pytest.raises(RequestError, match=re.escape(expected)):
-        limits_of("agent 'it'", limits)
+        AgentLimits.of("agent 'it'", limits)
 
 
 def test_a_jitted_agent_has_no_limits() -> None:

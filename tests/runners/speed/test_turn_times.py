@@ -7,19 +7,17 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents.lift import PythonAgent, PythonPlayer, lift
+from agents.lift import lift
 from agents.mcts import Mcts
 from quarto.batch import Batch
 from quarto.position import EMPTY, Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from quarto.views import PositionView
 from runners.arena.config import agent_named
 from runners.speed.turn_times import TurnTimes, random_positions, turn_nanoseconds, turn_times
 from tests import naive
@@ -101,21 +99,6 @@ def test_a_kernel_agrees_with_a_clock_around_many_calls() -> None:
         assert min(inside) == pytest.approx(min(around), rel=0.5)
 
 
-class Sleeper:
-    """A player in Python that takes its time."""
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        time.sleep(0.002)
-        return 0, 1
-
-
-def test_players_in_python_are_timed_too() -> None:
-    taken = turn_nanoseconds(
-        PythonPlayer(PythonAgent(Sleeper(), CLASSIC)), Batch.of([EMPTY] * 3), Streams(np.zeros(3, np.uint64))
-    )
-    assert taken.min() > 2e6
-
-
 def test_whoever_stops_early_has_what_was_measured() -> None:
     stop = threading.Event()
     watcher = Watcher(stop, 20)
@@ -123,18 +106,6 @@ def test_whoever_stops_early_has_what_was_measured() -> None:
     assert watcher.started == [640]
     assert sum(map(len, times.samples.values())) == watcher.games < 40
     assert set(times.rows()) == set(range(16))
-
-
-def test_a_stopped_bench_prints_its_table_and_exits_like_an_interrupted_one(
-    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped = threading.Event()
-    stopped.set()
-    monkeypatch.setattr("runners.hosting.interruption.interruptible", lambda: nullcontext(stopped))
-    found = qarena("bench", "--turn", "random", "--json", "turns.json")
-    assert found.code == 130
-    assert "┃ pieces ┃" in found.out
-    assert json.loads((tmp_path / "turns.json").read_text())["by_pieces_on_the_board"] == {}
 
 
 def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Path) -> None:
