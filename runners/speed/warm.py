@@ -116,7 +116,7 @@ def look_at_openings(root: Path) -> None:
     index_runs(archive, archive.run_ids())
     run_id = archive.run_ids()[0]
     parts = [POSITIONS_TABLE.parts(archive, run_id, each) for each in archive.ranges(run_id, POSITIONS_TABLE.name)]
-    POSITIONS_TABLE.join(parts, archive.known_run(run_id), (0, 1))
+    POSITIONS_TABLE.parent(parts, archive.known_run(run_id), (0, 1))
     with open_archive(root) as opened:
         openings(opened, EMPTY_BOARD, imposed=True)
 
