@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
@@ -42,17 +41,6 @@ REMEDY = "\na turn may depend on its position and on rng alone: keep nothing fro
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
 
-@dataclass(frozen=True)
-class CheckOptions:
-    """The options of ``qarena agents check``."""
-
-    agent: str  # its label
-    rules: str
-    seed: int
-    archive: PurePath  # with the policy of the agent, if it has one
-    config_dir: Path | None  # with agents and rules of the user's own
-
-
 class CheckFinding(NamedTuple):
     """One thing that was looked at."""
 
@@ -61,16 +49,17 @@ class CheckFinding(NamedTuple):
     text: str
 
 
-def check(options: CheckOptions) -> bool:
+def check(label: str, rules_name: str, seed: int, archive: PurePath, config_dir: Path | None) -> bool:
     """Check an agent and print what was found; whether all is fine.
 
-    Raises ``RequestError`` for an agent that cannot be made or does not play the rules.
+    ``archive`` has its policy, if it plays by one; ``config_dir``: agents and rules of the user's own. Raises
+    ``RequestError`` for an agent that cannot be made or does not play the rules.
     """
-    with user_config_dir(options.config_dir):
-        agent, rules = agent_named(options.agent, options.archive, True), load_rules(options.rules)
+    with user_config_dir(config_dir):
+        agent, rules = agent_named(label, archive, True), load_rules(rules_name)
         for note in untrained([agent]):
             print_note(note)
-        findings = list(findings_of(agent, rules, options.seed))
+        findings = list(findings_of(agent, rules, seed))
     for finding in findings:
         first, *more = finding.text.split("\n")
         print_line(f"{'ok' if finding.is_fine else 'NOT':<4}{finding.subject}: {first}")

@@ -131,8 +131,7 @@ def check(
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
     """
-    from runners.checking.check import CheckOptions
     from runners.checking.check import check as carry_out
 
-    if not carry_out(CheckOptions(agent, rules, seed, archive, config_dir)):
+    if not carry_out(agent, rules, seed, archive, config_dir):
         raise typer.Exit(1)

@@ -139,15 +139,6 @@ def test_games_depend_on_neither_threads_nor_blocks_nor_order(agents: list[Agent
     assert outcomes(engine(CLASSIC, agents, opening_plies=2, seed=SEED + 1), pieces) != whole
 
 
-def test_pairs_share_openings_and_so_do_pairings() -> None:
-    arena = engine(CLASSIC, [Random(), SemiRandom()], opening_plies=5)
-    openings: dict[int, set[str]] = {}
-    for (_, pair, _), outcome in outcomes(arena, every_pairing(arena, 30)).items():
-        openings.setdefault(pair, set()).add(str((outcome.pieces[:5], outcome.cells[:5])))
-    assert all(len(seen) == 1 for seen in openings.values())
-    assert len(set.union(*openings.values())) == 30
-
-
 class Answer(NamedTuple):
     """The behaviour of a saboteur: raise, or answer something, possibly out of all bounds."""
 

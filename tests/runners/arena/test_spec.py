@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import pytest
 
 from agents.base import AgentLimits
-from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, label_of
@@ -101,14 +100,12 @@ def test_a_label_names_what_differs_from_the_yaml(
     assert label_of("ga_minimax", params, defaults) == expected
 
 
-def test_labels_follow_the_pairings() -> None:
-    assert replace(SPEC, pairings=((1, 0), (0, 0))).labels == (("random", "rule_based"), ("rule_based", "rule_based"))
-
-
-def test_an_agent_is_built_with_its_parameters() -> None:
-    built = AgentSpec("mine", "agents.rule_based.RuleBased", {"faithful": True}).build()
-    assert isinstance(built, RuleBased)
-    assert built.faithful
+def test_an_agent_is_built_with_its_parameters_also_where_it_was_sent(outside: Path) -> None:
+    built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}, trusted=True).build()
+    assert (built.depth, built.others) == (2, {"width": 3})  # a constructor may take anything
+    for trusted in (True, False):
+        plain = json.loads(json.dumps(replace(RANDOM, trusted=trusted).as_plain()))
+        assert AgentSpec.from_plain(plain, Mock()).trusted == trusted
 
 
 PLAYER = """
@@ -135,11 +132,6 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "outside_player", raising=False)
     return folder
-
-
-def test_a_constructor_may_take_anything(outside: Path) -> None:
-    built: Any = AgentSpec("mine", "outside_player.Player", {"depth": 2, "width": 3}, trusted=True).build()
-    assert (built.depth, built.others) == (2, {"width": 3})
 
 
 @pytest.mark.parametrize(
@@ -223,9 +215,3 @@ def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
             spec.takes_policy()
     assert replace(deeper, trusted=True).build()
     assert not [*RULE_BASED.code_of_others()]
-
-
-def test_whether_the_user_named_it_travels_with_an_agent() -> None:
-    for trusted in (True, False):
-        plain = json.loads(json.dumps(replace(RANDOM, trusted=trusted).as_plain()))
-        assert AgentSpec.from_plain(plain, Mock()).trusted == trusted

@@ -90,29 +90,6 @@ def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     }
 
 
-@pytest.mark.slow
-def test_the_command_writes_into_a_folder_and_its_commands_work(qarena: Qarena, tmp_path: Path) -> None:
-    made = qarena("agents", "new", "fresh_one", "--interface", "play")
-    assert (made.code, made.err) == (0, "")
-    lines = made.out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == [
-        "my_agents/fresh_one.py",
-        "my_agents/agent/fresh_one.yaml",
-        "my_agents/test_fresh_one.py",
-    ]
-    commands = [line.split()[1:] for line in lines if line.startswith("  qarena")]
-    assert [words[0] for words in commands] == ["agents", "run", "sweep"]
-    for words in commands[1:]:
-        played = qarena(*(word.replace("games=1000", "games=20") for word in words))
-        assert played.code == 0
-        assert "fresh_one" in played.out
-    assert "fresh_one(safe=false)" in played.out
-    listed = qarena("agents", "--config-dir", "my_agents")
-    assert "│ fresh_one            │ Takes wins, gives safe pieces, else plays at random. │" in listed.out
-    assert max(map(len, listed.out.splitlines())) <= 80
-    assert "safe: true #" in qarena("agents", "show", "fresh_one", "--config-dir", "my_agents").out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -40,7 +40,7 @@ CHEAT = "{agent:random,_target_:tests.runners.experiments.Cheat,name:cheat}"
 RAISING = "{agent:random,_target_:tests.runners.experiments.Hot,name:hot}"
 TROUBLED = "{agent:random,_target_:tests.runners.executors.troubled.Troubled,name:troubled}"
 AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
-TOURNAMENT = (AGENTS, "games=24", "opening_plies=1", "seed=5", "keep_going=true")
+TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
 
 
 def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> Outcome:
@@ -56,9 +56,9 @@ def wait_for_a_file(root: Path) -> None:
 
 def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processes, tmp_path: Path) -> None:
     expected = play(tmp_path / "threads", *TOURNAMENT, "threads=1")
-    first = played(tmp_path / "processes", processes, *TOURNAMENT, "games=8")
+    first = played(tmp_path / "processes", processes, *TOURNAMENT, "games=4")
     found = played(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
-    assert (first.played, found.played, expected.played) == (80, 160, 240)
+    assert (first.played, found.played, expected.played) == (40, 80, 120)
     assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
     archive = Archive.open(tmp_path / "processes")
     assert verify(archive).problems == []
@@ -67,17 +67,16 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert {line.partition(" (")[0] for line in found.misbehaviour} == {
         line.partition(" (")[0] for line in expected.misbehaviour
     }
-    again = played(tmp_path / "again", processes, *TOURNAMENT, "threads=1")  # nothing is counted twice
-    assert sorted(again.misbehaviour) == sorted(expected.misbehaviour)
 
 
+@pytest.mark.slow  # test_executors kills workers of quick tasks
 def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(processes, "_folder", tmp_path)
     (tmp_path / CUP).touch()
     mortal = (f"agents=[{TROUBLED},random]", "games=400")
-    outcome = played(tmp_path / "archive", processes, *mortal, "threads=1")  # by the one process, then by the other
+    outcome = played(tmp_path / "archive", processes, *mortal)  # by one process, then by others
     assert not (tmp_path / CUP).exists()
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
     assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
@@ -173,9 +172,7 @@ def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path:
     [
         ("run executor=proceses", 2, "executor 'proceses' does not exist; did you mean 'processes'?"),
         ("run ray.address=node7", 2, "ray.address=node7 has no effect: choose executor=ray too"),
-        ("run ray.adress=node7", 2, "key 'ray.adress' does not exist; did you mean 'ray.address'?"),
         ("annotate --executor thread", 2, "--executor thread does not exist; did you mean 'threads'?"),
-        ("archive index --ray-address node7", 2, "ray.address=node7 has no effect: choose executor=ray too"),
     ],
 )
 def test_wrong_requests(arguments: str, code: int, text: str, qarena: Qarena) -> None:

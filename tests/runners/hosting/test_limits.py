@@ -21,7 +21,7 @@ from agents.dumb import Dumb
 from agents.lift import LiftedPlayer
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
-from quarto.errors import FailureError, RequestError
+from quarto.errors import RequestError
 from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
@@ -91,18 +91,12 @@ def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
         assert (one == other).all()
 
 
-def test_turns_that_never_end_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched, "MOST_STUCK", 3)
-    with pytest.raises(StuckError, match=r"agent 'it' has 3 turns .* isolation=process"):
-        endings(TimedAgent(Sluggish, seconds=0.01), pairs=3)
-
-
 def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watched, "MOST_STUCK", 5)
     sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
-    with pytest.raises(FailureError, match="isolation=process"):
+    with pytest.raises(StuckError, match=r"agent 'it' has 5 turns .* isolation=process"):
         play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")
     found = rows(tmp_path)["games"]
     assert len(found) >= 2
