@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Form
@@ -130,8 +131,15 @@ def _shown(
         y=y,
         colour=colour,
         limits=service.asking.limits,
+        wrong="" if error is None else _wrong_word(str(error), text),
         **(values | ({} if error is None else {"error": str(error)})),
     )
+
+
+def _wrong_word(error: str, text: str) -> str:
+    """The part of a question that an error names, which the page marks."""
+    named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|(\w+)\(\) is not allowed', error)
+    return next((word for words in named for word in words if word and word in text), "")
 
 
 def _title(text: str, chosen: CookbookQuestion | None) -> str:

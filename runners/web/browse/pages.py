@@ -14,12 +14,13 @@ from analytics.report.content import PageTable
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.rendering import render
 from analytics.sql.database import OpenArchive
+from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
 from runners.browse import games, runs, sections, sweeps
 from runners.browse.agents import one_agent, ranking
 from runners.browse.policies import one_policy, policies_table
 from runners.web.failures import status_of
-from runners.web.reader import ROWS, NothingToReadError, Reading, reader_of, runs_of, whole
+from runners.web.reader import ROWS, ArchiveReader, NothingToReadError, Reading, reader_of, runs_of, whole
 
 router = APIRouter()
 
@@ -88,7 +89,16 @@ def first_look(request: Request) -> dict[str, Any]:
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
     running = next((row for row in rows if row.status == "running"), None)
-    return {"archive_shown": True, "latest": table, "best": best, "rules": rules, "running": running}
+    standings = _crosstable(reader, running.record) if running and running.games else None
+    shown = {"latest": table, "best": best, "rules": rules, "running": running, "standings": standings}
+    return {"archive_shown": True, **shown}
+
+
+def _crosstable(reader: ArchiveReader, record: RunRecord) -> PageTable | None:
+    """The crosstable of a run of several pairings."""
+    if len(record.pairings) < 2:
+        return None
+    return reader.ask(sections.section, "crosstable", GameFilter(runs=(record.run_id,))).section.table
 
 
 def _latest(opened: OpenArchive) -> PageTable:
@@ -99,8 +109,7 @@ def _latest(opened: OpenArchive) -> PageTable:
 def one_run(reader: Reading, run_id: str) -> Response:
     """A run: its properties and its results."""
     run = reader.ask(runs.one_run, run_id)
-    several = len(run.pairings.rows) > 1
-    table = reader.ask(sections.section, "crosstable", GameFilter(runs=(run_id,))).section.table if several else None
+    table = _crosstable(reader, run.record) if run.games else None
     return reader.page("browse_run.html", run=run, crosstable=table, subjects_of_run=sections.SUBJECTS)
 
 

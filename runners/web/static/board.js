@@ -136,6 +136,12 @@ function prepare() {
     heading.append(button);
   }
   showAsked();
+  const wrong = document.querySelector("[data-wrong]");
+  if (wrong) {
+    const at = wrong.value.indexOf(wrong.dataset.wrong);
+    wrong.focus({ preventScroll: true });
+    wrong.setSelectionRange(at, at + wrong.dataset.wrong.length);
+  }
   const after = Number(main().dataset.refresh);
   if (after) waiting = setTimeout(() => show(location.href, {}, true), after);
 }
@@ -242,6 +248,27 @@ document.addEventListener("change", (event) => {
   const values = new URLSearchParams();
   for (const each of chosen.form.querySelectorAll("select, [data-kept]")) values.set(each.name, each.value);
   show(`${chosen.dataset.auto}?${values}`, {}, false);
+});
+
+// A name of the vocabulary that is pressed is put into the question; Ctrl and Space complete the name that is typed.
+function insert(field, from, text) {
+  field.setRangeText(text, from, field.selectionEnd, "end");
+  field.focus();
+}
+
+document.addEventListener("click", (event) => {
+  const name = event.target.closest("[data-insert]");
+  const field = document.getElementById("q");
+  if (name && field) insert(field, field.selectionStart, name.textContent);
+});
+
+document.addEventListener("keydown", (event) => {
+  if (!event.ctrlKey || event.key !== " " || event.target.id !== "q") return;
+  event.preventDefault();
+  const typed = event.target.value.slice(0, event.target.selectionStart).match(/\w*$/)[0].toLowerCase();
+  const names = [...document.querySelectorAll("[data-insert]")].map((each) => each.textContent);
+  const found = typed && names.find((each) => each.startsWith(typed) && each !== typed);
+  if (found) insert(event.target, event.target.selectionStart - typed.length, found);
 });
 
 // A heading of an answer sorts its rows: numbers by size, texts by the alphabet.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, sections, style
 from analytics.report.figures import learning, lengths, openings, regret, strength
-from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
+from analytics.report.figures.reported_games import MOST_AGENTS, reported_games
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_score, wilson
 from analytics.statistics.tally import Tally
@@ -345,19 +344,3 @@ def test_games_without_a_first_ply_or_an_end_are_no_figure(
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
         figure(opened, where)
-
-
-def test_the_middle_of_an_interval_is_the_mean(opened: OpenArchive) -> None:
-    frame = openings.openings_frame(reported_games(opened), openings.PLACEMENTS).filter(
-        agent="", rules="classic", ply=0
-    )
-    inside = frame.filter((frame["low"] > 0) & (frame["high"] < 1))
-    assert len(inside)
-    for row in inside.iter_rows(named=True):
-        assert math.isclose((row["low"] + row["high"]) / 2, row["score"], abs_tol=1e-12)
-
-
-def test_all_that_is_needed_is_a_selection(opened: OpenArchive) -> None:
-    chosen = reported_games(opened, "winner = -1")
-    assert isinstance(chosen, ReportedGames)
-    assert chosen.total.draws == chosen.total.games == chosen.selection.games

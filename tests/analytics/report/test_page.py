@@ -217,13 +217,6 @@ def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
     assert charts
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("quick_pictures")
-def test_a_condition_is_shown_as_it_is(root: Path) -> None:
-    condition = "agent_0 <> '<script>' AND agent_1 = agent_0 -- & all"
-    assert condition in Page(made(root, condition)).said_in("code")
-
-
 @pytest.mark.usefixtures("quick_pictures")
 def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
     page = Page(made(root, f"run_id = '{RUNS[2].record.run_id}' AND agent_0 = agent_1 AND ending LIKE 'forfeit%'"))
@@ -287,15 +280,6 @@ def sample_texts() -> str:
     """The text of the report on the sample archive, without pictures and long tables: a line a row or paragraph."""
     page = Page(re.sub(r"<(svg|style|details)\b.*?</\1>", "", made(SAMPLE), flags=re.DOTALL))
     return "\n".join(" | ".join(line) for line in page.lines if line) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("where", "complaint"),
-    [("agent_0 = 'nobody'", "has no game with where="), ("winner =", "is not a condition on games")],
-)
-def test_a_wrong_condition_is_a_wrong_request(root: Path, where: str, complaint: str) -> None:
-    with pytest.raises(RequestError, match=complaint):
-        made(root, where)
 
 
 def test_damage_is_a_failure(tmp_path: Path) -> None:

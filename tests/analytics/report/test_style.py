@@ -68,10 +68,6 @@ def test_generations_have_a_line_for_each_fitness() -> None:
     assert picture.decode().count('aria-roledescription="line mark"') == 2
 
 
-def test_a_picture_is_the_same_bytes_whenever_it_is_drawn() -> None:
-    assert len({curve_svg(by_games(5), "a", ["b"]) for _ in range(2)}) == 1
-
-
 def test_a_curve_by_passes_has_the_errors_on_held_out_boards_or_else_on_those_learned_from() -> None:
     errors = {"not_lost": [0.4] * 4, "won": [0.3] * 4, "held_out_not_lost": [0.2, 0.1] * 2, "held_out_won": [0.1] * 4}
     curve = pl.DataFrame({"pieces": [9, 9, 8, 8], "pass": [1, 2, 1, 2], "boards": [5] * 4} | errors)

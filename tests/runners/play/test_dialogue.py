@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 
@@ -16,7 +15,7 @@ from runners.play.dialogue import HELP, Dialogue
 from runners.play.game import Game
 from runners.play.session import Session
 from tests.naive import PRESETS
-from tests.runners.experiments import Misbehaving, OneByOne
+from tests.runners.experiments import OneByOne
 from tests.runners.play.people import Notes, session
 
 
@@ -77,13 +76,6 @@ def test_resigning_ends_the_game_wherever_the_person_stands() -> None:
         assert screen.game == playing.game
 
 
-def test_quitting_leaves_the_game_unfinished() -> None:
-    playing, _, over = hold("d4 F", "quit", "d3 E")
-    assert over is False
-    assert playing.game.ending is None
-    assert len(playing.game.plies) == 2
-
-
 @pytest.mark.parametrize("rules", [PRESETS["classic"], PRESETS["own_piece"]], ids=lambda rules: rules.name)
 def test_help_hint_and_board_change_nothing(rules: Rules) -> None:
     playing, screen, _ = hold("help", "hint", "board", "?", rules=rules, seat=1)
@@ -121,21 +113,3 @@ def test_ctrl_c_is_heard_while_the_agent_thinks(monkeypatch: pytest.MonkeyPatch)
     assert agent.thinking.is_set()
     assert time.monotonic() - started < 30
     agent.stop.set()
-
-
-def test_a_defect_in_the_session_is_not_swallowed_by_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    playing = session(CLASSIC, 1, "dumb")
-
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(playing, "answer", fail)
-    with pytest.raises(ZeroDivisionError):
-        Dialogue(playing, Notes([])).run()
-
-
-def test_an_agent_that_raises_forfeits_in_one_line() -> None:
-    playing, screen = session(CLASSIC, 1, Misbehaving("raise")), Notes(random.Random(1))
-    assert Dialogue(playing, screen).run()
-    assert screen.news[-1] == "Misbehaving forfeits the game, and you win: it raised RuntimeError: lost my nerve."
-    assert playing.game.winner == 1

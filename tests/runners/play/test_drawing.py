@@ -11,7 +11,7 @@ from quarto.rules import CLASSIC, NONE
 from runners.play import plain
 from runners.play.game import Game
 from runners.play.pictures import COLOUR, TerminalSize, board_rows, picture, pictured
-from runners.play.wording import Players, attributes, result, turn_text
+from runners.play.wording import Players, attributes, result
 from tests.naive import PRESETS
 
 PLAYED = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@c4 0@a1 9@d4 6@d2")), hand=10)
@@ -85,12 +85,6 @@ def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, size: Term
 AROUND = [*itertools.product(" •▄", repeat=2), *itertools.product(" *", " #")]
 
 
-def test_larger_terminals_get_larger_drawings() -> None:
-    heights = [len(pictured(PLAYED, size)) for size in SIZES[1:5]]
-    assert heights == [18, 19, 24, 12]
-    assert all("█" not in row.plain for row in pictured(PLAYED, TerminalSize(40, 24)))
-
-
 def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
     played = [row.plain for row in board_rows(PLAYED)]
     assert [row.count("▸") for row in played].index(1) == 7  # row 2 of the board, in the middle
@@ -100,26 +94,6 @@ def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
     assert len(framed) == 4 * 3
     assert all(cell.startswith("▌") and cell.endswith("▐") for cell in framed)
     assert not any("▸" in row for row in won)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        (Game(CLASSIC), Game(CLASSIC).give(7), "rule_based gives you 7."),
-        (Game(CLASSIC).give(7), Game(CLASSIC).give(7).place(1), "You place 7 on b1."),
-        (Game(CLASSIC).give(7), Game(CLASSIC).give(7).place(1).give(8), "You place 7 on b1 and give 8."),
-        (PLAYED, PLAYED.place(2).give(1), "You place A on c1 and give 1."),
-        (
-            PLAYED.place(2).give(1),
-            PLAYED.place(2).give(1).place(3).give(2),
-            "rule_based places 1 on d1 and gives you 2.",
-        ),
-        (Game(PRESETS["own_piece"]), Game(PRESETS["own_piece"]).play(3, 4), "You place 3 on a2."),
-        (PLAYED, PLAYED.forfeited(2), ""),
-    ],
-)
-def test_turns_in_words(before: Game, after: Game, expected: str) -> None:
-    assert turn_text(before, after, YOU) == expected
 
 
 @pytest.mark.parametrize(

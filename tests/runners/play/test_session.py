@@ -61,7 +61,7 @@ def held(rules: Rules, seat: int, agent: Agent | str, number: int = 0) -> Sessio
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_same_turns_are_the_engines_game(preset: str, seat: int) -> None:
     rules = PRESETS[preset]
-    for number in (0, 1, 12345):
+    for number in (0, 12345):
         game = held(rules, seat, "random", number).game
         expected = by_engine(game, seat, named("random").build(), number)
         assert (list(game.plies), game.winner, ENDINGS[game.ending or 0]) == expected
@@ -69,7 +69,7 @@ def test_the_same_turns_are_the_engines_game(preset: str, seat: int) -> None:
 
 @pytest.mark.parametrize("seat", [0, 1])
 @pytest.mark.parametrize("what", ["raise", "cheat"])
-@pytest.mark.parametrize("after", [0, 1, 2, 3])
+@pytest.mark.parametrize("after", [0, 3])
 def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
     for rules in (CLASSIC, PRESETS["own_piece"]):
         playing = held(rules, seat, Misbehaving(what, after))
@@ -85,7 +85,7 @@ def test_forfeits_are_the_engines(what: str, after: int, seat: int) -> None:
 
 @pytest.mark.parametrize(
     "agent",
-    [*sorted({*names("agent")} - {"oracle"}), *seldom("oracle"), "mcts(reuse=true)", Dice()],
+    ["random", "mcts(reuse=true)", Dice(), *seldom(*sorted(names("agent")))],
     ids=lambda each: str(each).split()[0],
 )
 def test_a_turn_taken_back_and_made_again_is_answered_the_same(agent: Agent | str) -> None:
@@ -157,8 +157,3 @@ def test_other_numbers_and_seeds_are_other_games() -> None:
     assert gifts(1, 0) == gifts(1, 0)
     assert gifts(1, 0) != gifts(2, 0)
     assert gifts(1, 0) != gifts(1, 10)
-
-
-def test_what_somebody_types_at_random_is_legal() -> None:
-    game, dice = Game(CLASSIC), random.Random(1)
-    assert {any_line(game, dice) for _ in range(200)} == set("0123456789ABCDEF")

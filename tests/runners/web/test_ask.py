@@ -107,9 +107,3 @@ def test_a_long_question_says_that_it_is_being_computed(reader: Visitor) -> None
     page = Page(reader.client.post("/ask", data={"token": reader.site.token, "q": text}))
     assert page.refreshes
     assert "Still computing" in page.text
-
-
-def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
-    page = ada.get("/ask", question="1")
-    assert (page.status, page.line, page.refreshes) == (200, "", False)
-    assert f"qarena run rule_based random games=10000 --archive {ada.site.settings.archive}" in page.text

@@ -160,45 +160,6 @@ def test_at_most_so_many_work_and_so_many_wait() -> None:
     jobs.close()
 
 
-def test_a_job_that_waits_can_be_stopped_and_is_not_carried_out() -> None:
-    jobs = Background(1)
-    first = jobs.job("first", until_stopped())
-    second = jobs.job("second", lambda _job: pytest.fail("it was stopped"))
-    second.stop("enough")
-    assert (second.ended, second.stopped) == (True, True)
-    jobs.close()
-    assert first.wait(PATIENCE)
-    assert first.reason == "the server ends"
-    assert second.result() is None
-
-
-def test_what_is_published_is_seen_before_the_end() -> None:
-    jobs = Background(1)
-    seen, go_on = threading.Event(), threading.Event()
-
-    def work(job: BackgroundJob) -> int:
-        job.latest = 1
-        seen.set()
-        go_on.wait(PATIENCE)
-        return 2
-
-    job = jobs.job("key", work)
-    assert seen.wait(PATIENCE)
-    assert (job.latest, job.ended) == (1, False)
-    go_on.set()
-    assert job.wait(PATIENCE)
-    assert job.result() == 2
-    jobs.close()
-
-
-def test_old_results_are_forgotten() -> None:
-    jobs = Background(1, kept=3)
-    for number in range(6):
-        assert jobs.job(number, lambda _job: None).wait(PATIENCE)
-    assert [number for number in range(6) if jobs.find(number)] == [3, 4, 5]
-    jobs.close()
-
-
 def test_of_an_owner_one_job_works_at_a_time() -> None:
     jobs = Background(3)
     begun = [threading.Event() for _ in range(3)]

@@ -29,19 +29,12 @@ OPTIONS = (
 )
 GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
-ARCHIVE_PAGES = (
-    "/browse",
-    f"/browse/runs/{ROUND_ROBIN}",
-    "/browse/games",
-    f"/browse/games/{ROUND_ROBIN}/8",
-    "/browse/openings?position=0.../..../..../.... F",
-    "/browse/openings",
-    "/browse/results/crosstable",
-    "/browse/results/ratings",
-    "/browse/results/lengths",
-    f"/browse/sweeps/{SWEEP}",
-    "/browse/policies",
-    "/ask?question=2&chart=bars",
+PAGES = (
+    *("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/analyse?text=F@b1%0A3@b9"),
+    *("/nothing", "/browse", f"/browse/runs/{ROUND_ROBIN}", "/browse/agent?agent=dumb", "/browse/games"),
+    *(f"/browse/games/{ROUND_ROBIN}/8", "/browse/openings", "/browse/openings?position=0.../..../..../.... F"),
+    *(f"/browse/results/{slug}" for slug in ("crosstable", "ratings", "lengths", "gifts")),
+    *(f"/browse/sweeps/{SWEEP}", "/browse/policies", "/ask?question=2"),
 )
 PATIENCE = 180_000  # milliseconds: kernels may have to be compiled first
 
@@ -150,13 +143,6 @@ def shown(tab: Any) -> list[tuple[int, int]]:
     return parse_game(tab.locator(".plies").text_content())
 
 
-def test_a_whole_game_by_mouse_is_found_by_sql(tab: Any, served: Served) -> None:
-    begin(tab)
-    while not is_over(tab):
-        after(tab, tab.locator("button[name=decision]").last.click)
-    assert logged(tab, served) == shown(tab)
-
-
 def test_a_whole_game_by_keyboard_alone_is_found_by_sql(tab: Any, served: Served) -> None:
     tab.goto("/play")
     press = tab.keyboard.press
@@ -229,12 +215,19 @@ def test_a_logged_game_is_replayed_by_keys(tab: Any) -> None:
     assert "has won" in tab.locator(".status").text_content()
     after(tab, tab.go_back)
     assert f"at={mistakes[-2]}" in tab.url
+    tab.goto(f"/browse/games/{ROUND_ROBIN}/8?ply=0")
+    settled(tab)
+    after(tab, lambda: press("n"))
+    assert tab.locator(".move b").count() == 5
+    after(tab, lambda: press("."))  # the best decision instead of the mistake
+    assert "branch=" in tab.url
 
 
 def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Served) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    axe, wrong = Axe(), []
+    axe = Axe()
+    wrong: list[tuple[str, ...]] = []
     for scheme, width in (("light", 1400), ("dark", 390)):
         context = browser.new_context(
             base_url=served.home,
@@ -245,15 +238,23 @@ def test_nothing_is_wrong_for_those_who_use_other_means(browser: Any, served: Se
         )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
-        for path in ("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/nothing"):
+
+        def look(name: str, page: Any = page, scheme: str = scheme, width: int = width) -> None:
+            found = axe.run(page).response["violations"]
+            wrong.extend((name, scheme, each["id"], each["nodes"][0]["html"]) for each in found)
+            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), (name, width)
+
+        for path in PAGES:
             page.goto(path)
             settled(page)
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), (path, width)
-            found = axe.run(page)
-            wrong += [(path, scheme, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+            look(path)
         begin(page, "dumb")
-        found = axe.run(page)
-        wrong += [("game", scheme, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]]
+        page.get_by_role("button", name="Hint").click()
+        page.locator(".hinted").wait_for()
+        look("a game with a hint")
+        page.get_by_text("Resign …").click()
+        after(page, page.get_by_role("button", name="Resign this game").click)
+        look("the end of a game")
         moving = "getComputedStyle(document.querySelector('.button')).transitionDuration"
         assert page.evaluate(moving) == "0s"
         context.close()
@@ -336,21 +337,6 @@ def test_the_board_of_the_openings_shows_what_filters_choose_and_goes_on(tab: An
     tab.go_back()
     tab.wait_for_selector("text=to place F")
     assert "position=0" in tab.url
-
-
-def test_a_game_of_the_archive_is_replayed_by_keys(tab: Any) -> None:
-    tab.goto(f"/browse/games/{ROUND_ROBIN}/8?ply=0")
-    settled(tab)
-    after(tab, lambda: tab.keyboard.press("ArrowRight"))
-    assert tab.url.endswith("at=2")
-    after(tab, lambda: tab.keyboard.press("n"))
-    mistake = tab.url
-    after(tab, lambda: tab.keyboard.press("n"))
-    after(tab, lambda: tab.keyboard.press("Shift+N"))
-    assert tab.url == mistake
-    assert tab.locator(".move b").count() == 5
-    after(tab, lambda: tab.keyboard.press("."))  # the best decision instead of the mistake
-    assert "branch=" in tab.url
 
 
 # Pages that load themselves again, and quick hands.
@@ -438,6 +424,20 @@ def test_an_answer_is_sorted_and_its_question_remembered_in_the_browser(tab: Any
     assert "unnest" in tab.locator("#q").input_value()
 
 
+def test_a_wrong_name_is_marked_and_names_are_completed(tab: Any) -> None:
+    tab.goto("/ask")
+    tab.locator("#q").fill("SELECT nothing FROM gam")
+    tab.keyboard.press("Control+Space")
+    assert tab.locator("#q").input_value() == "SELECT nothing FROM games"
+    tab.locator("#columns summary").click()
+    tab.locator("[data-insert]", has_text="winner").first.click()
+    tab.locator("#q").fill("SELECT nothing FROM games")
+    tab.evaluate("document.querySelector('form.question').requestSubmit()")
+    tab.get_by_role("alert").wait_for()
+    marked = "(field => field.value.slice(field.selectionStart, field.selectionEnd))(document.getElementById('q'))"
+    assert tab.evaluate(marked) == "nothing"
+
+
 def test_the_form_of_a_game_offers_what_an_agent_can_play(tab: Any) -> None:
     tab.goto("/play?agent=mcts")
     assert tab.get_by_role("button", name="Begin the game").bounding_box()["y"] < 800
@@ -446,23 +446,3 @@ def test_the_form_of_a_game_offers_what_an_agent_can_play(tab: Any) -> None:
     assert tab.locator("#rules").input_value() == "classic"
     tab.goto("/play?agent=own_piece_alpha_beta")
     assert tab.locator("#rules").input_value() == "own_piece"
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_the_pages_about_the_archive(browser: Any, served: Served, scheme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    context = browser.new_context(
-        base_url=served.home, color_scheme=scheme, bypass_csp=True, viewport={"width": 390, "height": 900}
-    )
-    tab = context.new_page()
-    tab.set_default_timeout(PATIENCE)
-    for path in ARCHIVE_PAGES:
-        tab.goto(path)
-        settled(tab)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, path
-        found = Axe().run(tab).response["violations"]
-        serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        shown = [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in serious]
-        assert shown == [], path
-    context.close()

@@ -120,32 +120,6 @@ def test_help_is_part_of_the_label_also_if_it_is_taken_by_going_back(ada: Visito
     assert found == [("human:ada(hint)",), ("human:ada(undo)",), ("human:ada(undo)",), ("human:ada",)]
 
 
-def test_to_send_a_form_twice_is_no_help(ada: Visitor) -> None:
-    page = ada.begin()
-    once, again = (ada.send(page.url, decision="d4") for _ in range(2))
-    assert once.url == again.url
-    played(ada, again)
-    assert rows(ada, "SELECT agent_1 FROM games") == [("human:ada",)]
-
-
-def test_undo_goes_back_to_the_beginning_of_a_turn(ada: Visitor) -> None:
-    begun = ada.begin()
-    assert ada.send(begun.url, command="undo").line == "there is nothing to take back: you have not played yet"
-    halfway = ada.send(begun.url, decision="d4")
-    assert ada.send(halfway.url, command="undo").url == begun.url
-    given = ada.send(ada.send(begun.url, decision="d4").url, decision="F")
-    later = ada.send(given.url, decision="c3")
-    assert ada.send(later.url, command="undo").url == given.url
-
-
-def test_what_is_refused_leads_back_to_the_game(ada: Visitor) -> None:
-    begun = ada.begin()
-    assert 'value="undo"' not in begun.text  # there is nothing to take back
-    wrong = ada.send(begun.url, decision="e5")
-    assert f'href="{html.escape(begun.url)}">Go back' in wrong.text
-    assert 'value="undo"' in ada.send(begun.url, decision="d4").text
-
-
 def test_an_earlier_moment_of_a_logged_game_offers_no_decision(ada: Visitor) -> None:
     begun = ada.begin()
     end = ada.send(ada.send(begun.url, decision="d4").url, command="resign")
@@ -175,13 +149,6 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
     assert rows(ada, "SELECT winner, ending FROM games") == [(0, "forfeit_resigned")]
     assert "is over, and logged as game 0" in ada.send(end.url.partition("&moves")[0], decision="d4").line
     assert shlex.split(Archive.open(ada.site.settings.archive).runs()[0].command) == ["qarena", "serve"]
-
-
-def test_a_rematch_is_the_next_game_of_the_run(ada: Visitor) -> None:
-    for number in range(2):
-        page = ada.send(ada.begin().url, command="resign")
-        assert f"Logged as game {number} of run" in page.text
-    assert rows(ada, "SELECT count(DISTINCT run_id), max(game_id) FROM games") == [(1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -283,15 +250,6 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
     new = re.search(r'href="([^"]+)">New game', end.text)
     assert new
     assert 'name="mcts.iterations" value="20"' in ada.get(html.unescape(new[1])).text
-
-
-def test_every_agent_and_all_rules_can_be_chosen(reader: Visitor) -> None:
-    from runners.arena.config_groups import names
-
-    page = reader.get("/play")
-    for group in ("agent", "rules"):
-        for name in names(group):
-            assert f">{name}</option>" in page.text
 
 
 def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
