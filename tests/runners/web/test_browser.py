@@ -91,7 +91,7 @@ def tab(browser: Any, served: Served) -> Iterator[Any]:
             wrong.append(text)
 
     page.on("request", lambda request: note(request.url, request.url.startswith(served.home)))
-    page.on("console", lambda message: note(message.text, message.type != "error"))
+    page.on("console", lambda message: note(message.text, message.type != "error" or "400" in message.text))
     page.on("pageerror", lambda error: note(str(error)))
     yield page
     assert wrong == []
