@@ -258,10 +258,6 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     assert "Nothing to play" in shown.out
     assert "was begun by other code (mine changed; " in shown.err
     assert "its games count as if this code had played them" in shown.err
-
-
-@pytest.mark.slow
-def test_a_run_that_other_code_extended_is_that_of_both(edited: Callable[..., Result], tmp_path: Path) -> None:
     assert edited("archive.other_code=extend", "games=40").code == 0
     (record,) = Archive.open(tmp_path / "data/archive").runs()
     (more,) = record.code["extended_by"]

@@ -83,6 +83,7 @@ def without_times(text: str) -> str:
 def test_a_run_on_a_cluster_prints_and_stores_what_one_thread_does(on_ray: tuple[str, str], tmp_path: Path) -> None:
     for folder in ("thread", "cluster"):
         (tmp_path / folder).mkdir()
+    in_folder(tmp_path, *RUN, "threads=1")  # compiles, which prints a note
     expected = in_folder(tmp_path / "thread", *RUN, "threads=1")
     in_folder(tmp_path / "cluster", *RUN, *on_ray, "games=1000")
     found = in_folder(tmp_path / "cluster", *RUN, *on_ray)  # which plays what is missing
@@ -168,8 +169,8 @@ def test_if_the_cluster_dies_one_line_says_so(dies: str, slow: tuple[str, ...], 
         os.kill(found, signal.SIGKILL)
         out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (1, "")
-    assert err.startswith("error: the Ray cluster at ray.address=local is gone")
-    assert len(err.splitlines()) == 1
+    (line,) = (each for each in err.splitlines() if not each.startswith("playing: "))  # which a slow machine says
+    assert line.startswith("error: the Ray cluster at ray.address=local is gone")
     archive = Archive.open(tmp_path / "games")
     assert [record.status for record in archive.runs()] == ["interrupted"]
     assert verify(archive).problems == []
