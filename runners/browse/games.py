@@ -18,6 +18,7 @@ from quarto.errors import FailureError, NotFoundError, RequestError
 from quarto.rules import NONE
 from runners.browse import links
 from runners.browse.runs import RunRow, matching, record_of
+from runners.play.game import Game
 
 MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
 ROWS = 50  # a page
@@ -126,6 +127,10 @@ class ArchivedGame(NamedTuple):
     ending: str
     opening: int  # plies that were imposed
     plies: tuple[tuple[int, int], ...]  # piece, cell
+
+    def boards(self) -> list[Game]:
+        """The game after each ply."""
+        return [Game(self.record.rules, self.plies[: ply + 1]) for ply in range(len(self.plies))]
 
 
 def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:

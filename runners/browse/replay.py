@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from analytics.sql.database import OpenArchive
-from quarto.notation import format_cell, format_piece, format_position
-from quarto.position import Position, board, from_plies
-from quarto.rules import NONE, finished_lines
+from quarto.notation import format_cell, format_piece
 from runners.browse.games import ArchivedGame
 
 GIFT, PLACEMENT = "gift", "placement"
@@ -39,31 +37,6 @@ class Decision(NamedTuple):
     choice: str  # the piece or the cell
     imposed: bool
     judgement: ValueChange | None  # None: not judged
-
-
-class Moment(NamedTuple):
-    """The board at one moment of a game."""
-
-    plies: int  # that were played
-    position: Position
-    text: str
-    pieces: list[int]  # [16] on the cells, NONE where empty
-    lines: set[int]  # cells of a line that is finished
-    last: int  # cell of the ply before
-
-
-def moment(game: ArchivedGame, plies: int | None) -> Moment:
-    """The board after so many plies, with the next piece in hand; None, or too many: at the end."""
-    total = len(game.plies)
-    plies = total if plies is None else min(max(0, plies), total)
-    rules = game.record.rules
-    hand = game.plies[plies][0] if plies < total and not rules.mover_chooses else NONE
-    position = from_plies(game.plies[:plies], hand)
-    pieces = board(position)
-    lines = {cell for line in finished_lines(pieces, rules) for cell in line}
-    text = format_position(position, rules.name)
-    last = game.plies[plies - 1][1] if plies else NONE
-    return Moment(plies, position, text, pieces, lines, last)
 
 
 def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:

@@ -13,7 +13,7 @@ from analytics.results.columns import ResultColumn, column, game_name, words
 from analytics.store.archive import Archive, unknown_run
 from quarto.batch import LINE
 from quarto.errors import RequestError
-from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
 from quarto.rules import NONE, SIDE
 from runners.browse import replay
 from runners.browse.game_svg import boards_svg
@@ -72,8 +72,7 @@ def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg
         write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
     title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
-        games = [Game(game.record.rules, game.plies[: ply + 1]) for ply in range(len(game.plies))]
-        write_file(svg, boards_svg(games, title).encode())
+        write_file(svg, boards_svg(game.boards(), title).encode())
     if is_printed(json) or is_printed(svg):
         return
     console.print_line(title)
@@ -104,7 +103,7 @@ def _players(game: ArchivedGame) -> str:
 
 def boards(game: ArchivedGame, width: int) -> list[str]:
     """The board after each ply, as many side by side as fit."""
-    drawn = [_board(game, ply) for ply in range(len(game.plies))]
+    drawn = [_board(each) for each in game.boards()]
     across = max(1, (width + GAP) // (BOARD_WIDTH + GAP))
     return [
         (" " * GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
@@ -113,14 +112,14 @@ def boards(game: ArchivedGame, width: int) -> list[str]:
     ]
 
 
-def _board(game: ArchivedGame, ply: int) -> list[str]:
+def _board(game: Game) -> list[str]:
     """The board after a ply, under the number of the ply."""
-    now = replay.moment(game, ply + 1)
-    rows = [f"ply {ply}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
+    won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
+    rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
         cells = range(SIDE * row, SIDE * row + SIDE)
-        marks = ("=" if cell in now.lines else ">" if cell == now.last else " " for cell in cells)
-        pieces = ("." if now.pieces[cell] == NONE else format_piece(now.pieces[cell]) for cell in cells)
+        marks = ("=" if cell in won else ">" if cell == last else " " for cell in cells)
+        pieces = ("." if game.board[cell] == NONE else format_piece(game.board[cell]) for cell in cells)
         rows.append(f"{digit} " + "".join(mark + piece for mark, piece in zip(marks, pieces, strict=True)))
     return [*rows, ""]
 
@@ -206,7 +205,8 @@ def as_mapping(game: ArchivedGame, judged: Judgements) -> dict[str, Any]:
 
 
 def _ply(game: ArchivedGame, judged: Judgements, ply: int) -> dict[str, Any]:
-    piece, cell = game.plies[ply]
+    rules, (piece, cell) = game.record.rules, game.plies[ply]
+    before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
     values: Mapping[str, Any] = {
         kind: {"value_before": found.before, "value_after": found.after, "regret": found.regret}
         for kind in (GIFT, PLACEMENT)
@@ -217,6 +217,6 @@ def _ply(game: ArchivedGame, judged: Judgements, ply: int) -> dict[str, Any]:
         "piece": format_piece(piece),
         "cell": format_cell(cell),
         "mover": game.agents[(ply + 1) % 2],
-        "position": replay.moment(game, ply).text,
+        "position": format_position(before.position, rules.name),
         **values,
     }

@@ -27,7 +27,7 @@ from runners.browse.games import NO_GAMES, games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.policies import policies_table
-from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions, moment
+from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions
 from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section, worst
 from tests.analytics.indexed import decide
@@ -105,12 +105,9 @@ def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
         games_list(opened, rows, GameFilter(), "best")
 
 
-def test_moments_and_decisions_of_a_game(opened: OpenArchive) -> None:
+def test_decisions_of_a_game(opened: OpenArchive) -> None:
     game = logged_game(opened, IMPOSED, 0)
     assert game.opening == 2
-    assert moment(game, 0).text.startswith("..../..../..../.... ")
-    end = moment(game, None)
-    assert (end.plies, end.lines != set(), end.position.hand) == (len(game.plies), game.ending == "line", -1)
     made = decisions(game, {(2, GIFT): ValueChange(1, -1)})
     assert [each.imposed for each in made[:6]] == [True, True, True, True, False, False]
     assert [(each.seat, each.kind) for each in made[:3]] == [(0, GIFT), (1, PLACEMENT), (1, GIFT)]
