@@ -108,6 +108,9 @@ def ratings_section(chosen: ReportedGames) -> ReportSection:
         f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {elo(fit.seat.mean)} Elo "
         f"({interval(fit.seat.low, fit.seat.high, elo)})."
     )
+    note += " Above the next: how likely an agent is stronger than the one below it."
+    if not frame["bounded"].all():
+        note += " No bound: it won or lost all of its games."
     apart = f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
     note += "".join(
         f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
