@@ -29,13 +29,14 @@ import numpy as np
 from llvmlite import binding
 from numba import types
 from numba.core import event
+from numba.core.caching import UserProvidedCacheLocator
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.datamodel.models import OpaqueModel
 from numba.core.registry import CPUDispatcher
 from numba.extending import register_model
 
 from quarto import caches
-from quarto.sources import find, fingerprint_of, kernel_sources, outside_fingerprint
+from quarto.sources import find, fingerprint_of, kernel_sources, outside_fingerprint, project_root
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,12 +52,11 @@ float64 = cast("Callable[[Any], float]", np.float64)
 def cache_directory(outside: str = "") -> Path:
     """The directory of compiled kernels: in ``$QARENA_CACHE``, else in the user's cache folder, else a temporary one.
 
-    The last part of its path is a hash of the sources, of the Python version and of the numba version. ``outside`` is
-    the fingerprint of the sources of an agent that is not the project's.
+    The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba. ``outside`` is
+    the fingerprint of the sources of an agent that is not the project's. All environments of a user share it.
     """
-    stamp = hashlib.sha256(
-        f"{fingerprint_of(kernel_sources())} {outside} {sys.version} {numba.__version__} {sys.prefix}".encode()
-    ).hexdigest()[:16]
+    versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
+    stamp = hashlib.sha256(f"{fingerprint_of(kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
     chosen = caches.cache_root() / "kernels" / stamp
     try:
         chosen.mkdir(parents=True, exist_ok=True)
@@ -92,6 +92,17 @@ def import_implementations() -> None:
 def _require_scipy() -> None:
     if find("scipy") is None:
         raise ImportError("SciPy is not installed")
+
+
+class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
+    """Where numba keeps a kernel: the same place for each copy of the project. numba itself asks for the whole path."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """The folder of a module: below the project, or a name, as ``cache_directory`` tells other sources apart."""
+        folder = Path(py_file).resolve().parent
+        inside = folder.is_relative_to(project_root())
+        return folder.relative_to(project_root()).as_posix() if inside else folder.name
 
 
 # ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled while that function
@@ -158,13 +169,14 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         """Make numba read and write machine code in our directory; other code keeps its own."""
         if self._cache.cache_path is not None:
             return
-        before = numba.config.CACHE_DIR
+        before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
         outside = outside_fingerprint(self.py_func.__module__, Path(self.py_func.__code__.co_filename))
         numba.config.CACHE_DIR = str(cache_directory(outside))
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
         try:
             self.enable_caching()
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules

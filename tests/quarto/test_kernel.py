@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from quarto import jit as kernel_module
 from quarto.bits import float_bits, lowest_bit, nth_bit, nth_bit_by_table, popcount
 from quarto.jit import kernel
 from quarto.sources import kernel_sources, outside_fingerprint
+from tests.paths import ROOT
 
 
 @kernel()
@@ -70,6 +73,26 @@ def test_scipys_algebra_is_imported_by_kernels_that_need_it_only(tmp_path: Path)
     script = tmp_path / "script.py"
     script.write_text(KERNELS_WITH_AND_WITHOUT_BLAS)
     subprocess.run([sys.executable, script], check=True)
+
+
+def test_another_copy_of_the_same_sources_compiles_nothing(tmp_path: Path) -> None:
+    """As another environment of the same user has it; an edited copy compiles its own."""
+    script = (
+        "import quarto, numpy as np; from quarto import caches, rng; rng.Streams(np.zeros(1, np.uint64)).draw(0);"
+        "print(quarto.__file__, caches.compiling.compiled)"
+    )
+    found = []
+    for name in ("one", "two", "edited"):
+        shutil.copytree(ROOT / "quarto", tmp_path / name / "quarto")
+        if name == "edited":
+            (tmp_path / name / "quarto/rules.py").write_text((ROOT / "quarto/rules.py").read_text() + "# edited\n")
+        environment = os.environ | {"PYTHONPATH": str(tmp_path / name), "QARENA_CACHE": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", script]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        file, compiled = ended.stdout.split()
+        assert Path(file).is_relative_to(tmp_path / name)
+        found.append(int(compiled) > 0)
+    assert found == [True, False, True]
 
 
 def test_bits_of_floats_are_those_of_ieee_754_and_grow_with_those_not_negative() -> None:
