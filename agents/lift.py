@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import Any, Protocol
+from typing import Any
 
 import numba
 import numpy as np
@@ -63,43 +64,32 @@ def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
 
 
-class LiftedPlayer(Protocol):
-    """Turns for a whole batch of positions."""
+class LiftedPlayer(ABC):
+    """Turns for a whole batch of positions. By default it remembers no game, and threads share it."""
 
-    @property
-    def game_words(self) -> int:
-        """The number of uint64 words that it remembers of each game."""
-        ...
-
-    @property
-    def alone(self) -> bool:
-        """Whether it is to be asked for one position at a time."""
-        ...
+    game_words: int = 0  # words of uint64 that it remembers of each game
+    alone: bool = False  # whether it is to be asked for one position at a time
 
     def fork(self) -> LiftedPlayer:
         """The same player for another thread."""
-        ...
+        return self
 
-    def start(self, slots: range) -> None:
-        """Begin games in these slots, which lie 1 or 2 apart."""
-        ...
+    def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
+        """Begin games in these slots, which lie 1 or 2 apart: nothing is remembered of those played there before."""
 
-    def restart(self, slots: NDArray[np.integer]) -> None:
+    def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
         """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
-        ...
 
+    @abstractmethod
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
         Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
         """
-        ...
 
 
-class KernelPlayer:
+class KernelPlayer(LiftedPlayer):
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
-
-    alone = False
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
         load(turn)  # so that a faulty one is refused before it plays
@@ -126,11 +116,9 @@ class KernelPlayer:
         self.own = own[0]
 
     def fork(self) -> KernelPlayer:
-        """The same player for another thread."""
         return KernelPlayer(self.turn, self._knowledge, self.rules)
 
     def start(self, slots: range) -> None:
-        """Begin games in these slots, which lie 1 or 2 apart: nothing is remembered of those played there before."""
         if self.game_words == 0:
             return
         if len(self._memories) == len(slots):
@@ -145,7 +133,6 @@ class KernelPlayer:
         self.own["memories_stride"] = stride
 
     def restart(self, slots: NDArray[np.integer]) -> None:
-        """Begin new games in ``slots`` [B], some of those that were started: what they remember is forgotten."""
         if self.game_words:
             self._memories[self._rows(slots)] = 0
 
@@ -154,10 +141,9 @@ class KernelPlayer:
         return (slots.astype(np.int64) - self._slots.start) // self._slots.step
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
-        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+        """As of every player. Without ``slots`` each position is a game of its own that has just begun.
 
-        Without ``slots`` each position is a game of its own that has just begun. What the kernel raises is raised here,
-        and nothing is then remembered of this turn.
+        What the kernel raises is raised here, and nothing is then remembered of this turn.
         """
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
@@ -236,30 +222,18 @@ def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDA
     return array
 
 
-class PythonPlayer:
+class PythonPlayer(LiftedPlayer):
     """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
 
     Threads share the agent behind a lock, so it need not be safe for threads. But the order in which it meets positions
     depends on them. So a run can be repeated only if answers depend on nothing but the position and ``rng``.
     """
 
-    game_words = 0  # an agent in Python keeps its own memory
-    alone = False
-
     def __init__(self, agent: PythonAgent | None) -> None:
         """``agent`` is None in a subclass that answers by other means."""
         self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
         self._agent = agent
         self._lock = threading.Lock()
-
-    def fork(self) -> PythonPlayer:
-        return self
-
-    def start(self, slots: range) -> None:
-        """Begin games; an agent in Python is not notified."""
-
-    def restart(self, slots: NDArray[np.integer]) -> None:
-        """Begin games; an agent in Python is not notified."""
 
     def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
         return checked_turns(*self._answers(batch, rng), rng, self.unusual)
@@ -289,30 +263,21 @@ def checked_turns(
 OUTSIDE = -128  # stands for all numbers that are no cell, no piece and not NONE
 
 
-class StagedPlayer:
+class StagedPlayer(LiftedPlayer):
     """One player until ``pieces`` pieces are on the board, then another one."""
-
-    alone = False
 
     def __init__(self, early: LiftedPlayer, late: LiftedPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
+        self.game_words = early.game_words + late.game_words
 
     def fork(self) -> StagedPlayer:
-        """The same for another thread."""
         return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)
 
-    @property
-    def game_words(self) -> int:
-        """The number of uint64 words that both remember of each game."""
-        return self._early.game_words + self._late.game_words
-
     def start(self, slots: range) -> None:
-        """Begin games in these slots, for both."""
         self._early.start(slots)
         self._late.start(slots)
 
     def restart(self, slots: NDArray[np.integer]) -> None:
-        """Begin new games in some of the slots, for both."""
         self._early.restart(slots)
         self._late.restart(slots)
 

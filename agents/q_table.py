@@ -38,10 +38,11 @@ RANDOM = COIN + 1  # index of the word that says how to explore
 
 @turn
 def q_table_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    if explores(seed, own):
+    explore = explores(seed, own)
+    if explore:
         word = draw(seed, RANDOM)
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-    return turn_by_afterstates(position, seed, False, rules, own)
+    return turn_by_afterstates(position, seed, explore, rules, own)  # a constant would be a second signature
 
 
 @inlined

@@ -34,11 +34,16 @@ class Batch(NamedTuple):
     @staticmethod
     def of(positions: list[Position]) -> Batch:
         """The given positions, in their order."""
-        batch = Batch.empty(len(positions))
-        for i, position in enumerate(positions):
-            for name, value in position._asdict().items():
-                getattr(batch, name)[i] = value
-        return batch
+        if not positions:
+            return Batch.empty(0)
+        lanes, occupied, available, hand, last_cell = zip(*positions, strict=True)
+        return Batch(
+            np.array(lanes, np.uint64),
+            np.array(occupied, np.uint16),
+            np.array(available, np.uint16),
+            np.array(hand, np.int8),
+            np.array(last_cell, np.int8),
+        )
 
     def position(self, i: int) -> Position:
         """The ``i``-th position as Python integers."""

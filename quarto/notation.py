@@ -25,9 +25,12 @@ SHOWN = 60  # characters of a wrong text that a message repeats
 POSITION_FORM = "write four rows and a hand, such as ...F/.3../..../.... 7"
 
 
-def parse_piece(text: str) -> int:
-    """The piece of a hex digit, in either case."""
-    return _piece(text, "write 0 to 9 or A to F")
+def parse_piece(text: str, where: str = "write 0 to 9 or A to F") -> int:
+    """The piece of a hex digit, in either case; ``where`` ends the message about a wrong one."""
+    digit = text.upper()
+    if len(digit) != 1 or digit not in PIECE_DIGITS:
+        raise RequestError(f"piece {_shown(text)} is not a hex digit 0-F ({where})")
+    return PIECE_DIGITS.index(digit)
 
 
 def format_piece(piece: int) -> str:
@@ -37,9 +40,12 @@ def format_piece(piece: int) -> str:
     return PIECE_DIGITS[piece]
 
 
-def parse_cell(text: str) -> int:
-    """The cell of a text such as ``b3``, in either case."""
-    return _cell(text, "letter = column, digit = row")
+def parse_cell(text: str, where: str = "letter = column, digit = row") -> int:
+    """The cell of a text such as ``b3``, in either case; ``where`` ends the message about a wrong one."""
+    name = text.lower()
+    if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
+        raise RequestError(f"cell {_shown(text)} is not one of a1 to d4 ({where})")
+    return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
 
 
 def format_cell(cell: int) -> str:
@@ -64,7 +70,7 @@ def parse_position(text: str) -> tuple[Position, str]:
     plies = _parse_rows(fields[0], where + "1")
     hand = NONE
     if fields[1] != "-":
-        hand = _piece(fields[1], where + "2")
+        hand = parse_piece(fields[1], where + "2")
         for piece, cell in plies:
             if piece == hand:
                 raise RequestError(f"piece {fields[1]!r} is in hand and on {format_cell(cell)} ({where}2)")
@@ -95,7 +101,7 @@ def parse_game(text: str) -> list[tuple[int, int]]:
         piece_text, at, cell_text = word.partition("@")
         if not at:
             raise RequestError(f"{_shown(word)} is not piece@cell, such as F@b1 ({where})")
-        piece, cell = _piece(piece_text, where), _cell(cell_text, where)
+        piece, cell = parse_piece(piece_text, where), parse_cell(cell_text, where)
         for before, (other_piece, other_cell) in enumerate(plies):
             if piece == other_piece:
                 raise RequestError(f"piece {piece_text!r} was already placed at ply {before} ({where})")
@@ -120,7 +126,7 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
             raise RequestError(f"row {number + 1} {_shown(row)} has {len(row)} cells instead of {SIDE} ({where})")
         for column, digit in enumerate(row):
             if digit != ".":
-                plies.append((_piece(digit, where), cell_at(number, column)))
+                plies.append((parse_piece(digit, where), cell_at(number, column)))
     seen: dict[int, int] = {}
     for piece, cell in plies:
         if piece in seen:
@@ -128,20 +134,6 @@ def _parse_rows(text: str, where: str) -> list[tuple[int, int]]:
             raise RequestError(f"piece {format_piece(piece)!r} is on {first} and on {second} ({where})")
         seen[piece] = cell
     return plies
-
-
-def _piece(text: str, where: str) -> int:
-    digit = text.upper()
-    if len(digit) != 1 or digit not in PIECE_DIGITS:
-        raise RequestError(f"piece {_shown(text)} is not a hex digit 0-F ({where})")
-    return PIECE_DIGITS.index(digit)
-
-
-def _cell(text: str, where: str) -> int:
-    name = text.lower()
-    if len(name) != 2 or name[0] not in COLUMN_LETTERS or name[1] not in ROW_DIGITS:
-        raise RequestError(f"cell {_shown(text)} is not one of a1 to d4 ({where})")
-    return cell_at(ROW_DIGITS.index(name[1]), COLUMN_LETTERS.index(name[0]))
 
 
 def _shown(text: str) -> str:

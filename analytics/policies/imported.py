@@ -19,11 +19,20 @@ from agents.learning.policy import Policy, begin_of_groups
 from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from analytics.files.local import LOCAL
 from analytics.parquet.metadata import footer_of
-from analytics.policies.position_texts import TextError, positions_of, positions_of_plies
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError, nearest
-from quarto.notation import format_cell, format_piece, format_position, parse_cell, parse_piece
+from quarto.notation import (
+    CLASSIC_NAME,
+    format_cell,
+    format_piece,
+    format_position,
+    parse_cell,
+    parse_game,
+    parse_piece,
+    parse_position,
+)
+from quarto.position import Position, from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
 from quarto.symmetry import symmetries
 from quarto.views import BatchView
@@ -191,12 +200,34 @@ def _positions(frame: pl.DataFrame, rules: Rules) -> Batch:
     _refuse(column.is_null().to_numpy(), lambda _row: "the position is missing")
     texts = column.unique(maintain_order=True)
     numbers = column.replace_strict(texts, np.arange(len(texts))).to_numpy()
-    try:
-        batch = positions_of_plies(texts.to_list()) if name == PLIES else positions_of(texts.to_list(), rules.name)
-    except TextError as error:
-        raise RequestError(f"row {int(np.argmax(numbers == error.number)) + 1}: {error}") from error
+    found = list[Position]()
+    for number, text in enumerate(texts.to_list()):
+        try:
+            found.append(_position_after(text) if name == PLIES else _position(text, rules.name))
+        except RequestError as error:
+            raise RequestError(f"row {int(np.argmax(numbers == number)) + 1}: {error}") from error
+    batch = Batch.of(found)
     _check_unfinished(batch, rules, lambda number: int(np.argmax(numbers == number)))
     return Batch(*(field[numbers] for field in batch))
+
+
+def _position(text: str, rules_name: str) -> Position:
+    """The position of a text, which may leave out the name of the rules."""
+    position, name = parse_position(text)
+    if name not in (rules_name, CLASSIC_NAME):
+        raise RequestError(f"position {text!r} is one of rules '{name}', not of rules '{rules_name}': rules={name}")
+    return position
+
+
+def _position_after(text: str) -> Position:
+    """The position after plies; the last word is the piece in hand, if it has no cell."""
+    words, hand = text.split(), NONE
+    if words and "@" not in words[-1]:
+        hand = parse_piece(words.pop())
+    plies = parse_game(" ".join(words))
+    if any(piece == hand for piece, _ in plies):
+        raise RequestError(f"the piece in hand, {format_piece(hand)}, was placed before (plies {text!r})")
+    return from_plies(plies, hand)
 
 
 def _check_unfinished(batch: Batch, rules: Rules, row_of: Any) -> None:

@@ -129,16 +129,22 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
         )
 
 
-class ObservedPlayer:
+class ObservedPlayer(LiftedPlayer):
     """Plays as ``player`` does, and calls ``note`` once for each turn that takes longer than ``SLOW_SECONDS``."""
 
     def __init__(self, player: LiftedPlayer, alone: bool, note: Callable[[str], None]) -> None:
         """``alone``: it is asked for one position at a time, so that a note can say which."""
         self._player, self._note = player, note
-        self.alone = alone or player.alone
+        self.alone, self.game_words = alone or player.alone, player.game_words
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._player, name)
+
+    def start(self, slots: range) -> None:
+        self._player.start(slots)
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        self._player.restart(slots)
 
     def fork(self) -> ObservedPlayer:
         return ObservedPlayer(self._player.fork(), self.alone, self._note)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import LateError, SomeFailedError
+from agents.lift import LiftedPlayer
 from quarto.batch import Batch, Turns
 from quarto.errors import Failed, RemoteError, RequestError
 from quarto.rng import Streams
@@ -170,14 +171,12 @@ class Reserve:
             logger.info("agent '%s' printed:\n%s", self.label, printed)
 
 
-class PolitoPlayer:
+class PolitoPlayer(LiftedPlayer):
     """A player in a process of its own, with a live game in each slot.
 
     A game that fails does not end the others. If the process dies or has to be ended, another one replaces it.
     The other games go on there from their positions, with new players.
     """
-
-    alone = False
 
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
@@ -187,7 +186,6 @@ class PolitoPlayer:
         self.game_words = ALONE if reserve.setup["reuse"] else game_bytes // 8
 
     def fork(self) -> PolitoPlayer:
-        """The same for another thread, with another child."""
         return PolitoPlayer(self._reserve)
 
     def remarks(self) -> list[str]:
@@ -207,7 +205,6 @@ class PolitoPlayer:
         self._begin(b"")
 
     def restart(self, slots: NDArray[np.integer]) -> None:
-        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
         if len(slots):
             self._begin(slots.astype(np.uint32).tobytes())
 
