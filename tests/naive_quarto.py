@@ -112,20 +112,6 @@ def least_image(board: Board, hand: int, permutations: Sequence[Sequence[int]]) 
 # Counting
 
 
-def enumerate_prefixes(rules: Rules, plies: int) -> int:
-    """Live prefixes of that many plies, one by one; below four plies no line can be finished."""
-    assert plies < 4
-
-    def count(board: Board, left: int) -> int:
-        if left == 0:
-            return 1
-        free = [cell for cell in range(16) if board[cell] == NONE]
-        pieces = set(range(16)) - set(board)
-        return sum(count([*board[:cell], piece, *board[cell + 1 :]], left - 1) for cell in free for piece in pieces)
-
-    return count([NONE] * 16, plies)
-
-
 def sharing_sets() -> list[tuple[int, ...]]:
     """The sets of four pieces that share an attribute value."""
     return [

@@ -155,15 +155,3 @@ def test_two_genes_are_bred_with_the_probabilities_of_the_phase(
     counts = Counter(made.operator.tolist())
     found = [counts[operator] / 20_000 for operator in (MUTATION, CROSSOVER, CROSSOVER2)]
     np.testing.assert_allclose(found, expected, atol=0.012)
-
-
-def test_a_line_of_study_a_shares_its_genes_in_the_code_and_not_in_the_text() -> None:
-    for faithful in (False, True):
-        evolution = Evolution(FiveGenes(1, writes_into_parents=faithful), 4, 1, 3, 1)
-        evolution.breed()
-        evolution.judge(np.zeros((1, 1)))
-        due = evolution.breed()
-        everybody = evolution.judge(np.zeros((3, 1)))
-        assert len(np.unique(due.genes, axis=0)) == 3  # judged by the genes of the moment
-        assert len(np.unique(everybody.genes, axis=0)) == (1 if faithful else 4)
-        assert everybody.genes[-1].tolist() == due.genes[-1].tolist()

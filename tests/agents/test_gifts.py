@@ -29,11 +29,9 @@ def test_without_a_policy_all_gifts_are_equal() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("mine", "policy='mine' is not a policy"),
         (Policy("gifts"), "policy of kind 'gifts' is for other players; gifts reads 'gift'"),
         (risks([0], [17], [0.5]), "wins 17 in row 0 of a policy is not from 0 to 16"),
         (risks([0], [0], [1.5]), "risk 1.5 in row 0 of a policy is not from 0 to 1"),
-        (risks([1, 0], [0, 0], [0.5, 0.5]), "pieces 0 in row 1 of a policy comes too late"),
     ],
 )
 def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) -> None:

@@ -97,12 +97,9 @@ def without(rows: slice) -> Policy:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ("mine", "policy='mine' is not a policy"),
         (Policy("gift"), "policy of kind 'gift' is for other players; network reads 'network'"),
         (changed("weight", 0, 65.0), "weight 65.0 in row 0 of a policy is not from -64.0 to 64.0"),
         (changed("weight", 1, UNIT / 2), "is no multiple of 2^-16"),
-        (changed("layer", 0, 9), "layer 9 in row 0 of a policy is not from 0 to 7"),
-        (changed("column", 1, 0), "has the same layer, row, column as the row before"),
         (without(slice(5, 6)), "layer 0 of a policy is not a row for each of 357 inputs and the biases"),
         (only_layer(0), "the last layer of a policy has 3 units, not a value for each of 289 actions"),
     ],

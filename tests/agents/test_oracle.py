@@ -72,17 +72,6 @@ def test_no_agent_takes_anything_from_it_in_either_seat(opponent: str, plies: in
         assert of_seat_0 >= value if seat == 0 else of_seat_0 <= value, game
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("opponent", OPPONENTS)
-def test_no_agent_beats_it_from_the_empty_board(opponent: str) -> None:
-    if "opponent" in getattr(load_agent(opponent).build(), "choosers", ("opponent",)):
-        oracle = load_agent("oracle").build()  # with the tablebase, where there is one
-        games = Engine(CLASSIC, (oracle, load_agent(opponent).build()), ["a", "b"], [(0, 1)], seed=2, run=2).play_block(
-            Order(0, 0, 10)
-        )
-        assert min(results(games.block.games, [0, 1] * 10)) >= 0  # the game is a draw
-
-
 def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tuple[int, int]]:
     """Its turns with this many seeds; a cell or gift that is ignored is NONE."""
     player = lift(agent, rules, "it")
@@ -173,16 +162,3 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
     assert load_agent("oracle").label == "oracle"
     with pytest.raises(RequestError, match=r"^agent 'nobody' does not exist"):
         agent_named("oracle(below=nobody)")
-
-
-def test_whole_games_with_a_horizon_do_not_depend_on_threads_or_blocks() -> None:
-    def games(pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
-        engine = Engine(CLASSIC, [Oracle(horizon=9), Random()], ["a", "b"], [(0, 1)], seed=5, run=5)
-        found: list[list[int]] = []
-        for played in sorted(
-            engine.play([Order(0, *each) for each in pairs], 2), key=lambda each: each.block.first_pair
-        ):
-            found += played.block.games.cells.T.tolist()
-        return found
-
-    assert games([(0, 10), (10, 10), (20, 10)]) == games([(0, 30)])

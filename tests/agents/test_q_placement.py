@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from agents.ga2 import Ga2
@@ -76,22 +75,8 @@ def changed(column: str, row: int, value: float) -> Policy:
 
 WRONG_POLICIES = [
     (Policy("genome"), "policy of kind 'genome' is for other players; q_placement reads 'q_placement'"),
-    (changed("value", 1, np.inf), "column 'value' of a policy is inf in row 1, where a finite number belongs"),
-    (changed("occupied", 0, -1), "occupied -1 in row 0 of a policy is not from 0 to 65535"),
-    (changed("occupied", 2, 2), "lanes 281479271743489 in row 2 of a policy has a piece where no cell is occupied"),
-    (changed("occupied", 0, 7), "lanes 281479271743489 in row 0 of a policy has a piece twice"),
-    (changed("hand", 1, 16), "hand 16 in row 1 of a policy is not from 0 to 15"),
     (changed("hand", 2, 15), "hand 15 in row 2 of a policy is on the board"),
-    (changed("cell", 0, -1), "cell -1 in row 0 of a policy is not from 0 to 15"),
     (changed("cell", 0, 0), "cell 0 in row 0 of a policy is occupied"),
-    (
-        changed("cell", 1, 1),
-        "lanes 281479271743489 in row 1 of a policy has the same lanes, occupied, hand, cell as the row before",
-    ),
-    (
-        changed("hand", 2, 1),
-        "lanes 281479271743489 in row 2 of a policy comes too late: rows ascend by lanes, occupied, hand, cell",
-    ),
 ]
 
 

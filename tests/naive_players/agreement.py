@@ -28,7 +28,6 @@ OPPONENT_CHOOSES_QUICK = [
     pytest.param(rules, marks=() if rules.name in ("classic", "torus_square") else pytest.mark.slow)
     for rules in OPPONENT_CHOOSES
 ]
-LONG_GAMES = [rules for rules in OPPONENT_CHOOSES if rules.name != "torus_square"]  # its games end before they are late
 
 
 def late(rules: Rules, games: int, most_empty: int) -> list[Position]:

@@ -59,18 +59,14 @@ def test_games_survive_printing_and_parsing(drawn: tuple[list[tuple[int, int]], 
     ("text", "message"),
     [
         ("...F/.3../..../.... G", "piece 'G' is not a hex digit 0-F (position '...F/.3../..../.... G', field 2)"),
-        ("...G/.3../..../.... 7", "piece 'G' is not a hex digit 0-F (position '...G/.3../..../.... 7', field 1)"),
-        ("...F/.3../..../.... 12", "piece '12' is not a hex digit 0-F (position '...F/.3../..../.... 12', field 2)"),
         ("...F/.3../..../.... 3", "piece '3' is in hand and on b2 (position '...F/.3../..../.... 3', field 2)"),
         ("...3/.3../..../.... -", "piece '3' is on d1 and on b2 (position '...3/.3../..../.... -', field 1)"),
         ("...F/.3../.... 7", "3 rows instead of 4, with / between them (position '...F/.3../.... 7', field 1): write"),
         ("...F/.3../.../.... 7", "row 3 '...' has 3 cells instead of 4 (position '...F/.3../.../.... 7', field 1)"),
         ("...F/.3../..../....", "position '...F/.3../..../....' has 1 fields instead of 2 or 3: write"),
         ("", "position '' has 0 fields instead of 2 or 3: write"),
-        ("a b c d", "position 'a b c d' has 4 fields instead of 2 or 3: write"),
         (EXAMPLE + " c/d", f"rules 'c/d' is not a name (position '{EXAMPLE} c/d', field 3)"),
         ("...\N{ARABIC-INDIC DIGIT THREE}/..../..../.... -", "is not a hex digit 0-F (position"),
-        ("...\N{LATIN SMALL LIGATURE FF}/..../..../.... -", "is not a hex digit 0-F (position"),
     ],
 )
 def test_a_wrong_position_is_refused_with_the_value_and_its_place(text: str, message: str) -> None:
@@ -85,9 +81,7 @@ def test_a_wrong_position_is_refused_with_the_value_and_its_place(text: str, mes
     [
         ("F@b1 3b2", "'3b2' is not piece@cell, such as F@b1 (game 'F@b1 3b2', ply 1)"),
         ("G@b1", "piece 'G' is not a hex digit 0-F (game 'G@b1', ply 0)"),
-        ("@b1", "piece '' is not a hex digit 0-F (game '@b1', ply 0)"),
         ("F@e1", "cell 'e1' is not one of a1 to d4 (game 'F@e1', ply 0)"),
-        ("F@b5", "cell 'b5' is not one of a1 to d4 (game 'F@b5', ply 0)"),
         ("F@b", "cell 'b' is not one of a1 to d4 (game 'F@b', ply 0)"),
         ("F@b1 f@b2", "piece 'f' was already placed at ply 0 (game 'F@b1 f@b2', ply 1)"),
         ("F@b1 3@B1", "cell 'B1' was already taken at ply 0 (game 'F@b1 3@B1', ply 1)"),

@@ -90,16 +90,6 @@ def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes(
     assert len({policy_store.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
 
 
-def test_the_same_knowledge_under_the_same_name_has_the_same_id(archive: Archive, tmp_path: Path) -> None:
-    one = policy_store.save(archive, COUNTS, origin())
-    elsewhere = policy_store.save(Archive.open(tmp_path / "other", create=True), COUNTS, origin())
-    assert one.policy_id == elsewhere.policy_id == policy_cards.policy_id_of("mine", one.knowledge)
-    other = policy_store.save(archive, COUNTS, origin("yours"))
-    assert other.policy_id != one.policy_id
-    assert other.knowledge == one.knowledge
-    assert [card.name for card in policy_cards.cards(archive)] == ["mine", "yours"]
-
-
 @BOTH
 def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
     first = policy_store.save(archive, COUNTS, origin())
@@ -264,13 +254,6 @@ def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_ver
     (problem,) = verify(archive).problems
     assert str(problem.file).startswith(str(folder))
     assert_same(policy_store.read(archive, "sound")[1], GENES)
-
-
-def test_a_genome_that_lacks_a_gene_is_refused(archive: Archive) -> None:
-    card = policy_store.save(archive, GENES, origin())
-    forge(Path(archive.root / "policies" / card.policy_id), "genome.json", b'{"alpha": 0.25}')
-    with pytest.raises(RequestError, match=r"gene 'beta' is missing from genome\.json"):
-        policy_store.read(archive, "mine")
 
 
 @pytest.mark.parametrize(

@@ -64,16 +64,6 @@ def test_the_values_of_all_turns_of_a_batch_are_those_one_by_one(name: str) -> N
             assert row[17 * cell + gift] == turn.value
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PRESETS)
-def test_thousands_of_values_are_those_of_playing_every_game_out(name: str) -> None:
-    rules, solver = PRESETS[name], Solver(PRESETS[name], MEGABYTES)
-    for pieces, count in ((14, 1000), (13, 1000), (12, 500), (11, 200), (10, 60), (9, 12)):
-        for position in live_positions(rules, pieces, count, 2):
-            found = solver.solve(position, turns=False)
-            assert (found.value, found.distance) == solve_position(position, rules), position
-
-
 def images(position: Position, rules: Rules, dice: random.Random) -> Position:
     """The position under a random symmetry of cells and pieces."""
     cells = symmetries(rules).cells

@@ -148,28 +148,6 @@ def test_agents_in_python_are_asked_for_games_of_one_ply_at_a_time() -> None:
     assert len(opponent.plies) > 8
 
 
-def test_seeds_may_be_a_list_and_resets_go_on() -> None:
-    one, other = made(3), made(3)
-    first, _ = one.reset(seed=[4, 9, None])
-    again, _ = other.reset(seed=[4, 9, 1])
-    assert np.array_equal(first[:2], again[:2])
-    masks = [environment.reset()[1]["seat"].tolist()[:2] for environment in (one, other)]
-    assert masks[0] == masks[1]
-    with pytest.raises(ValueError, match="2 seeds for 3 games"):
-        one.reset(seed=[1, 2])
-
-
-def test_what_was_returned_is_not_changed_later() -> None:
-    environment, chance = made(), np.random.default_rng(3)
-    _, infos = environment.reset(seed=1)
-    kept = environment.step(chosen(infos["action_mask"], chance))
-    copies = [np.copy(each) for each in (*kept[:4], kept[4]["action_mask"], kept[4]["seat"])]
-    for _ in range(20):
-        environment.step(chosen(kept[4]["action_mask"], chance))
-    for each, copied in zip((*kept[:4], kept[4]["action_mask"], kept[4]["seat"]), copies, strict=True):
-        assert np.array_equal(each, copied)
-
-
 def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
     environment, chance = made(record=tmp_path / "games.txt", name="mine"), np.random.default_rng(4)
     _, infos = environment.reset(seed=1)
@@ -190,16 +168,6 @@ def test_its_games_are_imported_into_an_archive(tmp_path: Path) -> None:
             " count(*) FILTER ((winner = 1 AND agent_0 = 'mine') OR (winner = 0 AND agent_1 = 'mine')) FROM games"
         ).row(0)
     assert (won, lost) == (rewards.count(1.0), rewards.count(-1.0))
-
-
-def test_it_is_drawn_as_text_and_as_pictures() -> None:
-    for mode, kind in (("ansi", str), ("rgb_array", np.ndarray)):
-        environment = made(2, render_mode=mode)
-        environment.reset(seed=1)
-        frames = environment.render()
-        assert len(frames) == 2
-        assert all(isinstance(frame, kind) for frame in frames)
-    assert made(2).render() is None
 
 
 def test_wrong_requests_are_refused_in_a_line() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agents.learning.policy import Policy
-from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE
+from agents.policy import MC_AFTERSTATE
 from agents.rl_encoded import ENCODED_VALUES
 from agents.rl_tabular import COUNTERS
 from analytics import open_archive
@@ -60,15 +60,6 @@ def test_what_both_know_is_joined_by_position_whatever_the_counts() -> None:
         (1, 1, 0.25, -0.25, 0.5),
     ]
     assert joined(ONE, GENES) is None
-
-
-@pytest.mark.parametrize("kind", [FITTED_Q, Q_TABLE])
-def test_kinds_that_tell_the_same_of_afterstates_are_joined(kind: str) -> None:
-    other = {("value" if name == "mean" else name): column for name, column in OTHER.table.items()}
-    for one, two in ((ONE, Policy(kind, table=other)), (Policy(kind, table=other), ONE)):
-        common = joined(one, two)
-        assert common is not None
-        assert common["difference"].to_list() == [0.0, 0.5]
 
 
 def test_counts_are_joined_as_values_where_they_are_the_values() -> None:
@@ -122,29 +113,6 @@ def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -
     assert re.search(r"rows +│ .* in common", reverse)
     assert "positions of 1,000 random games" in qarena("policy", "compare", "four", "bred").out
     assert snapshot(root) == before
-
-
-@pytest.mark.slow
-def test_policies_of_different_rules_are_not_compared(root: Path, qarena: Qarena) -> None:
-    play(root, "agent@a=random", "agent@b=random", "games=20", "rules=square")
-    for rules in ("classic", "square"):
-        where = f"run_id IN (SELECT run_id FROM runs WHERE rules = '{rules}')"
-        assert qarena("policy", "build", "kind=gift", f"name={rules}", "--where", where).code == 0
-    found = qarena("policy", "compare", "classic", "square")
-    assert found.refusal.startswith(
-        "error: policies classic (classic) and square (square) were learned under different rules"
-    )
-
-
-@pytest.mark.slow
-def test_an_agent_in_both_seats_is_named_once_in_a_lineage(root: Path, qarena: Qarena) -> None:
-    assert qarena("policy", "build", "kind=gift", "name=first").code == 0
-    play(root, "agent@a=policy", "a.policy=first", "agent@b=policy", "b.policy=first", "games=20")
-    itself = "agent_0 = agent_1"
-    assert qarena("policy", "build", "kind=gift", "name=second", "--where", itself).code == 0
-    lines = qarena("policy", "lineage", "second").out.splitlines()
-    assert sum(line.endswith(": 20 games of policy(policy=first)") for line in lines) == 1
-    assert sum(line.endswith("policy(policy=first) played by") for line in lines) == 1
 
 
 @pytest.mark.parametrize(

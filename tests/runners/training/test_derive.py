@@ -125,19 +125,6 @@ def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Pa
     assert result.wins > 0.9 * result.games
 
 
-def test_a_q_table_from_the_log_of_its_own_training_is_the_one_that_was_saved(root: Path, qarena: Qarena) -> None:
-    trained = qarena("train", "trainer=q_table", "trainer.games=120", "policy.name=online", f"archive.root={root}")
-    assert trained.code == 0
-    online = card_of(root, "online")
-    (run_id,) = online.learned["run_ids"]
-    assert (
-        qarena("policy", "build", "kind=q_table", "--where", f"run_id = '{run_id}'", "--archive", str(root)).code == 0
-    )
-    offline = card_of(root, "q_table")
-    assert offline.knowledge == online.knowledge
-    assert offline.files["table.parquet"].sha256 == online.files["table.parquet"].sha256
-
-
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -169,19 +156,6 @@ def forge(root: Path, **learned: Any) -> None:
     forge_record(Path(path), lambda card: card["learned"].update(learned))
 
 
-def test_what_differs_is_said_and_exits_1(root: Path, qarena: Qarena) -> None:
-    qarena(*words("gift", root))
-    how = card_of(root).learned["derivation"]
-    forge(root, derivation=how | {"parameters": how["parameters"] | {"smoothing": 2.0}})
-    before = snapshot(root)
-    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
-    assert found.code == 1
-    first = r"the first is row \d+: stored 0\.\d+, derived again 0\.\d+"
-    assert re.fullmatch(rf"knowledge: stored .*\ncolumn risk: \d+ rows differ, {first}\n", found.err)
-    assert found.out.startswith("differs: policy mine ")
-    assert snapshot(root) == before
-
-
 def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
     qarena(*words("mc_afterstate", root))
     card = card_of(root)
@@ -195,9 +169,12 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
     forge_record(Path(path), lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena("policy", "rebuild", "mine", "--archive", str(root))
     assert found.code == 1
+    assert found.out.startswith("differs: policy mine ")
     assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
     assert f"code: fingerprint was {'f' * 16}, is {card.code['fingerprint']}" in found.err
     assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", found.err)
+    first = r"the first is row \d+: stored -?[\d.]+, derived again -?[\d.]+"
+    assert re.search(rf"column mean: [\d,]+ rows differ, {first}\n", found.err)
 
 
 def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
@@ -280,20 +257,14 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
         (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; valid: .*"),
         (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
-        (["kind=gift", "+kind.smothing=2"], r"kind 'gift' has no parameter 'smothing'; did you mean 'smoothing'\? .*"),
         (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a Derivation .*"),
         (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made: smoothing=-1 is below 0: .*"),
         (["kind=gift", "kind.smoothing=1,2"], r"kind.smoothing=1,2: several values are a sweep, .*"),
-        (["kind=gift", "kind.smoothing=[1"], r"'kind.smoothing=\[1' cannot be read: .*"),
         (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648 .*"),
-        (["kind=gift", "name=1st"], r"name='1st' cannot be a name: .*"),
-        (["kind=gift", "threads=0"], r"threads=0 is out of range: it must be at least 1"),
         (["kind=gift", "threads=two"], r"threads=two: 'two' is not a whole number"),
         (["kind=gift", "where=winner >= 0"], r"'where=winner >= 0' cannot be read: .* --where \"winner >= 0\""),
         (["kind=gift", "--where", "agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
-        (["kind=gift", "--where", "DELETE FROM games"], r"where='DELETE FROM games' is not a condition on games: .*"),
         (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is not a condition on games: .*"),
-        (["kind=gift", "--where", "loser = 1"], r"where='loser = 1' is not a condition on games: .*loser.*"),
         (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
         (
             ["kind=gift", "--where", "run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
@@ -346,24 +317,6 @@ def test_a_condition_reaches_sql_as_it_was_typed(root: Path, qarena: Qarena) -> 
     assert again[again.index("--where") + 1] == odd
     assert qarena(*again[1:]).code == 0
     assert card_of(root, "gift").learned["where"] == odd
-
-
-@pytest.mark.slow
-def test_several_kinds_are_built_by_one_command(root: Path, qarena: Qarena) -> None:
-    found = qarena("policy", "build", "-m", "kind=gift,mc_afterstate", "--where", CLASSIC, "--archive", str(root))
-    assert found.code == 0
-    for kind in ("gift", "mc_afterstate"):
-        assert re.search(
-            rf"{kind} +│ {kind} +│ +2,200 │ +{card_of(root, kind).files['table.parquet'].rows:,} ", found.out
-        )
-
-
-def test_help_lists_the_kinds(qarena: Qarena) -> None:
-    found = qarena("policy", "build", "--help")
-    assert (found.code, found.err) == (0, "")
-    assert "(encoded_q, fitted_q, gift, line_network, line_values, mc_afterstate, q_table)" in " ".join(
-        found.out.split()
-    )
 
 
 OWN = """
@@ -450,26 +403,6 @@ def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(
     found = qarena("policy", "build", *words)
     assert (found.code, found.out) == (1, "")
     assert message in found.err
-
-
-def test_without_an_agent_that_reads_it_a_policy_says_what_is_missing(root: Path, own: Path, qarena: Qarena) -> None:
-    (own / "agent/counting.yaml").unlink()
-    words = ["kind=counted", "--where", CLASSIC, "--archive", str(root), "--config-dir", "own"]
-    assert "No agent plays by policies of kind 'counted' yet: " in qarena("policy", "build", *words).out
-
-
-@pytest.mark.parametrize("target", ["subprocess.Popen", "agents.random.Random", *seldom("antigravity.fly", None)])
-def test_a_class_that_only_a_card_names_is_neither_imported_nor_called(
-    target: str | None, root: Path, qarena: Qarena
-) -> None:
-    qarena(*words("gift", root))
-    how = card_of(root).learned["derivation"]
-    forge(root, derivation=how | {"parameters": how["parameters"] | {"_target_": target}})
-    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
-    wanted = "is not a Derivation" if str(target).startswith("agents.") else "code that is not this project's"
-    assert re.fullmatch(rf"error: .*{target}.*\n", found.refusal)
-    assert wanted in found.err
-    assert "antigravity" not in sys.modules
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(

@@ -20,7 +20,7 @@ from quarto.errors import FailureError, RequestError
 from runners.arena.spec import AgentSpec, made
 from runners.training.online import Online, _OnlineTraining
 from tests.marks import seldom
-from tests.naive import PRESETS, Outcome
+from tests.naive import Outcome
 from tests.naive_players.learning import same_bytes
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, rows
 from tests.runners.training.trainings import LEARNERS, StopAfter, context, online, slowly, stopped_after
@@ -58,10 +58,6 @@ def expected(whole: Path) -> Policy:
     return policy
 
 
-def files_of_games(root: Path) -> int:
-    return len(list(root.glob("games/*/*.parquet")))
-
-
 def learner_of(trainer: Online) -> Any:
     params = {key: value for key, value in trainer.learner.items() if key != "_target_"}
     return made("learner", trainer.learner["_target_"], params)
@@ -92,14 +88,6 @@ def test_the_tables_of_these_trainings_grow_on_the_way(whole: Path) -> None:
         for knowledge in (relearn(archive, archive.run_ids()[0], learner, games) for games in (0, 100, GAMES))
     ]
     assert sizes[0] == sizes[1] < sizes[2]
-
-
-def test_under_other_rules_too(tmp_path: Path) -> None:
-    trainer = online(games=60)
-    fast = learned(trainer, tmp_path / "a", seed=9, rules=PRESETS["torus_square"])
-    policy, played = slowly(trainer, tmp_path / "a", PRESETS["torus_square"])
-    assert same_bytes(fast, policy)
-    assert_played(tmp_path / "a", played)
 
 
 def test_the_fast_way_is_taken_where_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,22 +131,6 @@ def test_a_learner_learns_from_forfeits_too(
     assert same_bytes(again.policy, one.policy)
 
 
-def test_a_jitted_opponent_that_raises_forfeits_that_game_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    opponent(monkeypatch, "hothead.Hothead")
-    trainer = online(games=60, **SWAPPED)
-    with caplog.at_level(logging.CRITICAL):
-        fast = learned(trainer, tmp_path / "fast")
-        monkeypatch.setattr(_OnlineTraining, "_play_compiled", lambda _self, _games, span, _buffers: (span[0], True))
-        slow = learned(trainer, tmp_path / "slow")
-    assert same_bytes(fast, slow)
-    assert_same_rows(rows(tmp_path / "fast"), rows(tmp_path / "slow"))
-    endings = rows(tmp_path / "fast")["games"]["ending"].cast(pl.String).value_counts()
-    counts = dict(endings.rows())
-    assert min(counts["forfeit_error"], counts["line"]) > 10
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
     trainer = online(games=48, opponent="mcts(iterations=20,reuse=true)", **SWAPPED)
@@ -169,15 +141,6 @@ def test_an_opponent_forgets_each_game_before_the_next(tmp_path: Path) -> None:
 
 
 # The archive is the checkpoint.
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("small_blocks")
-def test_how_games_are_kept_does_not_matter(whole: Path, expected: Policy, tmp_path: Path) -> None:
-    found = learned(online(games=GAMES), tmp_path / "a", shard_games=64, shard_seconds=0.0, threads=3)
-    assert same_bytes(found, expected)
-    assert_same_rows(rows(tmp_path / "a"), rows(whole))
-    assert files_of_games(tmp_path / "a") > 5
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -210,16 +173,6 @@ def test_nothing_is_played_twice_and_less_is_known_of_fewer_games(whole: Path, e
     assert fewer.policy is not None
     assert same_bytes(fewer.policy, slowly(online(games=90), whole)[0])
     assert_same_rows(rows(whole), before)
-
-
-def test_more_games_extend_the_run(whole: Path, expected: Policy, tmp_path: Path) -> None:
-    root = tmp_path / "a"
-    shorter = online(games=250).train(context(root))
-    longer = online(games=GAMES).train(context(root))
-    assert (longer.run_ids, longer.played) == (shorter.run_ids, GAMES - 250)
-    assert longer.policy is not None
-    assert same_bytes(longer.policy, expected)
-    assert_same_rows(rows(root), rows(whole))
 
 
 @pytest.mark.slow
@@ -272,10 +225,7 @@ def test_while_one_learns_a_second_one_is_refused_and_afterwards_finds_the_same(
 # Learning again from the log.
 
 
-@pytest.mark.parametrize(
-    ("name", "other"),
-    [("rl_encoded", "learning_rate"), ("q_placement", "learning_rate"), ("rl_tabular", "exploration")],
-)
+@pytest.mark.parametrize(("name", "other"), [("q_placement", "learning_rate"), ("rl_tabular", "exploration")])
 def test_what_was_learned_is_learned_again_from_the_log(name: str, other: str, tmp_path: Path) -> None:
     trainer = online(name, games=500)
     trained = trainer.train(context(tmp_path / "a", name, shard_games=120, shard_seconds=0.0))
@@ -322,8 +272,7 @@ def test_a_log_that_lacks_games_or_is_damaged_is_refused(tmp_path: Path) -> None
 # The curve.
 
 
-@pytest.mark.parametrize("block", [7, 100, 1000])
-@pytest.mark.parametrize("seats", [SWAPPED, FIXED], ids=["swapped", "fixed"])
+@pytest.mark.parametrize(("seats", "block"), [(SWAPPED, 100), (FIXED, 7)])
 def test_the_curve_counts_the_learners_games_block_by_block(seats: dict[str, Any], block: int, tmp_path: Path) -> None:
     trainer = online(games=250, **seats)
     trained = trainer.train(context(tmp_path / "a", curve_block=block, shard_games=64))
@@ -359,16 +308,6 @@ def test_the_record_says_who_learned_and_by_what(tmp_path: Path) -> None:
     assert online(games=4).train(context(tmp_path / "a")).run_ids != trained.run_ids
 
 
-def test_a_label_that_would_be_too_long_is_a_hash(tmp_path: Path) -> None:
-    rewards = [1.0000000000000002 / (7 + i) for i in range(4)]
-    more = dict.fromkeys(("learning_rate", "discount", "exploration", "exploration_step"), 1 / 3)
-    trainer = online("rl_encoded", learner={**online("rl_encoded").learner, "rewards": rewards, **more}, games=2)
-    trained = trainer.train(context(tmp_path / "a", "rl_encoded"))
-    record = Archive.open(tmp_path / "a").run(trained.run_ids[0])
-    assert record is not None
-    assert len(record.labels[0]) == len("rl_encoded(training,0123456789ab)")
-
-
 def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
     assert (online(games=7, **SWAPPED).games, online(games=7, **FIXED).games) == (8, 7)
     assert online(games=7, **SWAPPED).notes == (
@@ -381,15 +320,11 @@ def test_odd_games_are_rounded_up_where_they_come_in_pairs() -> None:
     ("wrong", "message"),
     [
         ({"games": 0}, "trainer.games=0 is not a whole number from 1 to "),
-        ({"games": 2.5}, "trainer.games=2.5 is not a whole number"),
         ({"seats": "both"}, "trainer.seats=both does not exist; valid: fixed, swapped"),
         ({"learner_seat": 2}, "trainer.learner_seat=2 is not a whole number from 0 to 1"),
         ({"learner": "rl"}, "trainer.learner='rl' is not a mapping with the class of a learner under _target_"),
-        ({"learner": {}}, "trainer.learner={} is not a mapping with the class of a learner under _target_"),
         ({"learner": {"_target_": "agents.dumb.Dumb"}}, "agents.dumb.Dumb is not a Learner"),
-        ({"learner": {"_target_": "agents.dum.Dumb"}}, "'agents.dum.Dumb' cannot be imported"),
         ({"opponent": "dum"}, "agent 'dum' does not exist; did you mean 'dumb'?"),
-        ({"opponent": 3}, "trainer.opponent: 3 is neither a name"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(wrong: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from runners.training.derive import code_of
 from runners.training.self_improvement import FROM_PIECES, SelfImprovement
 from runners.training.trainer import Trained, TrainingContext
 from tests.runners.conftest import Qarena
-from tests.runners.training.trainings import context, stopped_after, training
+from tests.runners.training.trainings import context, stopped_after
 
 SMALL = {
     "kind": "mc_afterstate(least=3)",
@@ -141,25 +140,6 @@ def test_more_generations_go_on_from_fewer(loop: tuple[Path, Trained]) -> None:
     assert more.curve.head(4).equals(trained.curve)
 
 
-def test_of_many_generations_the_last_counts_last(loop: tuple[Path, Trained]) -> None:
-    archive = Archive.open(loop[0])
-    cards = [policy_store.find(archive, f"mine-{generation}") for generation in (1, 2, 3)]
-    for earlier, later in pairwise(cards):
-        assert later.learned["run_ids"][:-1] == earlier.learned["run_ids"]
-    records = {record.run_id: record for record in archive.runs()}
-    numbers = [records[run_id].number for run_id in cards[-1].learned["run_ids"]]
-    assert numbers == sorted(set(numbers))
-
-
-@pytest.mark.slow
-def test_remembering_the_last_generation_only(tmp_path: Path) -> None:
-    root = tmp_path / "archive"
-    Archive.open(root, create=True)
-    trained = trainer(remember="last", generations=2).train(named(root))
-    assert (len(trained.run_ids), trained.games) == (1, 300)
-    assert trained.curve["games"].to_list() == [0, 300, 300]
-
-
 @pytest.mark.slow
 def test_all_policies_are_rebuilt_and_the_curve_is_drawn(qarena: Qarena) -> None:
     found = qarena("run", "experiment=self_improve", *TYPED[1:], "policy.name=mine", "progress=false")
@@ -215,9 +195,3 @@ def test_a_wrong_request_is_one_line_and_leaves_nothing(qarena: Qarena, override
     found = qarena("train", *TYPED, override)
     assert complaint in found.refusal
     assert not Path("data").exists()
-
-
-def test_the_same_training_by_another_name_is_another_training() -> None:
-    one, other = (training(*TYPED, f"policy.name={name}") for name in ("one", "other"))
-    assert one.training == other.training
-    assert (one.context.policy, other.context.policy) == ("one", "other")

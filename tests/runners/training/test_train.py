@@ -13,9 +13,7 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from quarto.errors import RequestError
 from runners.arena.config_groups import names, settings_of
-from runners.training.config import check
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.paths import CONF
@@ -36,11 +34,6 @@ def root(tmp_path: Path) -> Path:
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest."""
     monkeypatch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
-
-
-def test_every_yaml_is_an_option_and_its_training_begins(qarena: Qarena) -> None:
-    assert sorted(names("trainer")) == sorted(path.stem for path in (CONF / "trainer").glob("*.yaml"))
-    assert set(LEARNERS) <= set(names("trainer"))
 
 
 @pytest.mark.parametrize("name", [*QUICK, *seldom(*(name for name in LEARNERS if name not in QUICK))])
@@ -121,31 +114,6 @@ def test_the_same_again_plays_nothing_and_says_so_and_more_goes_on(qarena: Qaren
     assert policy_store.find(Archive.open(root), "q_placement").policy_id == first.policy_id
 
 
-OTHER_TRAININGS = (
-    "seed=2",
-    "trainer.opponent=random",
-    "trainer.learner.decay=.5",
-    "rules=square",
-    "trainer=rl_encoded",
-)
-
-
-@pytest.mark.slow
-def test_a_name_stands_for_one_training(qarena: Qarena, root: Path) -> None:
-    qarena(*SMALL, "policy.name=mine")
-    before = snapshot(root)
-    found = qarena(*SMALL, "policy.name=mine", "seed=2")
-    assert found.refusal == (
-        "error: policy.name=mine is the name of another policy (q_placement, kind q_placement, 60 games; "
-        "'qarena policy show mine' describes it): choose another name\n"
-    )
-    for other in OTHER_TRAININGS:
-        with pytest.raises(RequestError, match=r"policy\.name=mine is the name of another policy"):
-            check(training(*SMALL[1:], "policy.name=mine", f"archive.root={root}", other))
-    check(training(*SMALL[1:], "policy.name=mine", f"archive.root={root}", "trainer.games=4", "threads=3"))
-    assert snapshot(root) == before
-
-
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
@@ -187,35 +155,19 @@ def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> 
     assert jobs == [(job, "complete", 60, 60) for job in range(4)]
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_pictures")
-def test_a_job_that_fails_is_told_of_and_the_others_go_on(qarena: Qarena) -> None:
-    found = qarena("train", "-m", *SMALL[1:], "trainer.games=0,20", "policy.name=mine")
-    assert found.code == 1
-    assert re.search(r"job 0 failed \(.*\): trainer\.games=0 is not a whole number from 1 to", found.err)
-    assert [row[2:4] for row in table_of(found)] == [["mine", "20"]]
-
-
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("trainer.games=0", "trainer.games=0 is not a whole number from 1 to "),
         ("trainer.games=many", "trainer 'q_placement': games='many' is not a whole number"),
         ("trainer=q_placment", "trainer 'q_placment' does not exist; did you mean 'q_placement'?"),
-        ("trainer=null", "trainer=null: the group trainer takes one name; valid: ga2, "),
-        ("trainer.lerner.decay=1", "did you mean 'trainer.learner.decay'?"),
         ("+trainer.learner.rate=1", "agent 'q_placement(training,rate=1)' has no parameter 'rate'"),
         ("trainer.learner.decay=2", "decay=2 is not a probability from 0 to 1"),
         ("+trainer.more=1", "trainer 'q_placement' has no parameter 'more'"),
         ("trainer._target_=agents.dumb.Dumb", "trainer 'q_placement': agents.dumb.Dumb is not a Trainer"),
         ("trainer.opponent=dum", "agent 'dum' does not exist; did you mean 'dumb'?"),
-        ("trainer.opponent='rl_encoded(policy=x)'", "there is no archive at data/archive"),
         ("rules=own_piece", "does not play rules 'own_piece'"),
         ("policy.name=no/name", "policy.name='no/name' cannot be a name"),
         ("policy.nam=x", "key 'policy.nam' does not exist; did you mean 'policy.name'?"),
-        ("+policy.more=x", "key 'policy.more' does not exist"),
-        ("curve.block=0", "curve.block=0 is out of range: it must be at least 1"),
-        ("threads=0", "threads=0 is out of range"),
         ("agent@a=random", "agent@a"),
     ],
 )
@@ -225,23 +177,6 @@ def test_what_makes_no_sense_is_refused_before_any_folder_is_made(
     found = qarena(*SMALL, typed)
     assert expected in found.refusal
     assert list(tmp_path.iterdir()) == []
-
-
-def test_help_shows_what_can_be_chosen_and_set(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("train", "--help")
-    assert (found.code, found.err) == (0, "")
-    assert re.search(
-        r"^  trainer=rl_encoded +what learns, .*q_placement, .*rl_tabular", found.out, re.MULTILINE | re.DOTALL
-    )
-    assert "  curve.block=1000 " in found.out
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_odd_games_are_said_to_be_rounded_up(qarena: Qarena) -> None:
-    found = qarena("train", "trainer=rl_tabular", "trainer.games=3")
-    expected = "trainer.games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
-    assert (found.code, found.err) == (0, expected)
 
 
 @pytest.mark.usefixtures("no_pictures")

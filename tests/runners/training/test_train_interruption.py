@@ -16,7 +16,7 @@ from analytics.verify.garbage import unneeded_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import resuming, start, wait_for
 
-GAMES = 40_000
+GAMES = 24_000
 ARGUMENTS = (
     *("train", "trainer=q_placement", f"trainer.games={GAMES}", "policy.name=mine", "seed=3"),
     *("archive.root=games here", "archive.shard_games=4096", "archive.shard_seconds=0.05"),

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from agents.alpha_beta import AlphaBeta
-from agents.base import Agent
 from agents.learning.line_features import STAGE_SIZE, words_of
 from agents.line_values import HEADS
-from agents.line_values import LineValues as Player
-from agents.random import Random
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
 from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
 from analytics.policies.derived.line_fit import fresh
-from analytics.policies.derived.line_sweep import ONE_IN, words_of_games
+from analytics.policies.derived.line_sweep import words_of_games
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games
@@ -28,7 +24,6 @@ from quarto.errors import RequestError
 from quarto.position import Position
 from quarto.rng import run_word
 from quarto.rules import CLASSIC, NONE
-from quarto.views import PositionView
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
@@ -134,17 +129,6 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
         assert one.curve["held_out_won"].drop_nulls().len() > 5
 
 
-def test_ten_games_are_learned_by_heart(dataset: Dataset) -> None:
-    words = words_of_games(run_word(dataset.runs[0].run_id), dataset.game_id, 0)
-    rows = np.flatnonzero(words % np.uint64(ONE_IN) != 0)[:10]
-    games = Games(*(np.ascontiguousarray(each[..., rows]) for each in dataset.games))
-    few = replace(dataset, begins=(0, 10), game_id=dataset.game_id[rows], opening=dataset.opening[rows], games=games)
-    learned = LineNetwork(units=16, method="cloning", passes=150, rate=0.3).learn(few, 2)
-    assert learned.curve is not None
-    last = learned.curve.filter(learned.curve["pass"] == 150)
-    assert (last["not_lost"].to_numpy() < 0.02).mean() > 0.8
-
-
 def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset) -> None:
     both, one, other = (
         LineValues(method="cloning", passes=1, agent=agent).learn(dataset, 2).curve
@@ -162,38 +146,3 @@ def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset)
         LineValues(method="cloning", agent="alpha_bta").learn(dataset, 1)
     with pytest.raises(ValueError, match=re.escape("agent=x has no effect on method=fitted")):
         LineValues(agent="x")
-
-
-class AnySafeTurn:
-    """Wins if it can, else draws one of all turns that give no win away."""
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        cells = position.winning_cells()[:1] if position.hand != NONE else ()
-        turns = [(cell, gift) for cell in position.free for gift in position.safe_gifts(cell)]
-        if cells or not turns:
-            turns = [(cell, gift) for cell in cells or position.free for gift in position.available or (NONE,)]
-        return turns[int(rng.integers(len(turns)))]
-
-
-def test_a_clone_of_random_play_beats_semi_random_by_its_player_whatever_it_prefers() -> None:
-    engine = Engine(CLASSIC, [Random(), Random()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
-    games = engine.play_block(Order(0, 0, 200)).block.games
-    run = record(spec_of(CLASSIC, [("random", "random")], seed=7))
-    logged = Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)
-    clone = LineValues(method="cloning", passes=1).derive(logged, 2)
-    returns = []
-    for sign in (1, -1, 0):  # what it learned, the opposite, nothing: then it makes the first turn by cell and gift
-        table = {**clone.table, "weight": sign * np.asarray(clone.table["weight"])}
-        returns.append(mean_return(Player(replace(clone, table=table)), 400))
-    assert min(returns) > 0.55
-    assert abs(returns[0] - returns[1]) < 0.3
-    assert mean_return(AnySafeTurn(), 100) > 0.5  # chance alone does it too
-    assert mean_return(SemiRandom(), 400) < 0.2  # which draws a cell first, and then may have no safe gift
-
-
-def mean_return(agent: Agent, games: int) -> float:
-    """The mean result of games against semi_random: 1 won, -1 lost."""
-    engine = Engine(CLASSIC, [agent, SemiRandom()], ["a", "b"], [(0, 1)], 5, 6, OPENING)
-    winner = engine.play_block(Order(0, 0, games // 2)).block.games.winner
-    seat = np.arange(games) % 2
-    return float(np.mean((winner == seat) * 1.0 - ((winner >= 0) & (winner != seat))))

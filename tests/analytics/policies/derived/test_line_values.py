@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,6 @@ from analytics.policies.derived.line_sweep import (
 )
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
-from quarto.batch import Games
-from quarto.errors import RequestError
 from quarto.jit import kernel
 from quarto.position import Position, board
 from quarto.rules import CLASSIC, NONE
@@ -248,19 +245,6 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
     assert set(one.curve["pieces"]) >= set(range(2, 14))
 
 
-def test_a_small_network_overfits_ten_games(dataset: Dataset) -> None:
-    rows = slice(0, 20, 2)  # one of each pair: the others begin with the same boards and end otherwise
-    few = replace(dataset, begins=(0, 10), game_id=dataset.game_id[rows], opening=dataset.opening[rows].copy())
-    games = Games(*(np.ascontiguousarray(each[..., rows]) for each in dataset.games))
-    learned = LineNetwork(units=8, method="outcomes", passes=200, rate=0.3).learn(replace(few, games=games), 2)
-    assert learned.curve is not None
-    curve = learned.curve.filter(learned.curve["pieces"] > 2)  # with two, games with other ends have symmetric boards
-    first, last = (curve.filter(curve["pass"] == number) for number in (1, 200))
-    assert (last["not_lost"] < 0.01).all()
-    assert (last["won"] < 0.01).all()
-    assert (first["not_lost"] > 0.1).any()
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -277,9 +261,3 @@ def test_a_small_network_overfits_ten_games(dataset: Dataset) -> None:
 def test_wrong_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         LineValues(**parameters)
-
-
-def test_games_without_a_board_are_refused(dataset: Dataset) -> None:
-    games = dataset.games._replace(plies=np.zeros_like(dataset.games.plies))
-    with pytest.raises(RequestError, match=r"2,000 games have no board: choose more games"):
-        LineValues(**QUICK).derive(replace(dataset, games=games), 1)
