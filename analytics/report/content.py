@@ -27,6 +27,7 @@ class Cell:
     itself: bool = False  # where the row and the column of a crosstable are the same agent
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
+    parts: tuple[Cell, ...] = ()  # of pages: each with a link of its own, before the text
 
     @property
     def background(self) -> str | None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.query.game_filter import GameFilter
 from analytics.query.stored_rows import files_with, plies_of, rows_in
-from analytics.report.content import PageTable
+from analytics.report.content import PageTable, linked
 from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
@@ -102,8 +102,8 @@ def _table(page: pl.DataFrame) -> PageTable:
     agents = page.select("agent_0", "agent_1").rows()
     columns = [
         words("game", [links.game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
-        words("gives first", page["agent_0"]),
-        words("places first", page["agent_1"]),
+        linked("gives first", page["agent_0"], map(links.agent_page, page["agent_0"])),
+        linked("places first", page["agent_1"], map(links.agent_page, page["agent_1"])),
         words("winner", [result_text(*each) for each in zip(page["winner"], agents, strict=True)]),
         column("plies", page["plies"]),
         words("ending", page["ending"].str.replace_all("_", " ")),

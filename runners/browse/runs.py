@@ -125,10 +125,11 @@ def known(rows: Iterable[RunRow]) -> Known:
     return Known(tuple(sorted(counts, key=lambda name: (-counts[name], name))), tuple(sorted(agents)))
 
 
-def few(labels: Sequence[str]) -> str:
-    """The first labels, and how many more there are."""
-    more = len(labels) - MOST_AGENTS
-    return ", ".join(labels[:MOST_AGENTS]) + (f" and {more} more" if more > 0 else "")
+def few(row: RunRow) -> Cell:
+    """The first agents of a run, each with its page, and how many more there are."""
+    shown, more = row.agents[:MOST_AGENTS], len(row.agents) - MOST_AGENTS
+    parts = tuple(Cell(agent, link=links.agent_page(agent, row.rules)) for agent in shown)
+    return Cell(f"{more} more" if more > 0 else "", parts=parts)
 
 
 ORDERS = ("newest", "most games", "first agent's score")
@@ -154,7 +155,7 @@ def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief:
     """A table of runs; ``brief``: with the most important columns only."""
     columns = [
         linked("run", [row.run_id for row in rows], [links.run_page(row.run_id) for row in rows], code=True),
-        words("agents", [few(row.agents) for row in rows]),
+        words("agents", [few(row) for row in rows]),
         column("first one's score, %", [first_score(opened, row) for row in rows], percent),
         ResultColumn("games", [row.games_text for row in rows]),
     ]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from analytics.query.game_filter import GameFilter
 from analytics.query.selection import Selection
 from analytics.report import sections
-from analytics.report.content import Cell, PageTable, ReportSection
+from analytics.report.content import Cell, PageTable, ReportSection, linked
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
@@ -133,7 +133,7 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
     values = found.select("value_before", "value_after").rows()
     columns = [
         words("game", [links.game_cell(*each) for each in found.select("run_id", "game_id", "ply").rows()]),
-        words("agent", found["agent"]),
+        linked("agent", found["agent"], map(links.agent_page, found["agent"])),
         words("decision", found["kind"]),
         column("ply", found["ply"]),
         words("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),

@@ -157,7 +157,7 @@ def test_filters_change_what_is_shown(reader: Visitor) -> None:
 
 def test_runs_are_sorted_by_the_score_of_their_first_agent(reader: Visitor) -> None:
     page = plain(reader.get("/browse?order=first+agent's+score").text)
-    scores = [float(each) for each in re.findall(r"semi_random, random (\d\d\.\d\d) ", page)]
+    scores = [float(each) for each in re.findall(r"semi_random , random (\d\d\.\d\d) ", page)]
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)
 
