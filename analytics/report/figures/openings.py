@@ -21,7 +21,7 @@ PLIES = 3  # the first ones: later, positions differ too much to compare a cell 
 TILE = 38  # pixels: the widest number, five letters, leaves a margin
 PIECE = 20  # pixels of its picture
 GAP, HEADING = 0.4, 0.6  # tiles between two boards and above them
-FAINT_ON_TILE = "#5b5b5b"
+MOST_SHADE = 0.5  # opacity of a tile: its number can be read on it, on light and on dark paper
 ENOUGH = 100  # games that a tile needs for its score to set the scale of the colours
 OFTEN = 0.25  # the share that has the full colour, unless a tile has more: equal shares stay pale
 EVERYBODY = ""  # stands for all agents together
@@ -117,13 +117,15 @@ def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
     across = alt.Scale(domain=[0, 2 * SIDE + GAP], nice=False)
     down = alt.Scale(domain=[SIDE, -HEADING], nice=False)
     x, y = alt.X("x:Q", axis=None, scale=across), alt.Y("y:Q", axis=None, scale=down)
-    colours = alt.Scale(domain=[-1, 0, 1], range=[style.WORST, style.MIDDLE, style.BEST])
     base = alt.Chart(alt.Data(values=tiles)).encode(x=x, y=y)
     squares = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
-        x2="right:Q", y2="bottom:Q", color=alt.Color("shade:Q", scale=colours, legend=None)
+        x2="right:Q",
+        y2="bottom:Q",
+        fill=alt.Fill("colour:N", scale=None),
+        fillOpacity=alt.FillOpacity("shade:Q", scale=None),
     )
-    names = base.mark_text(dx=3, dy=8, align="left", fontSize=9, color=FAINT_ON_TILE).encode(text="name:N")
-    values = base.mark_text(dx=TILE / 2, dy=0.72 * TILE, fontSize=10, color=style.ON_TILE).encode(text="text:N")
+    names = base.mark_text(dx=3, dy=8, align="left", fontSize=9, color=style.INK).encode(text="name:N")
+    values = base.mark_text(dx=TILE / 2, dy=0.72 * TILE, fontSize=10, color=style.INK).encode(text="text:N")
     title = (
         alt.Chart(alt.Data(values=headings))
         .mark_text(align="left", fontSize=11, color=style.INK)
@@ -150,7 +152,7 @@ def _pieces(alt: Any, x: Any, y: Any) -> Picture:
 
 
 def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:
-    """The tiles of both boards: edges, name, text, and shade from -1 to 1."""
+    """The tiles of both boards: edges, name, text, colour and its opacity."""
     named = format_cell if kind is PLACEMENTS else format_piece
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     most = max(OFTEN, *(row["share"] for row in found.values()))
@@ -165,7 +167,8 @@ def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[s
             elif known:
                 text, shade = _percent(known["share"]), known["share"] / most
             edges = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
-            tiles.append({**edges, "name": named(each), "text": text, "shade": max(-1.0, min(1.0, shade))})
+            colour = {"colour": style.SECOND if shade < 0 else style.FIRST, "shade": MOST_SHADE * min(1.0, abs(shade))}
+            tiles.append({**edges, **colour, "name": named(each), "text": text})
         yield tiles
 
 

@@ -139,6 +139,12 @@ def test_an_archive_that_takes_long_to_open_is_waited_for_in_sight(
     assert "5 of 5 runs" in plain(reader.ready("/browse").text)
 
 
+def test_charts_name_only_colours_that_pages_have(reader: Visitor) -> None:
+    named = set(re.findall(r"var\((--\w+)\)", reader.client.get("/browse/charts.css").text))
+    assert named
+    assert named <= set(re.findall(r"(--\w+):", reader.client.get("/static/style.css").text))
+
+
 def test_filters_change_what_is_shown(reader: Visitor) -> None:
     runs = reader.get("/browse", rules="square")
     assert "2 of 5 runs, with 2,000 games" in plain(runs.text)
