@@ -24,42 +24,6 @@ from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
 from quarto.symmetry import SYMMETRIES_TYPE, symmetries
 
 WORDS = {1: "won", 0: "drawn", -1: "lost"}
-HEADER = """# What the tablebases show
-
-`qarena tablebase show --theory` makes this page from the tablebases that ship with the project. `qarena tablebase
-verify` checks them against the rules.
-
-- A *board* has no piece in hand. It is won, drawn or lost for the giver; where the mover chooses the piece, for the
-  mover.
-- A *position* has a piece in hand. It is won, drawn or lost for the mover.
-- Boards and positions with a line are not counted.
-- *canonical* counts boards that symmetries of cells and pieces exchange as one. So do *won*, *drawn* and *lost*.
-- *all* and the percentages count each board.
-
-## The value of each game
-
-`qarena solve --game --rules NAME` proves these values without a tablebase, with its default table of 128 MiB. Seconds
-are processor time of one thread of an AMD EPYC server, the start of the program included. The server was busy with
-other work.
-
-| rules | lines | cell symmetries | value for the player who acts first | positions searched | seconds |
-|---|---:|---:|---|---:|---:|
-"""
-LIMITS = """
-A tablebase takes longer than the proof of its game, because the proof looks at few boards. Rules with fewer symmetries
-take longer still. This table has means over a sample of up to 400 boards, searched one after the other with a
-table of 512 MB. The last column is the product with the number of boards.
-
-| rules | pieces | canonical boards | positions searched a board | ms a board | hours of one thread |
-|---|---:|---:|---:|---:|---:|
-| classic | 4 / 5 / 6 | 10,346 / 214,800 / 3,835,041 | 148,100 / 18,000 / 2,800 | 74 / 9.8 / 1.6 | 0.2 / 0.6 / 1.7 |
-| torus | 4 / 5 / 6 | 3,185 / 56,766 / 963,942 | 62,900 / 15,300 / 1,080 | 31 / 6.5 / 1.1 | 0.03 / 0.1 / 0.3 |
-| square | 4 / 5 / 6 | 39,055 / 848,884 / 14,979,534 | 89,800 / 11,900 / 1,270 | 44 / 5.8 / 0.8 | 0.5 / 1.4 / 3.2 |
-
-With a piece fewer a board takes 4 to 14 times as many positions. So the first boards take longest, although they
-are few. In a tablebase only the largest boards are searched: a board's value follows from the boards with one more
-piece. `qarena tablebase show` has the seconds that each tablebase took.
-"""
 
 
 class ValueCounts(NamedTuple):
@@ -197,8 +161,9 @@ def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
 
 def report(tablebases: Sequence[Tablebase]) -> str:
     """The Markdown text about these tablebases, one for each variant."""
-    games = "\n".join(map(_game, proofs()))
-    return "\n".join([HEADER + games, LIMITS, *("\n".join(_section(finding(each))) for each in tablebases)])
+    page = (files("analytics.perfect") / "theory_page.md").read_text(encoding="utf-8")
+    games, sections = map(_game, proofs()), ("\n".join(_section(finding(each))) for each in tablebases)
+    return page.format(games="\n".join(games), sections="\n".join(sections))
 
 
 def proofs() -> list[GameProof]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from analytics.results.columns import ResultColumn, column, words
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece
+from quarto.position import EMPTY
 from quarto.rules import NONE
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.arena.config_groups import load_rules
@@ -25,7 +26,6 @@ from runners.perfect.solvers import (
     as_json_line,
     as_mapping,
     parse_question,
-    prove,
     run_search,
     solve,
 )
@@ -83,18 +83,19 @@ def solve_game(rules_name: str, megabytes: float, json: Path | None) -> None:
     rules = load_rules(rules_name)
     check_tables(megabytes)
     solvers = Solvers(megabytes, use_tablebase=False)
+    started = time.perf_counter()
     with _search_progress(solvers) as on_wait:
-        proof = prove(rules, solvers, on_wait)
-    peak = peak_megabytes()
-    content = {"rules": rules.name, "value": proof.value, "nodes": proof.nodes, "seconds": round(proof.seconds, 3)}
+        value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
+    seconds, peak = time.perf_counter() - started, peak_megabytes()
+    content = {"rules": rules.name, "value": value, "nodes": solvers.nodes, "seconds": round(seconds, 3)}
     if _written(content | {"megabytes": round(peak, 1)}, json):
         return
     first = "the player who moves first" if rules.mover_chooses else "the player who gives the first piece"
     columns = [
         words("rules", [rules.name]),
-        words("value", [f"{VALUE_NAMES[proof.value]} for {first}"]),
-        column("positions searched", [proof.nodes]),
-        column("seconds", [proof.seconds], "{:.1f}".format),
+        words("value", [f"{VALUE_NAMES[value]} for {first}"]),
+        column("positions searched", [solvers.nodes]),
+        column("seconds", [seconds], "{:.1f}".format),
         column("memory, MB", [peak], "{:,.0f}".format),
     ]
     console.show([console.tabulated(columns)])

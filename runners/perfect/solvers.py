@@ -9,23 +9,21 @@ from __future__ import annotations
 import functools
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
-from quarto.position import EMPTY, Position, board
+from quarto.position import Position, board
 from quarto.rules import NONE, Rules, finished_lines
 from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.config_groups import load_rules
 
-POLL_SECONDS = 0.1  # how long a wait for a search may delay Ctrl-C
 LINES_A_TASK = 16
 TASKS_AHEAD = 8  # for each thread: answers come in the order of the questions, and one may take long
 
@@ -112,25 +110,13 @@ class Solvers:
 
 
 def run_search(solvers: Solvers, work: Callable[[], Result], on_wait: Callable[[], None] = lambda: None) -> Result:
-    """The result of ``work``, which searches with ``solvers``; ``on_wait`` is called every ``POLL_SECONDS``.
+    """The result of ``work``, which searches with ``solvers``; ``on_wait`` is called several times a second.
 
     An exception in this thread, such as by Ctrl-C, ends the search and is passed on.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="solve") as pool:
-        try:
-            return _wait_for(pool.submit(work), on_wait)
-        except BaseException:
-            solvers.stop()
-            raise
-
-
-def _wait_for(future: Future[Result], on_wait: Callable[[], None] = lambda: None) -> Result:
-    """The result of a future. The wait is in short steps; between them Ctrl-C is noticed and ``on_wait`` is called."""
-    while True:
-        try:
-            return future.result(POLL_SECONDS)
-        except NotYet:
-            on_wait()
+    found: list[Result] = []
+    run_jobs([work], 1, found.append, solvers.stop, on_wait)
+    return found[0]
 
 
 def solve(question: Question, options: SolveOptions, solvers: Solvers) -> Solution:
@@ -178,9 +164,9 @@ def answers(
                 questions = [(number, _question_or_error(text)) for number, text in task]
                 pending.append(pool.submit(_answer_all, questions, options, solvers))
                 if len(pending) >= TASKS_AHEAD * threads:
-                    yield from _wait_for(pending.popleft())
+                    yield from pending.popleft().result()
             while pending:
-                yield from _wait_for(pending.popleft())
+                yield from pending.popleft().result()
         except BaseException:
             solvers.stop()
             for future in pending:
@@ -209,18 +195,3 @@ def _answer_all(
 def as_json_line(content: Mapping[str, Any]) -> str:
     """One answer as one line of JSON."""
     return json.dumps(content, ensure_ascii=False)
-
-
-class ProvenGame(NamedTuple):
-    """The value of the whole game, and the effort of its proof."""
-
-    value: int  # 1, 0 or -1 for the player who gives first or, where the mover chooses the piece, moves first
-    nodes: int
-    seconds: float
-
-
-def prove(rules: Rules, solvers: Solvers, on_wait: Callable[[], None] = lambda: None) -> ProvenGame:
-    """Prove the value of the whole game."""
-    started = time.perf_counter()
-    value = run_search(solvers, lambda: solvers.solver_for(rules).value(EMPTY), on_wait)
-    return ProvenGame(value, solvers.nodes, time.perf_counter() - started)

@@ -16,14 +16,14 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.perfect.tablebase import largest_for
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
-from quarto.position import Position, board, from_plies
+from quarto.position import EMPTY, Position, board, from_plies
 from quarto.rules import CLASSIC, finished_lines
 from quarto.solver.solver import Solver
 from runners.arena.config import load_agent, pairings
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.executors.base import available_cores
-from runners.perfect.solvers import Solvers, prove
+from runners.perfect.solvers import Solvers, run_search
 from runners.speed.timing import compiled
 from runners.speed.turn_times import turn_times
 from runners.speed.warm import play
@@ -47,8 +47,10 @@ def bench_solver(quick: bool = False) -> dict[str, Any]:
             figures[f"{pieces}_pieces"] = _by_pieces(pieces, max(2, count // (10 if quick else 1)), program)
         figures["threads"] = _threads(positions(6, 50 if quick else 1000))
         if not quick:
-            proven = prove(CLASSIC, Solvers(PROOF_MEGABYTES, use_tablebase=False))
-            figures["classic_game"] = {"value": proven.value, "positions": proven.nodes, "seconds": proven.seconds}
+            solvers, started = Solvers(PROOF_MEGABYTES, use_tablebase=False), time.perf_counter()
+            value = run_search(solvers, lambda: solvers.solver_for(CLASSIC).value(EMPTY))
+            seconds = time.perf_counter() - started
+            figures["classic_game"] = {"value": value, "positions": solvers.nodes, "seconds": seconds}
         figures["oracle"] = oracle_figures(quick)
         figures["annotate"] = judging_figures(Path(folder), min(2, available_cores()), quick)
     return figures

@@ -12,9 +12,10 @@ import pytest
 
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
+from quarto.position import EMPTY
 from quarto.rules import CLASSIC, NONE
 from runners.executors import base
-from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, prove
+from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, run_search
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 from tests.quarto.solver.test_solver import live_positions
@@ -166,7 +167,9 @@ def test_an_interruption_ends_the_search_at_once() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prove(CLASSIC, solvers, interrupt)  # half a minute if nobody stopped it
+        run_search(
+            solvers, lambda: solvers.solver_for(CLASSIC).value(EMPTY), interrupt
+        )  # half a minute if nobody stopped it
     assert 0 < solvers.nodes < 10**8
 
 
