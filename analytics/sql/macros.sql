@@ -1,4 +1,4 @@
--- The macros of questions: docs/sql.md has an example of each, analytics/sql/expressions.py has them for Polars.
+-- The macros of questions: docs/sql.md has an example of each.
 -- Names that begin with _ are parts of the others.
 
 -- Cells and pieces. What is no cell or piece is NULL.
