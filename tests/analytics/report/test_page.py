@@ -170,10 +170,8 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
     assert "never met" in {cell.hint for row in together.cells for cell in row}
 
 
-def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(strength, "rate", rate)
+@pytest.mark.usefixtures("quick_pictures")
+def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     training = RUNS[1].record.run_id
     archive.update_run(training, lambda known: known and structs.replace(known, training=True))
@@ -184,7 +182,7 @@ def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(
         for part in parts:
             found = strength.fitted(part)
             assert found is not None
-            assert found.ratings == ratings(opened, rules=part.rules[0]).ratings
+            assert found.ratings == ratings(opened, rules=part.rules[0], samples=10).ratings
         with pytest.raises(RequestError, match="different rules, classic, own_piece"):
             strength.ratings(opened)
         with pytest.raises(RequestError, match="those of trainings"):

@@ -20,7 +20,7 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 FROM = 12  # pieces from which the decisions are judged
-GAMES = 12
+GAMES = 4
 
 
 @pytest.fixture(scope="module")
