@@ -238,7 +238,8 @@ def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choi
     by_agent = "" if choice.agent is None else f" by {choice.agent}"
     against = "" if choice.opponent is None else f" against {choice.opponent}"
     who = f"{by_agent}{against}"
-    return f"no decision was made{who} in {text} in the games of {len(records)} run(s): give an earlier position"
+    runs = f"{len(records)} run{'s' * (len(records) != 1)}"
+    return f"no decision was made{who} in {text} in the games of {runs}: give an earlier position"
 
 
 def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:

@@ -58,15 +58,12 @@ def merge(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     with progress_bar("merging", "games") as bar:
         bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
         done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
-    counts = {
-        f"{done.games:,} games": done.games,
-        f"{done.runs} new runs": done.runs,
-        f"{done.policies} policies": done.policies,
-        f"{done.jobs} jobs of sweeps": done.jobs,
-        f"{done.verdicts} verdicts": done.verdicts,
-        f"{done.tables} files of derived tables": done.tables,
-    }
-    added = ", ".join(text for text, count in counts.items() if count)
+    counts = (
+        *((done.games, "game", ""), (done.runs, "new run", ""), (done.policies, "policy", "policies")),
+        *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),
+        (done.tables, "file of derived tables", "files of derived tables"),
+    )
+    added = ", ".join(console.number_of(*each) for each in counts if each[0])
     console.print_line(f"Added to {roots[-1]}: {added}." if added else f"Nothing to add: {roots[-1]} has all.")
 
 
@@ -85,8 +82,9 @@ def delta(root: PurePath, folder: Path, games_only: bool) -> None:
 
 
 def _summary(done: Compacted, root: PurePath) -> str:
-    removed = f"; {done.removed} old files removed" if done.removed else ""
+    removed = f"; {console.number_of(done.removed, 'old file')} removed" if done.removed else ""
     if not done.files:
         return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
     later = "'qarena archive gc --remove' removes the old files ten minutes after they were replaced"
-    return f"{done.files} files of games are now {done.by}; {later}{removed}"
+    were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
+    return f"{were} now {done.by}; {later}{removed}"

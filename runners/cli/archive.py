@@ -157,7 +157,7 @@ def gc(
     for file in found:
         fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
         typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
-    known, count = f"{len(found)} files", sum(file.is_removable(least_age) for file in found)
+    known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
     typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
 

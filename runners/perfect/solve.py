@@ -75,7 +75,7 @@ def solve_file(path: Path, options: SolveOptions, megabytes: float) -> None:
                 console.print_note(f"line {answer['line']}: {answer['error']}")
             bar.advance()
     if bad:
-        raise FailureError(f"{bad} line(s) could not be answered; all others were")
+        raise FailureError(f"{console.number_of(bad, 'line')} could not be answered; all others were")
 
 
 def solve_game(rules_name: str, megabytes: float, json: Path | None) -> None:

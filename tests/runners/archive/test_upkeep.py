@@ -62,7 +62,7 @@ def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qa
     play(tmp_path / "two", "agent@a=random", "agent@b=dumb", "games=40")
     places = [str(tmp_path / name) for name in ("one", "two", "both")]
     done = qarena("archive", "merge", *places)
-    assert (done.code, "Added to" in done.out, "40 games, 1 new runs" in " ".join(done.out.split())) == (
+    assert (done.code, "Added to" in done.out, "40 games, 1 new run" in " ".join(done.out.split())) == (
         0,
         True,
         True,

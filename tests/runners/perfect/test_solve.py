@@ -141,7 +141,7 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
     assert found.code == 1
     assert lines[17] == {"line": 35, "error": BAD[texts[17]]}
     assert f"line 35: {BAD[texts[17]]}\n" in found.err
-    assert "1 line(s) could not be answered" in found.err
+    assert "1 line could not be answered" in found.err
     for text, line in zip(texts, lines, strict=True):
         if text != texts[17]:
             question = parse_question(text)
