@@ -13,6 +13,7 @@ import pytest
 from analytics import open_archive
 from analytics.store.archive import Archive
 from tests.analytics.folders import snapshot
+from tests.marks import seldom
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 
@@ -82,7 +83,9 @@ def test_imported_games_are_asked_the_same_questions(
     assert "complete" in qarena("archive", "ls").out
 
 
-@pytest.mark.parametrize(("form", "name"), [("csv", "x.csv"), ("d3rlpy", "x.npz"), ("rlds", "x"), ("minari", "x-v0")])
+@pytest.mark.parametrize(
+    ("form", "name"), [("csv", "x.csv"), ("minari", "x-v0"), *seldom(("d3rlpy", "x.npz"), ("rlds", "x"))]
+)
 def test_a_file_is_replaced_only_if_asked(qarena: Qarena, tmp_path: Path, form: str, name: str) -> None:
     perspective = [] if form == "csv" else ["--perspective", "seat_1"]
     typed = ["archive", "export", "--format", form, *perspective, "--output", name, "--archive", SAMPLE]

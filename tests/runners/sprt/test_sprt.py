@@ -319,13 +319,6 @@ def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
     assert qarena("sql", "--format", "csv", "SELECT count(*) FROM verdicts").out.endswith("\n2\n")
 
 
-def test_help_says_what_can_be_set_and_costs_no_games(qarena: Qarena, tmp_path: Path) -> None:
-    shown = qarena("sprt", "--help")
-    assert (shown.code, shown.err) == (0, "")
-    assert "Exit code: 0 decided, 3 undecided" in " ".join(shown.out.split())
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
