@@ -36,6 +36,7 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "subjects": SUBJECTS,
         "archive": str(site.settings.archive),
         "refresh": None,
+        "typed": False,  # somebody types here: without the script the page does not load itself again
         "tabs": (),
         "damaged": (),
         "charts": False,

@@ -180,6 +180,7 @@ def _shown(
         "stopped": next((job.reason for job in jobs if job.ended and job.stopped), ""),
         "longer": next((replace(line, seconds=each) for each in SECONDS if each > line.seconds), None),
         "compiling": bool(pending) and compiling().active,
+        "typed": not line.words and not line.start.plies,
         "refresh": POLLED if pending or (archive is not None and not archive.ended) else None,
     }
     return _board(request, line, chosen, reader, _found(archive), **(shown | others))

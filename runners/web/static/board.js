@@ -31,7 +31,7 @@ async function show(url, options, keep) {
     if (!found.getElementById("content")) throw new Error("not a page of ours");
     if (keep && pressed) waiting = setTimeout(() => show(url, options, keep), PATIENCE);
     else {
-      replace(found, keep);
+      replace(found, keep && answer.url === location.href.split("#")[0]); // who waited for a page is led to another one
       if (answer.url !== location.href) history[keep ? "replaceState" : "pushState"](null, "", answer.url);
     }
   } catch (error) {
