@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import gc
 import importlib.util
 import io
-import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from itertools import chain
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +20,7 @@ from quarto import caches
 from quarto.errors import ArenaError, RequestError
 from runners.cli import agents, archive, ask, learn, maintain, perfect, play
 from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
-from runners.hosting.interruption import INTERRUPTED, leave, still_working, unprinted_interrupts
+from runners.hosting.interruption import INTERRUPTED, answered_interrupts
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -149,45 +145,12 @@ class CompilingNotice:
         typer.echo(text, err=True)
 
 
-class OneOfABurst:
-    """A handler of Ctrl-C that raises ``KeyboardInterrupt`` once a second at most.
-
-    Keys that are held down must not interrupt the handling of the first: Python would end by the signal.
-    """
-
-    SECONDS = 1.0
-
-    def __init__(self) -> None:
-        self._last: float | None = None  # when it raised
-
-    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
-        now = time.monotonic()
-        if self._last is None or now - self._last >= self.SECONDS:
-            self._last = now
-            raise KeyboardInterrupt
-
-
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
-    handler, before = OneOfABurst(), signal.getsignal(signal.SIGINT)
-    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
-    if ours:
-        signal.signal(signal.SIGINT, handler)
     try:
-        with unprinted_interrupts():
+        with answered_interrupts():
             _main()
-    except SystemExit as left:
-        if still_working():
-            leave(left.code if isinstance(left.code, int) else int(left.code is not None))
-        if left.code == INTERRUPTED:
-            _ignore_interrupts()
-        raise
-    except KeyboardInterrupt:  # a further one, while the first is answered
-        _ignore_interrupts()
-        raise SystemExit(INTERRUPTED) from None
     finally:
-        if ours and signal.getsignal(signal.SIGINT) is handler:
-            signal.signal(signal.SIGINT, before)
         _end_quickly()
 
 
@@ -198,14 +161,6 @@ def _end_quickly() -> None:
     """
     if "duckdb" not in sys.modules:
         gc.freeze()
-
-
-def _ignore_interrupts() -> None:
-    """From here on another Ctrl-C does not change the exit code."""
-    # Not SIG_IGN at once: processes started later would inherit it. Not the function alone: Python restores the
-    # signal's default while it ends, and its last tenth of a second would then be killed.
-    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def _main() -> None:

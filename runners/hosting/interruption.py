@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -62,6 +64,51 @@ def interruptible() -> Iterator[threading.Event]:
 
 
 @contextmanager
+def answered_interrupts() -> Iterator[None]:
+    """Inside the context, which is a whole program, Ctrl-C becomes the exit code 130, whenever it comes.
+
+    Raises ``SystemExit``. The process ends at once if a thread that nobody waits for still runs.
+    """
+    handler, before = _OneOfABurst(), signal.getsignal(signal.SIGINT)
+    ours = before is signal.default_int_handler and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, handler)
+    try:
+        with unprinted_interrupts():
+            yield
+    except SystemExit as left:
+        if still_working():
+            leave(left.code if isinstance(left.code, int) else int(left.code is not None))
+        if left.code == INTERRUPTED:
+            _ignore_interrupts()
+        raise
+    except KeyboardInterrupt:  # a further one, while the first is answered
+        _ignore_interrupts()
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        if ours and signal.getsignal(signal.SIGINT) is handler:
+            signal.signal(signal.SIGINT, before)
+
+
+class _OneOfABurst:
+    """A handler of Ctrl-C that raises ``KeyboardInterrupt`` once a second at most.
+
+    Keys that are held down must not interrupt the handling of the first: Python would end by the signal.
+    """
+
+    SECONDS = 1.0
+
+    def __init__(self) -> None:
+        self._last: float | None = None  # when it raised
+
+    def __call__(self, _signal: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._last is None or now - self._last >= self.SECONDS:
+            self._last = now
+            raise KeyboardInterrupt
+
+
+@contextmanager
 def unprinted_interrupts() -> Iterator[None]:
     """Inside the context Python does not print a ``KeyboardInterrupt`` of code whose exceptions it can only print.
 
@@ -78,6 +125,14 @@ def unprinted_interrupts() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = complain
+
+
+def _ignore_interrupts() -> None:
+    """From here on another Ctrl-C does not change the exit code."""
+    # Not SIG_IGN at once: processes started later would inherit it. Not the function alone: Python restores the
+    # signal's default while it ends, and its last tenth of a second would then be killed.
+    signal.signal(signal.SIGINT, lambda _signal, _frame: None)
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def end_at_once(why: str, code: int = INTERRUPTED) -> None:

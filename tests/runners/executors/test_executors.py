@@ -126,6 +126,8 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
     assert mapped(executor, tmp_path, (1, "")) == [2]
 
 
+# Python's own pool loses a thread, which nobody waits for, if a worker dies while the pool starts another one.
+@pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

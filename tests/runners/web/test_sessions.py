@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runners.play.session import AgentOpponent
+from runners.web import background
 from runners.web.play import games
 from tests.runners.web.visiting import HOME, Page, Visitor
 
@@ -53,3 +55,21 @@ def test_many_games_of_one_browser_do_not_keep_another_from_playing(ada: Visitor
     assert another(ada).begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
     released.set()
     assert "gives you" in ada.ready(slow[-1].url).says
+
+
+def test_who_closes_the_page_of_a_slow_agent_can_play_another_one(
+    ada: Visitor, released: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "POLL_SECONDS", 0.005)
+    ada.get("/play")
+    jobs = ada.site.service(games.HeldGames)._background
+    begin(ada, "semi_random")
+    while not jobs._working:
+        time.sleep(0.01)
+    monkeypatch.setattr(jobs, "_idle_seconds", 0.0)  # nobody asks for its page
+    while not jobs._left:
+        time.sleep(0.01)
+    monkeypatch.setattr(jobs, "_idle_seconds", games.IDLE_SECONDS)
+    assert ada.begin("dumb").says.endswith("Your turn: place piece 0 on an empty cell.")
+    assert len(jobs._left) == 1
+    released.set()
