@@ -15,10 +15,10 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 # What test-extras installs.
 EXTRAS := rl openspiel ray slurm optuna s3 delta web docs notebooks
 
-# Workers share the tests, a file at a time: what a file's tests prepare together is prepared once. Two cores have three
-# workers, because tests wait for processes and terminals.
+# Workers share the tests, a file at a time: what a file's tests prepare together is prepared once. Their order is that of
+# tests/conftest.py. Two cores have three workers, because tests wait for processes and terminals.
 WORKERS := $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 4 ? n + 1 : 4)))
-PYTEST := $(BIN)/python -m pytest --dist loadfile
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=

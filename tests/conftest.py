@@ -25,12 +25,27 @@ ENOUGH = 2 << 30  # bytes; all tests together leave about 200 MB if they fail
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# Workers take a file at a time: the files that take longest begin first, so that no worker ends long after the others.
+LONGEST_FIRST = (
+    "test_interruptions.py",
+    "test_interruption.py",
+    "test_transcripts.py",
+    "test_experiment.py",
+    "test_flipped_bytes.py",
+    "test_writers.py",
+    "test_damage.py",
+    "test_sweep.py",
+    "test_derive.py",
+    "test_terminal.py",
+    "test_sql_pages.py",
+)
+
 # What is compared under every variant of the rules is compared under three of them by ``make test``.
 SELDOM = {"square", "torus_square"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests under the other variants as slow."""
+    """Mark the tests under the other variants as slow, and put the longest files first."""
     for item in items:
         if (
             isinstance(item, pytest.Function)
@@ -38,6 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and SELDOM & set(re.split("[- ]", item.callspec.id))
         ):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.path.name not in LONGEST_FIRST)
 
 
 # The libraries make half a million objects that live as long as the process: the collector need not look at them again.

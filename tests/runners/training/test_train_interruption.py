@@ -64,6 +64,7 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
     assert knowledge(tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
     with start(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: files_of_games(tmp_path) >= 2)
