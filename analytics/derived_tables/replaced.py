@@ -61,7 +61,7 @@ def table_files(archive: Archive, run_id: str) -> TableFiles:
     for table in (PLIES, *DERIVED, GAMES):  # games last: what is listed before has its games
         folder = archive.folder(table, run_id)
         with explained("list", folder):
-            listed[table] = _Listed(folder, archive.backend.listed(folder))
+            listed[table] = _Listed(folder, archive.statuses(table, run_id))
     found = TableFiles(set(), {})
     games = counting(listed[GAMES].ranges)
     _of_games(listed, games, found)

@@ -116,25 +116,9 @@ class Backend(ABC):
     def status(self, path: PurePath) -> FileStatus | None:
         """The status of a file; None if there is none, or a folder."""
 
-    def is_kept(self, path: PurePath) -> bool:
-        """Whether a file is there that is only removed with all else. Where a request takes long, it is asked once."""
-        return self.status(path) is not None
-
     @abstractmethod
-    def entries(self, folder: PurePath) -> list[PurePath]:
-        """The names directly in a folder, in any order; none if there is no such folder."""
-
-    @abstractmethod
-    def folders(self, folder: PurePath) -> list[PurePath]:
-        """The folders that are directly in a folder, in any order."""
-
-    @abstractmethod
-    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
-        """The files that are directly in a folder, by name; nothing if there is no such folder."""
-
     def names(self, folder: PurePath) -> list[str]:
         """The names of what is directly in a folder, in any order; nothing if there is no such folder."""
-        return [path.name for path in self.entries(folder)]
 
     @abstractmethod
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
@@ -167,10 +151,6 @@ class Backend(ABC):
     def exclusive(self, path: PurePath) -> AbstractContextManager[bool]:
         """Hold a file that nobody else holds meanwhile, inside the context; false if somebody does."""
 
-    @abstractmethod
-    def if_abandoned(self, path: PurePath) -> str:
-        """The end of a message: what to do if nobody holds the file of ``exclusive`` any more."""
-
     # What is not needed any more.
 
     @abstractmethod
@@ -184,20 +164,12 @@ class Backend(ABC):
     # An archive as a whole.
 
     @abstractmethod
-    def require_room(self, root: PurePath) -> None:
-        """Raise ``RequestError`` if ``root`` is a file, so that no archive can be there."""
-
-    @abstractmethod
     def may_write(self, folder: PurePath) -> bool:
         """Whether files can be added to a folder that is there, as far as that can be known before."""
 
     @abstractmethod
     def not_writable(self, root: PurePath, error: OSError) -> RequestError:
         """The error for an archive that this user may not write to, because of ``error``."""
-
-    @abstractmethod
-    def exists(self, root: PurePath) -> bool:
-        """Whether there is anything at ``root``."""
 
     @abstractmethod
     def identity(self, root: PurePath) -> bytes:

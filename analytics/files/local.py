@@ -146,14 +146,6 @@ class LocalBackend(Backend):
             return None
         return _status(found) if found and stat.S_ISREG(found.st_mode) else None
 
-    def entries(self, folder: PurePath) -> list[PurePath]:
-        return list(Path(folder).iterdir()) if self._folder(folder) else []
-
-    def folders(self, folder: PurePath) -> list[PurePath]:
-        """A link is among them: reading in it says that it is one."""
-        with self._scanned(folder) as entries:
-            return [Path(entry.path) for entry in entries if not entry.is_file(follow_symlinks=False)]
-
     @contextmanager
     def _scanned(self, folder: PurePath) -> Iterator[Iterator[os.DirEntry[str]]]:
         """The entries of a folder; none if there is no such folder."""
@@ -163,16 +155,6 @@ class LocalBackend(Backend):
             except FileNotFoundError:
                 found = iter(())
             yield found
-
-    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
-        found: dict[str, FileStatus] = {}
-        with self._scanned(folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # a writer has removed or renamed it meanwhile
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        found[entry.name] = _status(status)
-        return found
 
     def names(self, folder: PurePath) -> list[str]:
         try:
@@ -234,10 +216,6 @@ class LocalBackend(Backend):
                 self.remove(path)
                 os.close(descriptor)
 
-    def if_abandoned(self, path: PurePath) -> str:
-        del path  # the lock ends with the process that holds it
-        return ""
-
     def remove(self, path: PurePath) -> None:
         self._look(path)
         Path(path).unlink(missing_ok=True)
@@ -253,10 +231,6 @@ class LocalBackend(Backend):
         finally:
             probe.unlink(missing_ok=True)
 
-    def require_room(self, root: PurePath) -> None:
-        if Path(root).exists() and not Path(root).is_dir():
-            raise RequestError(f"archive {root} is a file: name a folder")
-
     def may_write(self, folder: PurePath) -> bool:
         return os.access(folder, os.W_OK | os.X_OK)
 
@@ -270,9 +244,6 @@ class LocalBackend(Backend):
             f"archive {root} is not writable by user id {os.geteuid()} ({mode}): change its permissions or choose "
             "another archive.root"
         )
-
-    def exists(self, root: PurePath) -> bool:
-        return Path(root).exists()
 
     def identity(self, root: PurePath) -> bytes:
         return os.fsencode(Path(root).resolve())

@@ -62,13 +62,9 @@ class ListedBackend(ObjectBackend):
         found = tree.files.get(path) if tree else None
         return super().status(path) if found is None else found
 
-    def entries(self, folder: PurePath) -> list[PurePath]:
+    def names(self, folder: PurePath) -> list[str]:
         tree = self._tree(folder)
-        return super().entries(folder) if tree is None else list(tree.entries.get(folder, ()))
-
-    def folders(self, folder: PurePath) -> list[PurePath]:
-        tree = self._tree(folder)
-        return super().folders(folder) if tree is None else [e for e in self.entries(folder) if e not in tree.files]
+        return super().names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         tree = self._tree(folder)

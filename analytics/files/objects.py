@@ -66,7 +66,6 @@ class ObjectBackend(Backend):
         self.settings = settings
         self.bucket = ObjectUrl(f"{scheme}:", bucket)
         self._answered = False
-        self._kept: set[PurePath] = set()  # see ``is_kept``
 
     @cached_property
     def _patient(self) -> Any:
@@ -137,23 +136,14 @@ class ObjectBackend(Backend):
         except FileNotFoundError:
             return None
 
-    def is_kept(self, path: PurePath) -> bool:
-        if path not in self._kept and self.status(path) is not None:
-            self._kept.add(path)
-        return path in self._kept
-
     def _listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
         return self._answer(folder, lambda store: of(store, _key(folder) or None))
 
-    def entries(self, folder: PurePath) -> list[PurePath]:
+    def names(self, folder: PurePath) -> list[str]:
         found = self._listing(folder, obstore.list_with_delimiter)
-        return [*self._urls(found["common_prefixes"]), *self._urls(each["path"] for each in found["objects"])]
-
-    def folders(self, folder: PurePath) -> list[PurePath]:
-        return list(self._urls(self._listing(folder, obstore.list_with_delimiter)["common_prefixes"]))
-
-    def listed(self, folder: PurePath) -> Mapping[str, FileStatus]:
-        return {path.name: status for path, status in self.below(folder).items() if path.parent == folder}
+        return [
+            url.name for url in self._urls([*found["common_prefixes"], *(each["path"] for each in found["objects"])])
+        ]
 
     def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
         found = self._listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
@@ -242,9 +232,6 @@ class ObjectBackend(Backend):
             if alone:
                 self.remove(path)
 
-    def if_abandoned(self, path: PurePath) -> str:
-        return f"; if it ended without a word, remove {path}"
-
     def remove(self, path: PurePath) -> None:
         try:
             with self._asked(path) as store:
@@ -266,9 +253,6 @@ class ObjectBackend(Backend):
 
     # An archive as a whole.
 
-    def require_room(self, root: PurePath) -> None:
-        """A prefix is never a file."""
-
     def may_write(self, folder: PurePath) -> bool:
         del folder  # only an attempt can tell
         return True
@@ -285,9 +269,6 @@ class ObjectBackend(Backend):
             self.remove(probe)
         if not kept:
             raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's records")
-
-    def exists(self, root: PurePath) -> bool:
-        return bool(self.entries(root))
 
     def identity(self, root: PurePath) -> bytes:
         return f"{self.settings.endpoint} {root}".encode()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from msgspec import structs
 
@@ -91,9 +91,9 @@ class Archive:
     def run_ids(self) -> list[str]:
         """The runs that have a folder of games, sorted."""
         with explained("list", self.root / GAMES):
-            folders = self.backend.folders(self.root / GAMES)
-        names = (path.name.removeprefix("run=") for path in folders if path.name.startswith("run="))
-        return sorted(filter(RUN_ID.fullmatch, names))
+            names = self.backend.names(self.root / GAMES)
+        found = (name.removeprefix("run=") for name in names if name.startswith("run="))
+        return sorted(filter(RUN_ID.fullmatch, found))
 
     def found(self, table: str, run_id: str) -> list[StoredRange]:
         """All files of a table of a run that are named like one, whether they count or not, in no order."""
@@ -142,11 +142,6 @@ class Archive:
         """The name of a file below the archive's root, with ``/`` between its parts."""
         return path.relative_to(self.root).as_posix()
 
-    def entries(self, folder: PurePath) -> list[PurePath]:
-        """The names directly in a folder, in any order. Raises ``FailureError`` if it cannot be listed."""
-        with explained("list", folder):
-            return self.backend.entries(folder)
-
     def files_below(self, folder: str) -> list[PurePath]:
         """All files in one of the archive's folders, sorted. Raises ``FailureError`` if it cannot be listed."""
         with explained("list", self.root / folder):
@@ -177,8 +172,9 @@ class Archive:
 
     def recorded(self) -> list[str]:
         """The runs that have a record, damaged or not, sorted."""
-        names = (path for path in self.entries(self.root / "runs") if path.suffix == ".json")
-        return sorted(path.stem for path in names if RUN_ID.fullmatch(path.stem))
+        with explained("list", self.root / "runs"):
+            names = self.backend.names(self.root / "runs")
+        return sorted(name.removesuffix(".json") for name in names if RECORD.fullmatch(name))
 
     def run(self, run_id: str) -> RunRecord | None:
         """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
@@ -269,7 +265,7 @@ class Archive:
                     if time.monotonic() > last:
                         raise RequestError(
                             f"another process plays run {run_id}, whose games cannot be repeated: wait until it ends"
-                            + self.backend.if_abandoned(path)
+                            + ("" if isinstance(path, Path) else f"; if it ended without a word, remove {path}")
                         )
                     time.sleep(WRITER_POLL_SECONDS)
             yield
@@ -280,7 +276,7 @@ class Archive:
         Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
         """
         with explained("write to", self.root):
-            if not self.backend.is_kept(self.root / marker.MARKER):
+            if isinstance(self.root, Path) and self.backend.status(self.root / marker.MARKER) is None:
                 raise FailureError(
                     f"archive {self.root} was removed while in use: remove what is left of it, or name another "
                     "archive.root"

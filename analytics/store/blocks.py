@@ -55,6 +55,14 @@ class RangeGames(NamedTuple):
         """The fingerprint of the games, uint64: see ``fingerprint_of_games``."""
         return int(fingerprint_of_games(*self, (0, len(self.game_id))))
 
+    def by_pairing(self) -> Iterator[tuple[int, Games]]:
+        """The games of each pairing, as views."""
+        pairing = self.pairing
+        ends = [*(np.flatnonzero(np.diff(pairing)) + 1).tolist(), len(pairing)]
+        for first, end in zip([0, *ends[:-1]], ends, strict=True):
+            if first < end:
+                yield int(pairing[first]), games_at(self.games, slice(first, end))
+
     def part(self, rows: slice) -> RangeGames:
         """The games of a slice, in contiguous arrays: there is one machine code of each kernel for these."""
         games = (np.ascontiguousarray(each) for each in games_at(self.games, rows))

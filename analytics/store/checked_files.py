@@ -20,8 +20,8 @@ from typing import NamedTuple
 from analytics.files.atomic import aside, explained
 from analytics.files.backend import Backend
 from analytics.parquet.metadata import footer_of
+from analytics.store.marker import memory_of
 from analytics.store.ranges import range_named
-from quarto.caches import cache_root
 
 FORGOTTEN_SECONDS = 90 * 86400  # the memory of an archive that has not changed for so long is removed
 
@@ -75,7 +75,7 @@ def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile |
         return None
     if files[0].backend.checks_bytes:
         return next((file for file in files if not file.is_there), None)
-    memory = _memory_of(files[0].backend.identity(root))
+    memory = memory_of(root)
     known = _remembered(memory)
     stamps: dict[CheckedFile, list[str | int]] = {}
     for file in files:
@@ -91,11 +91,6 @@ def first_damaged(root: PurePath, files: Sequence[CheckedFile]) -> CheckedFile |
     known = known | {file.name: stamp for file, stamp in stamps.items() if sound[file]}
     _remember(memory, known)
     return next((file for file in stamps if not sound[file]), None)
-
-
-def _memory_of(archive_identity: bytes) -> Path:
-    """The file that remembers the sound files of an archive: beside the compiled kernels."""
-    return cache_root() / "checked" / f"{hashlib.sha256(archive_identity).hexdigest()[:16]}.json"
 
 
 def _remembered(memory: Path) -> dict[str, list[str | int]]:

@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from analytics.files.atomic import TEMPORARY, aside
+from analytics.files.atomic import TEMPORARY
 from analytics.files.backends import backend_of
 from analytics.files.local import LOCAL
 from analytics.store.records import JsonRecord, RecordError, dump, parse
@@ -22,7 +22,6 @@ logger = logging.getLogger(__name__)
 
 MARKER = "archive.json"
 FORMAT = "quarto-arena archive"
-REMEMBERED = 4096  # archives: then the older half is forgotten
 
 
 class Marker(JsonRecord, frozen=True, forbid_unknown_fields=False):
@@ -38,7 +37,7 @@ def require(root: PurePath, create: bool) -> None:
     Raises ``RequestError`` if there is none, ``FailureError`` for a store that does not answer.
     """
     backend = backend_of(root)
-    backend.require_room(root)
+    _require_room(root)
     content = content_of(root)
     if content is None:
         if not create:
@@ -65,17 +64,22 @@ def content_of(root: PurePath) -> bytes | None:
 def check_root(root: PurePath) -> None:
     """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
     backend = backend_of(root)
-    backend.require_room(root)
+    _require_room(root)
     if content_of(root) is not None:
         return
     try:
-        foreign = any(not path.name.startswith(TEMPORARY) for path in backend.entries(root))
+        foreign = any(not name.startswith(TEMPORARY) for name in backend.names(root))
     except PermissionError as error:
         raise backend.not_writable(root, error) from error
     except OSError as error:
         raise RequestError(f"{root} cannot be listed: {error}") from error
     if foreign and content_of(root) is None:  # another process may have made the archive just now
         raise RequestError(f"{_absence(root)} but has other files in it: name an empty folder or an archive")
+
+
+def _require_room(root: PurePath) -> None:
+    if isinstance(root, Path) and root.exists() and not root.is_dir():
+        raise RequestError(f"archive {root} is a file: name a folder")
 
 
 def require_outside(path: Path) -> None:
@@ -114,7 +118,7 @@ def _make(root: PurePath) -> bytes:
 
 def _absence(root: PurePath) -> str:
     """The beginning of the message that there is no archive."""
-    there = backend_of(root).exists(root)
+    there = root.exists() if isinstance(root, Path) else backend_of(root).names(root)
     return f"{root} is not an archive (it has no {MARKER})" if there else f"there is no archive at {root}"
 
 
@@ -137,40 +141,32 @@ def _check(marker: PurePath, content: bytes) -> None:
 
 def note_if_unknown(root: PurePath) -> None:
     """Log a warning, once, about an archive that this user neither made nor verified on this machine."""
-    if _identity(root) not in _remembered():
-        remember(root)
+    known = False
+    with suppress(OSError):
+        known = memory_of(root).exists()
+    if not known:
         logger.warning(
             "archive %r was neither made nor verified on this machine: run 'qarena archive verify' (said once)",
             str(root),
         )
+    remember(root)
 
 
 def remember(root: PurePath) -> None:
-    """Remember an archive. One that cannot be remembered is noted again."""
-    memory, known = _memory(), _remembered()
+    """Remember an archive that was used now. One that cannot be remembered is noted again."""
+    memory = memory_of(root)
     with suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
-        if len(known) >= REMEMBERED:
-            with aside(memory) as temporary:
-                temporary.write_text("".join(f"{each}\n" for each in known[REMEMBERED // 2 :]))
-                temporary.replace(memory)
-        with memory.open("a", encoding="ascii") as file:  # one write: processes may add at the same time
-            file.write(f"{_identity(root)}\n")
+        memory.touch()
 
 
-def _memory() -> Path:
-    return cache_root() / "known_archives"
+def memory_of(root: PurePath) -> Path:
+    """The file beside the compiled kernels that remembers an archive, and which of its files are sound.
 
-
-def _remembered() -> list[str]:
-    try:
-        return _memory().read_text(encoding="ascii").split()
-    except (OSError, UnicodeError):
-        return []
-
-
-def _identity(root: PurePath) -> str:
-    """The place of an archive, and the times and the number of its marker: a copy is another archive."""
+    Its name follows from the place of the archive, and from the times and the number of its marker: a copy is another
+    archive.
+    """
     backend = backend_of(root)
     status = backend.status(root / MARKER)
-    return hashlib.sha256(repr((backend.identity(root), status and status.version)).encode()).hexdigest()[:16]
+    identity = hashlib.sha256(repr((backend.identity(root), status and status.version)).encode()).hexdigest()
+    return cache_root() / "checked" / f"{identity[:16]}.json"

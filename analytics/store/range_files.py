@@ -52,58 +52,44 @@ def store_games(
     refuses.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
-    _require_games_of(blocks, line, span)
-    games, used = joined(blocks), sorted({block.pairing for block in blocks})
-    total = sum(part.fingerprint for part in games) % MODULUS
-    return _store(archive, run_id, StoredRange(*span, total), tables_of(games, used, labels), tally(blocks))
+    return _store(archive, run_id, line, labels, span, joined(blocks))
 
 
 def store_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
     """Write the games of a range of units of a run, as ``store_games`` does. Raises as that does."""
-    units = np.unique(record.line.units_of(games.game_id))
-    if len(games.game_id) != record.line.games_in([span]) or not np.array_equal(units, np.arange(*span)):
-        raise ValueError(f"these are not the games of units {span[0]} to {span[1] - 1}")
-    games, used = games.part(slice(None)), np.unique(games.pairing).tolist()
-    tallies = tally(Block(each, 0, 0, games.taken(games.pairing == each).games, record.swapped) for each in used)
-    encoded = tables_of([games], used, record.pairings)
-    return _store(archive, record.run_id, StoredRange(*span, games.fingerprint), encoded, tallies)
+    return _store(archive, record.run_id, record.line, record.pairings, span, [games.part(slice(None))])
 
 
 def _store(
     archive: Archive,
     run_id: str,
-    span_of_games: StoredRange,
-    encoded: tuple[TableBytes, TableBytes],
-    tallies: Mapping[int, Tally],
+    line: UnitLine,
+    labels: Sequence[tuple[str, str]],
+    span: Range,
+    parts: Sequence[RangeGames],
 ) -> StoredRange:
-    """Write the tables of a range of games; ``encoded`` are ``games`` and ``plies``."""
-    games, plies = encoded
+    """Write the games of a range, in parts that ascend."""
+    _require_games_of(parts, line, span)
+    by_pairing = [(pairing, games) for part in parts for pairing, games in part.by_pairing()]
+    tallies = tally(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
+    stored = StoredRange(*span, sum(part.fingerprint for part in parts) % MODULUS)
+    games, plies = tables_of(parts, sorted(tallies), labels)
     content, held = {"plies": plies, "tallies": table_of(tallies_frame(tallies)), "games": games}, {}
     for table, rows in content.items():  # games last
-        held[table] = store_table(archive, run_id, table, span_of_games, rows)
+        held[table] = store_table(archive, run_id, table, stored, rows)
     if archive.backend.status(archive.folder("plies", run_id) / held["plies"].name) is None:
         # This process stood still for so long that it was taken for killed.
-        store_table(archive, run_id, "plies", span_of_games, plies)
+        store_table(archive, run_id, "plies", stored, plies)
     return held["games"]
 
 
-def _require_games_of(blocks: Sequence[Block], line: UnitLine, span: Range) -> None:
-    """Raise ``ValueError`` unless blocks, which are in order, are the games of a range of units."""
-    first, end = span
-    units = 0
-    for before, block in zip([None, *blocks], blocks, strict=False):
-        low, high = (block.first_pair, block.first_pair + block.pairs)
-        if line.pairings > 1:
-            low, high = (pair * line.pairings + block.pairing for pair in (low, high - 1))
-            high += 1
-        end_before = before.first_pair + before.pairs if before and before.pairing == block.pairing else 0
-        overlaps = end_before > block.first_pair
-        if not first <= low < high <= end or overlaps:
-            where = f"pairing {block.pairing} from pair {block.first_pair} on"
-            raise ValueError(f"a block of {where} is not of units {first} to {end - 1}")
-        units += block.pairs
-    if units != end - first:
-        raise ValueError(f"blocks hold {units} of the units {first} to {end - 1}")
+def _require_games_of(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> None:
+    """Raise ``ValueError`` unless games in parts that ascend are those of a range of units."""
+    ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
+    units = line.units_of(ids)
+    within = len(ids) == line.games_in([span]) and bool(((span[0] <= units) & (units < span[1])).all())
+    if not within or not (np.diff(ids) > 0).all() or (line.games_a_pair == 1 and (ids & 1).any()):
+        raise ValueError(f"these are not the games of units {span[0]} to {span[1] - 1}")
 
 
 def store_table(

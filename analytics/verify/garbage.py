@@ -93,13 +93,13 @@ def _files(archive: Archive) -> Mapping[PurePath, FileStatus]:
     """The files in the archive's folders, and those that lie beside them."""
     backend = archive.backend
     files = {path: status for folder in FOLDERS for path, status in backend.below(archive.root / folder).items()}
-    loose = {path: backend.status(path) for path in backend.entries(archive.root)}
+    loose = {path: backend.status(path) for path in (archive.root / name for name in backend.names(archive.root))}
     return files | {path: status for path, status in loose.items() if status is not None}
 
 
 def _runs(archive: Archive) -> Iterator[str]:
     """The runs that have table files."""
-    names = {path.name for table in TABLE_FOLDERS for path in archive.backend.folders(archive.root / table)}
+    names = {name for table in TABLE_FOLDERS for name in archive.backend.names(archive.root / table)}
     return (name.removeprefix("run=") for name in sorted(names) if re.fullmatch(RUN, name))
 
 

@@ -172,5 +172,6 @@ def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, chec
 def is_writable(root: PurePath) -> bool:
     """Whether files can be added to the index of an archive."""
     backend = backend_of(root)
-    kinds = [root / table.name for table in INDEX_TABLES if backend.exists(root / table.name)]
-    return all(map(backend.may_write, (root, *kinds, *(run for kind in kinds for run in backend.folders(kind)))))
+    there = {*backend.names(root)}
+    kinds = [root / table.name for table in INDEX_TABLES if table.name in there]
+    return all(map(backend.may_write, (root, *kinds, *(kind / run for kind in kinds for run in backend.names(kind)))))

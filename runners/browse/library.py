@@ -46,7 +46,7 @@ def stamp_of(root: PurePath) -> Stamp:
     backend = LocalBackend(root)
     for folder in (root, *(root / name for name in _DEEP)):
         with suppress(OSError):  # folders come and go, and a link is none
-            found += sorted((path.name, os.lstat(path).st_mtime_ns) for path in backend.entries(folder))
+            found += sorted((name, os.lstat(folder / name).st_mtime_ns) for name in backend.names(folder))
     return tuple(found)
 
 

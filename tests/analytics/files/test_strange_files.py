@@ -245,7 +245,7 @@ def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) 
 def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive, name: str) -> None:
     (Path(archive.root).parent / "secret").write_text("secret")
     backend = backend_of(archive.root)
-    for use in (backend.read, backend.status, backend.entries, backend.remove):
+    for use in (backend.read, backend.status, backend.names, backend.remove):
         with pytest.raises(ValueError, match="is not in"):
             use(Path(archive.root) / name)
     assert (Path(archive.root).parent / "secret").exists()

@@ -66,7 +66,7 @@ def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, po
         content = archive.backend.read(folder / saved.stored_name(name))
         assert (file.sha256, file.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
         assert saved.stored_name(name) == f"-{file.sha256[:16]}.".join(name.split("."))
-    there = {path.name for path in archive.backend.entries(folder)}
+    there = {*archive.backend.names(folder)}
     assert there == {"card.json", *map(saved.stored_name, saved.files)}
     assert archive.load(folder / "card.json", PolicyCard) == saved
     assert verify(archive).problems == []

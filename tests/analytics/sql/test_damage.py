@@ -143,7 +143,8 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
     index(archive)
     questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
     tables = (*TABLES, "positions", "first_plies")
-    replaced = [path for table in tables for path in archive.backend.entries(archive.folder(table, RUN_ID))]
+    folders = [archive.folder(table, RUN_ID) for table in tables]
+    replaced = [folder / name for folder in folders for name in archive.backend.names(folder)]
     with OpenArchive(archive.root, check=check) as opened:
         readers = [opened, opened.fork(), opened.fork(), opened.fork()]
         expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from analytics import open_archive
-from analytics.store import marker
 from analytics.store.archive import Archive
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
@@ -64,18 +63,6 @@ def test_a_merge_notes_its_sources(
     assert qarena("archive", "merge", str(root), str(tmp_path / "own")).code == 0
     assert [str(root) in note for note in caplog.messages] == [True]
     assert notes_of(tmp_path / "own", caplog) == 0
-
-
-def test_only_so_many_archives_are_remembered(
-    root: Path, cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(marker, "REMEMBERED", 4)
-    notes_of(root, caplog)
-    for number in range(4):
-        Archive.open(cache.parent / f"own-{number}", create=True)
-    assert len((cache / "known_archives").read_text().split()) == 3
-    assert notes_of(cache.parent / "own-3", caplog) == 0
-    assert notes_of(root, caplog) == 1
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -255,12 +255,12 @@ def test_two_may_make_one_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """The other one is done between our look at the marker and our look at what else is in the folder."""
     root = tmp_path / "archive"
     root.mkdir()
-    list_folder = Path.iterdir
+    list_folder = os.listdir
 
-    def other_first(folder: Path) -> object:
+    def other_first(folder: Path) -> list[str]:
         monkeypatch.undo()
         Archive.open(root, create=True).save_run(OTHER)
         return list_folder(folder)
 
-    monkeypatch.setattr(Path, "iterdir", other_first)
+    monkeypatch.setattr(os, "listdir", other_first)
     assert [run.run_id for run in Archive.open(root, create=True).runs()] == [OTHER.run_id]
