@@ -40,7 +40,7 @@ def merged(
         found.sort(key=lambda rows: _key(rows, key, 0))
         step = pl.concat(found)
         if any(_key(one, key, -1) >= _key(other, key, 0) for one, other in itertools.pairwise(found)):
-            step = step.sort(key)
+            step = by_key(step, key)
             step = added_up(step, key, totals) if totals else step
         waiting.append(step)
         rows += len(step)
@@ -54,6 +54,27 @@ def merged(
 
 def _key(rows: pl.DataFrame, key: Sequence[str], row: int) -> Key:
     return rows.select(key).row(row)
+
+
+def by_key(rows: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Rows in the order of their key, whose columns are whole numbers.
+
+    Neighbouring columns share a word of 63 bits if their values fit: one word is sorted many times as fast as seven
+    columns.
+    """
+    words, room = list[pl.Series](), 0
+    for name in key:
+        column, least, most = rows[name].to_numpy(), int(rows[name].min()), int(rows[name].max())  # type: ignore[arg-type]
+        bits = (most - least).bit_length()
+        values = column.astype(np.int64) - (least if bits < 64 else 0)
+        if words and bits <= room:
+            words[-1] = words[-1] * (1 << bits) + pl.Series(values)
+            room -= bits
+        else:
+            words.append(pl.Series(values))
+            room = 63 - bits
+    names = [f"word {number}" for number in range(len(words))]
+    return rows.with_columns(**dict(zip(names, words, strict=True))).sort(names).drop(names)
 
 
 def added_up(rows: pl.DataFrame, key: Sequence[str], totals: Totals) -> pl.DataFrame:

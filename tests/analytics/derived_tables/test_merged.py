@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 import pytest
 
-from analytics.derived_tables.merged import merged
+from analytics.derived_tables.merged import by_key, merged
 from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
@@ -56,3 +57,16 @@ def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[s
 
 def test_of_nothing_there_is_nothing() -> None:
     assert [*merged([iter([]), iter([pl.DataFrame({"a": []})])], ("a",), 5)] == []
+
+
+@pytest.mark.parametrize("key", ["abcdef", "fabd", "c", "ae"])
+@pytest.mark.parametrize("rows", [1, 500])
+def test_columns_in_one_word_sort_as_columns_by_themselves(key: str, rows: int) -> None:
+    draw = np.random.default_rng(rows)
+    widest = draw.integers(-(1 << 63), (1 << 63) - 1, rows)
+    narrow = {name: draw.integers(low, 9, rows).astype(np.int8) for name, low in (("a", 0), ("d", -9), ("e", 8))}
+    table = pl.DataFrame(
+        {"b": draw.integers(0, 1 << 16, rows), "c": widest, "f": draw.integers(0, 1 << 62, rows)} | narrow
+    )
+    columns = [*key]
+    assert by_key(table, columns).select(columns).equals(table.sort(columns).select(columns))
