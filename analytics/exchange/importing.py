@@ -263,7 +263,7 @@ class WholeRun(NamedTuple):
 
     @property
     def units(self) -> int:
-        """How many units its games are."""
+        """The number of units of its games."""
         return len(self.games.game_id) // self.record.line.games_a_pair
 
 

@@ -1,4 +1,4 @@
-"""What a text in SQL reads and calls, by the syntax trees of DuckDB's own parser (``json_serialize_sql``).
+"""The tables and functions that a text in SQL names, by the syntax trees of DuckDB's parser (``json_serialize_sql``).
 
 Three questions are answered here. Which views does a question read, so that they are filled? Does a stranger's question
 keep to the vocabulary? Is a condition on games one expression whose answer can be repeated? No text is matched.

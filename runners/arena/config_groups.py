@@ -142,7 +142,7 @@ def text_of(group: str, name: str) -> str:
 
 
 def comment_of(group: str, name: str) -> str:
-    """What an option is: the first comment of its yaml."""
+    """The description of an option: the first comment of its yaml."""
     lines = takewhile(lambda line: line.startswith("#"), text_of(group, name).splitlines())
     return next((text for text in (line.strip("# ") for line in lines) if text and not text.startswith("@")), "")
 

@@ -1,4 +1,4 @@
-"""What was played in a position: the results of each decision, up to symmetry, for a board and as a table."""
+"""The decisions that were made in a position, with their results, up to symmetry: for a board and as a table."""
 
 from __future__ import annotations
 

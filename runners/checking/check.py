@@ -168,7 +168,7 @@ class ObservedPlayer(LiftedPlayer):
 
 
 def _note_on(screen: IO[str]) -> Callable[[str], None]:
-    """What prints the first notes on ``screen``, whatever standard error is then."""
+    """A function that prints the first notes on ``screen``, whatever standard error is then."""
     left = MOST_NOTES
 
     def note(text: str) -> None:

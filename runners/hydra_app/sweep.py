@@ -132,7 +132,7 @@ class Sweep:
 
 
 def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
-    """What the launcher of a sweep needs besides, as overrides.
+    """Further overrides that the launcher of a sweep needs.
 
     Raises ``RequestError`` for a launcher that cannot work here.
     """
@@ -155,7 +155,7 @@ def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
 
 
 def _for_optuna(first: DictConfig, overrides: Sequence[str], target: Target | None, name: str) -> list[str]:
-    """What the sweeper of Optuna needs besides, as overrides: the direction, and a name for the study.
+    """Further overrides that the sweeper of Optuna needs: the direction, and a name for the study.
 
     Raises ``RequestError`` if there is nothing to optimise, or in the other direction.
     """
