@@ -284,12 +284,15 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
     )
     with Progress(*columns, console=terminal, transient=True, disable=not shown) as bar:
         found, done = ProgressBar(bar, description, shown, unit), threading.Event()
+        notes = threading.Thread(target=found.note_until, args=(done,), daemon=True)
         if wanted and not shown:
-            threading.Thread(target=found.note_until, args=(done,), daemon=True).start()
+            notes.start()
         try:
             yield found
         finally:
             done.set()
+            if notes.ident:
+                notes.join()  # no line comes after the result
 
 
 class _Count(ProgressColumn):
