@@ -107,16 +107,22 @@ class AnnotationPart(NamedTuple):
 
 
 def annotation_parts(
-    archive: Archive, run_ids: Sequence[str], settings: AnnotationSettings, workers: int = 1
+    archive: Archive,
+    run_ids: Sequence[str],
+    settings: AnnotationSettings,
+    workers: int = 1,
+    wanted: Callable[[str, StoredRange], bool] = lambda _run_id, _games: True,
 ) -> Iterator[AnnotationPart]:
     """The games that lack requested annotations, in parts of some thousand games, or fewer for so many workers.
+
+    ``wanted`` takes a run's id and a range of its games, and says whether this range is to be annotated.
 
     Raises ``FailureError`` for a run without a record, ``RequestError`` for a run of another schema version.
     """
     for run_id in run_ids:
         record = readable(archive.known_run(run_id))
         asked = least_extent(record.rules, settings.choices, settings.from_pieces)
-        lacks = lacking(archive, run_id, DECISIONS_TABLE, asked.is_in)
+        lacks = [each for each in lacking(archive, run_id, DECISIONS_TABLE, asked.is_in) if wanted(run_id, each)]
         known = archive.ranges(run_id, DECISIONS_TABLE.name)
         share = sum(games.units for games in lacks) // (PARTS_EACH * workers)
         most = min(PART_GAMES, max(TASK_GAMES, share * record.line.games_a_pair)) // record.line.games_a_pair

@@ -53,9 +53,15 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         solve.solve_position(str(position), wanted, megabytes, json)
 
 
-def annotate(
+def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION", help="Only files in which a game meets this condition in SQL on the view games."
+        ),
+    ] = None,
     choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
         int | None,
@@ -71,11 +77,12 @@ def annotate(
     The values are added to the archive: `qarena mistakes` and the view decisions show them.
     """
     from analytics.perfect.annotate import AnnotationSettings
+    from analytics.query.game_filter import GameFilter
     from runners.arena.schemas import executor_named
     from runners.perfect.annotate import annotate as judge
 
     settings = AnnotationSettings(choices, from_pieces, megabytes=megabytes)
-    judge(archive, runs or [], settings, threads, executor_named(executor, ray_address))
+    judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, executor_named(executor, ray_address))
 
 
 def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)

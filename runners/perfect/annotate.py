@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -20,7 +20,11 @@ from analytics.perfect.annotate import (
     Annotator,
     annotation_parts,
 )
+from analytics.query.game_filter import GameFilter
+from analytics.query.selection import select
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive, chosen_runs
+from analytics.store.ranges import StoredRange
 from analytics.upkeep.rolling import roll_up_small
 from runners.executors.base import Executor, Stop, Task, available_cores, check_tables
 from runners.hosting.interruption import INTERRUPTED, interruptible
@@ -55,15 +59,18 @@ class AnnotateTask(Task):
 
 
 def annotate(
-    root: PurePath, wanted: Sequence[str], settings: AnnotationSettings, threads: int | None, executor: Executor
+    root: PurePath, wanted: GameFilter, settings: AnnotationSettings, threads: int | None, executor: Executor
 ) -> None:
-    """Judge the decisions that are not judged yet. Raises ``RequestError`` for an unknown run."""
+    """Judge the decisions that are not judged yet, of whole files in which a game meets the condition.
+
+    Raises ``RequestError`` for an unknown run, and for a condition that no game meets.
+    """
     workers = threads or available_cores()
     check_tables(settings.megabytes, executor.here(workers))
     archive = Archive.open(root)
-    runs = chosen_runs(archive, wanted)
+    runs = chosen_runs(archive, wanted.runs)
     started = time.perf_counter()
-    parts = [*annotation_parts(archive, runs, settings, workers)]
+    parts = [*annotation_parts(archive, runs, settings, workers, _files_with(root, wanted.where))]
     games = {run_id: archive.known_run(run_id).line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
     judged = AnnotationSummary()
@@ -88,13 +95,24 @@ def annotate(
     console.print_line(_summary(judged, time.perf_counter() - started, root, wanted))
 
 
-def _summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: Sequence[str]) -> str:
+def _files_with(root: PurePath, where: str | None) -> Callable[[str, StoredRange], bool]:
+    """Whether one of the games in a range of a run meets a condition on the view ``games``, as a function."""
+    if where is None:
+        return lambda _run_id, _games: True
+    with OpenArchive(root) as opened:
+        selection = select(opened, where)
+        met = {(record.run_id, games) for record in selection.runs for games, _ in selection.ranges(record)}
+    return lambda run_id, games: (run_id, games) in met
+
+
+def _summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: GameFilter) -> str:
     if not done.games:
-        return f"Nothing to judge: all decisions in {root} are judged."
+        chosen = "all decisions" if wanted.where is None else "all decisions of these files"
+        return f"Nothing to judge: {chosen} in {root} are judged."
     speed = done.decisions / seconds
     return (
         f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, {speed:,.0f} a second; "
-        f"see them in the view decisions, or with 'qarena mistakes{same_games(root, wanted)}'"
+        f"see them in the view decisions, or with 'qarena mistakes{same_games(root, wanted.runs)}'"
     )
 
 

@@ -208,6 +208,17 @@ def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
     assert first_and_counted()[1] > counted
 
 
+def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, root: Path) -> None:
+    words = ("annotate", "--archive", str(root), "--memory", "1MiB", "--where")
+    assert " decisions of 8 games judged in " in qarena(*words, "game_id = 0").out
+    with open_archive(root) as archive:
+        assert archive.sql("SELECT DISTINCT game_id FROM decisions ORDER BY ALL").to_series().to_list() == [*range(8)]
+    assert qarena(*words, "game_id < 8").out.startswith("Nothing to judge: all decisions of these files in ")
+    assert "has no game with where='plies > 16'" in qarena(*words, "plies > 16").refusal
+    assert "winer" in qarena(*words, "winer = 1").refusal
+    assert " decisions of 16 games judged in " in qarena(*words, "true").out
+
+
 def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
     archive = Archive.open(root)
     (run_id,) = archive.run_ids()
