@@ -21,8 +21,7 @@ from quarto.errors import MissingExtraError
 from runners.arena.schemas import SCHEMAS
 from runners.cli.main import app
 from runners.cli.play import is_training
-from runners.hydra_app.arguments import FLAG_NAMES, parsed
-from runners.hydra_app.error_messages import first_value
+from runners.hydra_app.arguments import FLAG_NAMES, first_value, parsed
 from tests.paths import CONF, ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "data" / "README.md"])

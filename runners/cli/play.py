@@ -44,7 +44,7 @@ def _application(training: bool) -> Application:
         from runners.training.application import TRAIN
 
         return TRAIN
-    from runners.hydra_app.experiments import RUN
+    from runners.hydra_app.application import RUN
 
     return RUN
 

@@ -1,4 +1,4 @@
-"""Commands that Hydra carries out: ``Application``, which each of them is.
+"""Commands that Hydra carries out: ``Application``, which each of them is, and ``RUN``, which plays.
 
 What plays or learns is imported when something is to be done: most wrong requests are refused before that.
 """
@@ -10,21 +10,32 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, chdir
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from analytics.results.columns import ResultColumn
-from runners.arena.objectives import Target
-from runners.arena.schemas import check_values
-from runners.hosting.interruption import INTERRUPTED
+from quarto.errors import ArenaError
+from runners.arena.config_groups import plain
+from runners.arena.objectives import Objective, Target, objective_of
+from runners.arena.schemas import RunConfig, check_values
+from runners.hosting import interruption
 from runners.terminal import console
+
+if TYPE_CHECKING:
+    from runners.arena.config import Request
+    from runners.arena.experiment import Experiment
+    from runners.arena.playing import Outcome
+
 
 # Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
 # name of this launch's output folders, which must differ between two launches in the same second.
 COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"
+DEFAULT = "score"  # the objective of conf/run.yaml
 
 
 class OneLine(logging.Formatter):
@@ -103,6 +114,91 @@ class Application(ABC):
         return self.prepare(cfg, hydra_cfg)
 
 
+class RunApplication(Application):
+    """Plays a match or a tournament."""
+
+    config = "run"
+    schema = RunConfig
+    view = "the first agent's view; win, draw and loss in %"
+
+    def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
+        from runners.arena.experiment import prepare
+
+        request, objective = _request(cfg, hydra_cfg), _objective(cfg, hydra_cfg)
+        objective.check(request.spec)
+        if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
+            objective.probe(request.spec)
+        experiment = prepare(request)
+        return lambda: _played(experiment, objective)
+
+    def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target:
+        objective = _objective(cfg, hydra_cfg)
+        try:
+            spec = _request(cfg, hydra_cfg).spec
+        except ArenaError:  # the job itself will say so; others may be right
+            pass
+        else:
+            objective.check(spec)
+            objective.probe(spec)
+        return Target(objective.heading, objective.direction, objective.text)
+
+
+def _request(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Request:
+    from runners.arena.config import request_of
+
+    return request_of(cfg, hydra_cfg.runtime.choices, hydra_cfg.overrides.task)
+
+
+def _objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
+    return objective_of(plain(cfg.objective), str(hydra_cfg.runtime.choices["objective"]))
+
+
+def _played(experiment: Experiment, objective: Objective) -> Finished:
+    """The outcome of an experiment that was ready."""
+    from runners.arena.playing import carry_out
+    from runners.terminal.results import show_outcome
+
+    request, running = experiment.request, HydraConfig.get()
+    log = Path(running.runtime.output_dir) / f"{running.job.name}.log"
+    for note in request.notes:
+        console.print_note(note)
+    with interruption.interruptible() as stop, console.progress_bar("playing", "games", request.progress) as progress:
+        outcome = carry_out(experiment, typed_command(), stop, progress)
+    value = None if outcome.interrupted else objective.value(experiment, outcome.results)
+
+    def show() -> None:
+        show_outcome(outcome, log)
+        if value is not None and objective.heading != DEFAULT:  # which is in the tables anyway
+            console.print_line(f"Objective: {objective.heading}: {objective.text(value)}")
+
+    more = any(result.games > request.games for result in outcome.results)
+    return Finished(
+        run_id=outcome.run_id,
+        show=show,
+        interrupted=outcome.interrupted,
+        stopped=outcome.stopped,
+        judgement=None if value is None else Judgement(objective.name, value),
+        columns=_columns(outcome, objective, value),
+        notes=[f"asked for {request.games:,} games a pairing; its run holds more, and all are counted"] if more else [],
+    )
+
+
+def _columns(outcome: Outcome, objective: Objective, value: float | None) -> list[ResultColumn]:
+    """The pairings as a sweep shows them; the value of the objective stands in the first row."""
+    from analytics.results.columns import pairing_columns
+    from analytics.results.pairings import pairings_frame
+
+    if not outcome.results:
+        return []
+    shown = pairing_columns(pairings_frame(outcome.results), with_scores=False)
+    if value is not None:
+        shown.append(ResultColumn(objective.heading, [objective.text(value), *[""] * (len(outcome.results) - 1)]))
+    return shown
+
+
+RUN = RunApplication()
+
+
 def where_typed() -> AbstractContextManager[None]:
     """Be in the folder in which the command was typed, inside the context: all paths are relative to it.
 
@@ -119,4 +215,4 @@ def typed_command() -> str:
 def say_how_to_resume(kept: str = "all games that were finished are in the archive") -> int:
     """Print how an interrupted command is continued; returns the exit code."""
     console.print_note(f"interrupted; {kept}. To go on:\n  {console.program()} {os.environ[COMMAND]}")
-    return INTERRUPTED
+    return interruption.INTERRUPTED

@@ -1,19 +1,29 @@
-"""The arguments of a command that Hydra carries out: agents, settings and flags, in any order."""
+"""The arguments of a command that Hydra carries out, the keys that its yaml explains, and messages about wrong ones.
+
+Arguments are agents, settings and flags, in any order. Yamls are read as text, because completion must be quick.
+"""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
 
-from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, Override, Quote, QuotedString
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
+from yaml import YAMLError
 
-from quarto.errors import RequestError
-from runners.arena.config_groups import split
+from quarto.errors import FailureError, RequestError, how_to_install, nearest
+from runners.arena.config_groups import CONF, LIMITS, names, settings_of, split
 
 # Flags by their names. What Hydra shows with --cfg is all that is done.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
@@ -31,12 +41,23 @@ FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Show the composed configuration, and do nothing."},
 }
 FLAG_NAMES = frozenset(name for names in FLAGS for name in names)
-
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
 SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
+# Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.
+PLUGINS = {
+    "hydra/launcher=joblib": ("hydra_plugins.hydra_joblib_launcher", "joblib"),
+    "hydra/launcher=ray": ("hydra_plugins.hydra_ray_launcher", "ray"),
+    "hydra/launcher=submitit_local": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "hydra/launcher=submitit_slurm": ("hydra_plugins.hydra_submitit_launcher", "slurm"),
+    "hydra/sweeper=optuna": ("hydra_plugins.hydra_optuna_sweeper", "optuna"),
+}
+THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
+KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", list: "a list, […,…]"}
+# A line of a yaml: its indentation, a dash, a key, its value, a comment.
+LINE = re.compile(r"""( *)(- )?(?:override )?/?([\w@]+): *("[^"]*"|\[.*?\]|\{.*?\}|[^#]*?) *(?:# ?(.*))?""")
 
 
 class Arguments(NamedTuple):
@@ -59,8 +80,8 @@ def parsed(words: Sequence[str]) -> Arguments:
     """The arguments in ``words``. Raises ``RequestError`` for an unknown flag and one without its value."""
     parser = _Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("words", nargs="*")
-    for names, options in FLAGS.items():
-        parser.add_argument(*names, **options)
+    for flags, options in FLAGS.items():
+        parser.add_argument(*flags, **options)
     found, unknown = parser.parse_known_intermixed_args(words)
     for flag in unknown:
         raise RequestError(_unknown(flag))
@@ -126,3 +147,157 @@ def _written_out(found: re.Match[str]) -> str:
 def quoted(text: str) -> str:
     """A text as a value of Hydra's overrides: its quotes, commas and ``${`` mean nothing to Hydra and OmegaConf."""
     return QuotedString(re.sub(r"(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
+
+
+class Key(NamedTuple):
+    """A key of a configuration or of an option of a group, as its yaml explains it."""
+
+    name: str  # dotted
+    default: str  # "" for a mapping, whose keys follow
+    meaning: str
+    is_group: bool = False  # it is in the defaults list
+    kind: str = ""  # its type and its range
+    choices: Sequence[str] = ()
+
+
+def keys_in(text: str) -> Iterator[Key]:
+    """The keys of a yaml in their order, without their types and choices."""
+    path: list[tuple[int, str]] = []
+    for found in filter(None, map(LINE.fullmatch, text.splitlines())):
+        indent, dash, key, value, meaning = len(found[1]), found[2], found[3], found[4], found[5] or ""
+        path = [each for each in path if each[0] < indent]
+        name = ".".join([*(each for _, each in path), key])
+        if dash:
+            yield Key(key, value, meaning, is_group=True)
+        elif key not in ("defaults", "_target_"):
+            path += [] if value else [(indent, key)]
+            yield Key(name, value, meaning)
+
+
+def check_choices(config: str, overrides: Sequence[Override]) -> None:
+    """Check the overrides that choose an option of a group, given the yaml of the command.
+
+    Raises ``RequestError`` for a group that the command does not have or that is given anything but a name, for a
+    plugin that is not installed, and for a number of games with commas.
+    """
+    groups = [key.name for key in keys_in((CONF / f"{config}.yaml").read_text(encoding="utf-8")) if key.is_group]
+    for override in overrides:
+        text, key = str(override.input_line), override.get_key_element()
+        if text in PLUGINS and find_spec(PLUGINS[text][0]) is None:
+            raise RequestError(f"{text} needs an extra: {how_to_install(PLUGINS[text][1])}")
+        if THOUSANDS.fullmatch(text):
+            plain = text.replace(",", "")
+            raise RequestError(f"{text} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
+        options = [] if "." in key or "/" in key or override.is_add() else names(override.key_or_group)
+        if key == "agent":
+            one = first_value(override).partition("=")[2]
+            raise RequestError(f"{text}: name the agents one after the other, qarena run {one} OTHER, or agents=[…]")
+        if options and key not in groups and not override.is_delete():
+            raise RequestError(f"key {key!r} does not exist{nearest(key, groups)}")
+        if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
+            raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
+
+
+def first_value(override: Override) -> str:
+    """An override that is no sweep, with the first of its values."""
+    if not override.is_sweep_override():
+        return str(override.input_line)
+    value = override.value()
+    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()))
+    return f"{override.get_key_element()}={first}"
+
+
+@contextmanager
+def explained(overrides: Sequence[str]) -> Iterator[None]:
+    """Raise ``RequestError`` with a message of one line for errors of Hydra and OmegaConf inside the context.
+
+    Raises ``FailureError`` for a file that cannot be written; other exceptions pass through.
+    """
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
+        raise RequestError(_one_line(error, overrides)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _one_line(error: Exception, overrides: Sequence[str]) -> str:
+    """The message of a configuration error, with a suggestion if a name is unknown."""
+    cause = error.__cause__
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        return _missing(error.missing_cfg_file, error.options or ())
+    if isinstance(error, OverrideParseException):
+        return f"{error.override!r} cannot be read: {_advice(error.override, _own_text(error))}"
+    if isinstance(cause, ValidationError):
+        return _does_not_fit(cause)
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError):
+        return _unknown_key(cause, OverridesParser.create().parse_overrides(list(overrides)))
+    return _own_text(error)
+
+
+def _own_text(error: Exception) -> str:
+    """The error's own text as one line, without what OmegaConf and Hydra add for developers."""
+    text = " ".join(str(error).split())
+    for addition in (" full_key:", " See https", " Available options"):
+        text = text.partition(addition)[0]
+    return text
+
+
+def _missing(file: str, options: Sequence[str]) -> str:
+    """The message that an option of a group does not exist."""
+    group, _, name = file.removesuffix(".yaml").rpartition("/")
+    if group.partition("/")[0] == "archive":
+        folder = f"{group}/{name}".partition("/")[2]
+        return f"archive={folder}: name the archive's folder by --archive {folder}"
+    own = "; for one of your own name its folder, --config-dir DIR" if group == "agent" else ""
+    return f"{group or 'config'} {name!r} does not exist{nearest(name, options)}{own}"
+
+
+def _does_not_fit(error: ValidationError) -> str:
+    """The message that a value is not of its key's type."""
+    value = json.dumps(error.value) if error.value is None or isinstance(error.value, bool) else str(error.value)
+    hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
+    kinds = [KINDS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
+    wanted = " or ".join(kind for kind in kinds if kind) or _own_text(error)
+    return f"{error.full_key}={value}: {value!r} is not {wanted}"
+
+
+def _unknown_key(error: ConfigAttributeError | ConfigKeyError, given: Sequence[Override]) -> str:
+    """The message about a key that does not exist; if it is a parameter of a named agent, how to type it."""
+    name = str(error.full_key)
+    labels = [label for each in given for label in _labels(each)]
+    for typed in (each for each in given if each.get_key_element() == name):
+        for seat, label in enumerate(labels):
+            agent = label.partition("(")[0]
+            if name in (*settings_of("agent", agent), *LIMITS):
+                of_seat = f"{'ab'[seat]}.{typed.input_line} or " if len(labels) == 2 else ""
+                how = f"{of_seat}'{agent}({first_value(typed)})'"
+                return f"{typed.input_line} is a setting of the agent {agent}: write {how}"
+    prefix = name.removesuffix(str(error.key))
+    valid = [f"{prefix}{key}" for key in error.parent_node or () if key not in ("hydra", "_target_")]
+    return f"key {name!r} does not exist{nearest(name, valid)}"
+
+
+def _labels(override: Override) -> list[str]:
+    """The labels of the agents that an override chooses."""
+    if override.get_key_element() not in ("agents", "agent@a", "agent@b") or override.is_sweep_override():
+        return []
+    named = override.value()
+    return [label for label in (named if isinstance(named, list) else [named]) if isinstance(label, str)]
+
+
+def _advice(override: str, text: str) -> str:
+    """Advice on an override that Hydra's grammar rejects."""
+    if "=" not in override:
+        return "it is neither key=value nor an agent, NAME or 'NAME(parameter=value,…)'"
+    if override.startswith("agents=") and "(" in override:
+        return "name agents with parameters before the settings, qarena run random 'rule_based(faithful=true)'"
+    if override.startswith("where="):
+        return f'give a condition as an option, --where "{override.removeprefix("where=")}"'
+    if override.count("(") > override.count(")"):
+        return "a closing bracket is missing, and the shell needs quotes around brackets: 'mcts(iterations=5)'"
+    if "=~" in override:
+        return "the shell does not expand '~' there; write $HOME"
+    return f"{text}; quote brackets and spaces for the shell"

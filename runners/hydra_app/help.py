@@ -6,6 +6,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
@@ -13,9 +14,7 @@ import yaml
 from runners.arena.config_groups import CONF, NOT_PARAMETERS, names, text_of
 from runners.arena.schemas import ArchiveConfig
 from runners.hydra_app.application import Application
-from runners.hydra_app.arguments import FLAGS, Arguments
-from runners.hydra_app.error_messages import KINDS
-from runners.hydra_app.yaml_keys import Key, introduction, keys_in
+from runners.hydra_app.arguments import FLAGS, KINDS, Arguments, Key, keys_in
 
 ENVIRONMENT = re.compile(r"\$\{oc\.env:\w+,(.*)\}")  # a value that an environment variable may replace
 WIDEST = 110
@@ -52,6 +51,13 @@ def _described(hint: Any, declared: Sequence[Any]) -> str:
         f"{each.ge} to {each.le}" if each.le and each.le < 1 << 32 else f"at least {each.ge}" for each in declared
     )
     return ", ".join([kind, *ranges])
+
+
+def introduction(text: str) -> tuple[str, list[str]]:
+    """The purpose of a yaml and the commands of its examples, from its first comment."""
+    lines = [line.strip("# ") for line in takewhile(lambda line: line.startswith("#"), text.splitlines())]
+    examples = [line for line in lines if line.startswith("qarena ")]
+    return " ".join(line for line in lines if line not in examples and not line.startswith("@package")), examples
 
 
 def help_text(application: Application, command: str, asked: Arguments) -> str:

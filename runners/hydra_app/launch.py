@@ -24,12 +24,12 @@ from quarto.errors import RequestError
 from runners.arena.config_groups import CONF, own_modules
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
-from runners.hydra_app.arguments import Arguments, parsed
-from runners.hydra_app.error_messages import check_choices, explained, first_value
+from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value, parsed
 from runners.terminal import console
 
 if TYPE_CHECKING:
     from runners.hydra_app.sweep import Sweep
+
 
 FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: a launcher's processes may be elsewhere
 DROPPED = "what was not committed yet is dropped, all else is in the archive"
@@ -75,17 +75,6 @@ def _set_environment() -> None:
     os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 
 
-def _hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
-    """Let Hydra do a task with these arguments, which it reads from ``sys.argv``."""
-    before, sys.argv = sys.argv, ["qarena", *arguments]
-    try:
-        # A path: as a package, a folder named conf in ``sys.path`` could hide it.
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
-    finally:
-        sys.argv = before
-        HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process
-
-
 def _carried_out(application: Application, asked: Arguments, multirun: bool) -> int:
     """Check a request and carry it out; returns the exit code."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -97,9 +86,8 @@ def _carried_out(application: Application, asked: Arguments, multirun: bool) -> 
     if is_sweep:
         from runners.hydra_app.sweep import Sweep, carry_out  # a single request needs none of it
 
-        sweep = Sweep.of(first, asked, target, application.config, application.view)
-        task = partial(carry_out, application)
-        return max(_multirun(application.config, sweep, task), sweep.report())
+        sweep = Sweep.of(first, asked, target, application)
+        return max(_multirun(application.config, sweep, partial(carry_out, application)), sweep.report())
     finished = _single(application, work, asked.overrides)
     finished.show()
     return say_how_to_resume() if finished.interrupted else finished.exit_code
@@ -171,3 +159,14 @@ def _multirun(config: str, sweep: Sweep, task: Callable[[DictConfig], Any]) -> i
                 raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error
             raise
     return 0
+
+
+def _hydra(config: str, arguments: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+    """Let Hydra do a task with these arguments, which it reads from ``sys.argv``."""
+    before, sys.argv = sys.argv, ["qarena", *arguments]
+    try:
+        # A path: as a package, a folder named conf in ``sys.path`` could hide it.
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(task)()
+    finally:
+        sys.argv = before
+        HydraConfig.instance().cfg = None  # its folders are not those of a later launch in this process

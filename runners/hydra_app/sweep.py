@@ -72,22 +72,21 @@ class Sweep:
     best: Target | None  # that Optuna seeks
 
     @staticmethod
-    def of(first: DictConfig, asked: Arguments, target: Target | None, config: str, view: str) -> Sweep:
-        """The sweep that a request asks for; ``first`` is the configuration of its first job, ``config`` its yaml.
+    def of(first: DictConfig, asked: Arguments, target: Target | None, application: Application) -> Sweep:
+        """The sweep that a request asks for; ``first`` is the configuration of its first job.
 
         Raises ``RequestError`` for a launcher or a sweeper that cannot work here.
         """
         folder = Path(first.hydra.sweep.dir).absolute()
         created = [each for each in (folder, *folder.parents) if not each.exists()]
-        name = sweep_id([*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], config)
+        name = sweep_id([*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config)
         more = [f"hydra.sweep.dir={quoted(str(folder))}"]  # jobs may run in another current folder, or at another time
         if not any(each.startswith("sweep.id=") for each in asked.overrides):
             more.append(f"sweep.id={quoted(name)}")  # quoted, because an id of digits and an e is no number
         more += _for_launcher(first, asked.overrides)
-        is_study = first.hydra.runtime.choices["hydra/sweeper"] == "optuna"
-        more += _for_optuna(first, asked.overrides, target, name) if is_study else []
-        overrides = [*asked.overrides, *more]
-        return Sweep(folder, created, overrides, view, target if is_study else None)
+        if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
+            more += _for_optuna(first, asked.overrides, target, name)
+        return Sweep(folder, created, [*asked.overrides, *more], application.view, target if is_study else None)
 
     def jobs(self) -> list[Job]:
         """This launch's jobs that have ended, in the order of their numbers."""

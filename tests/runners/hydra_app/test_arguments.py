@@ -10,8 +10,7 @@ import pytest
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF
-from runners.hydra_app.arguments import in_full, parsed
-from runners.hydra_app.yaml_keys import keys_in
+from runners.hydra_app.arguments import in_full, keys_in, parsed
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, request
 

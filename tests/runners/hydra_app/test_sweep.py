@@ -11,7 +11,7 @@ from joblib.externals.loky import get_reusable_executor  # type: ignore[import-u
 from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from runners.hydra_app import error_messages, sweep
+from runners.hydra_app import sweep
 from runners.hydra_app.sweep import sweep_id
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
@@ -178,7 +178,7 @@ def test_a_plugin_that_is_missing_is_one_line(
     name: str, extra: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = "sweeper" if name == "optuna" else "launcher"
-    monkeypatch.setattr(error_messages, "find_spec", lambda _module: None)
+    monkeypatch.setattr("runners.hydra_app.arguments.find_spec", lambda _module: None)
     found = qarena("sweep", f"hydra/{group}={name}", "seed=1,2", "games=4")
     assert (found.code, found.out) == (2, "")
     install = f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
