@@ -22,8 +22,7 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec
 from runners.benchmark.datasets import EXPERT, RANDOM, player
 from runners.hosting.guarded_agent import unlogged
-from runners.judge.agents import ChosenAgents, chosen_agents
-from runners.judge.judging import AgentVerdict, JudgeOptions, games_with, judge
+from runners.judge.judging import AgentVerdict, ChosenAgents, JudgeOptions, chosen_agents, games_with, judge
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 

@@ -18,7 +18,7 @@ from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
 from runners.browse.runs import chosen_records
-from runners.perfect.solvers import VALUE_NAMES
+from runners.perfect.solve import VALUE_NAMES
 
 FIRST_SCORE = 3  # column of a crosstable
 MOST_MISTAKES = 25  # that a list shows

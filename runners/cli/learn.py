@@ -239,7 +239,7 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
     from runners.arena.config_groups import load_rules, user_config_dir
-    from runners.judge.positions import SetOptions, make_set
+    from runners.judge.judging import SetOptions, make_set
     from runners.terminal.files import check_output
 
     check_output(output, force)

@@ -38,7 +38,7 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Shows the value, the distance to the end, and every turn with its value.
     """
     from runners.perfect import solve
-    from runners.perfect.solvers import SolveOptions
+    from runners.perfect.solve import SolveOptions
     from runners.terminal.files import check_output
 
     if json is not None:
@@ -79,7 +79,7 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.perfect.annotate import AnnotationSettings
     from analytics.query.game_filter import GameFilter
     from runners.arena.schemas import executor_named
-    from runners.perfect.annotate import annotate as judge
+    from runners.perfect.decisions import annotate as judge
 
     settings = AnnotationSettings(choices, from_pieces, megabytes=megabytes)
     judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, executor_named(executor, ray_address))
@@ -102,7 +102,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Needs the values of `qarena annotate`.
     """
     from analytics.query.game_filter import GameFilter
-    from runners.perfect.mistakes import show_mistakes
+    from runners.perfect.decisions import show_mistakes
     from runners.terminal.files import check_output, output_of
 
     for path in filter(None, (html, svg)):

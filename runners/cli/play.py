@@ -128,9 +128,8 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Shows each published figure, ours with its interval, and why some differ.
     """
     from runners.arena.schemas import OTHER_CODE, ArchiveSettings, check_choice
-    from runners.reproduce.pairings import PlaySettings
-    from runners.reproduce.run import checked
-    from runners.reproduce.run import reproduce as carry_out
+    from runners.reproduce import PlaySettings, checked
+    from runners.reproduce import reproduce as carry_out
     from runners.terminal.files import check_output
 
     check_choice("--other-code", other_code, OTHER_CODE)

@@ -1,4 +1,7 @@
-"""`qarena policy judge`: agents judged by exact values, by turns in solved positions and draws with the oracle."""
+"""`qarena policy judge`: agents judged by exact values, by turns in solved positions and draws with the oracle.
+
+The agents are policies by name, agents by label, or all there are. `qarena policy positions` makes a set of positions.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,102 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from agents.lift import LiftedPlayer
-from analytics.perfect.position_set import PositionSet, path_for, read
+from agents.lift import LiftedPlayer, choosers_of
+from analytics.perfect.position_set import (
+    NUMBERS,
+    PositionSet,
+    TurnSolver,
+    encoded,
+    logged_plies,
+    origin_of,
+    path_for,
+    positions,
+    read,
+    rows_of,
+)
 from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
 from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
+from analytics.store import marker
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import PolicyCard, readable_cards
 from quarto.batch import Turns
-from quarto.errors import RequestError
+from quarto.errors import RequestError, nearest
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.config import load_agent
-from runners.arena.config_groups import load_rules
+from runners.arena.agent_policies import readers, untrained
+from runners.arena.config import agent_named, agent_of, load_agent, parse_label
+from runners.arena.config_groups import load_rules, names
 from runners.arena.engine import GAME_MEMORY, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.executors.base import THREADS, Stop
+from runners.executors.base import THREADS, Stop, check_tables
 from runners.hosting.guarded_agent import GuardedAgent, unlogged
-from runners.judge.agents import chosen_agents
 from runners.terminal import console
 from runners.terminal.console import progress_bar
+from runners.terminal.files import write_file
 
 ORACLE = "oracle"
 OPENING_PLIES = 2  # imposed on the games against the oracle or another opponent
 SEED_SHIFT = 20  # room for the numbers of a million positions below the seed
 ASKED_AT_ONCE = 512  # positions: cheap turns are then asked for faster than they are counted
+POLICY_PLAYER = "policy"  # the agent that plays by any policy
+
+
+class ChosenAgents(NamedTuple):
+    """The agents to judge, and notes on them for the user."""
+
+    agents: list[AgentSpec]
+    notes: list[str]
+
+
+def chosen_agents(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool) -> ChosenAgents:
+    """The agents that names and labels mean; with ``everything`` all agents and policies for these rules besides.
+
+    A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
+    for a name that is neither, and if nothing is named.
+    """
+    if not (wanted or everything):
+        raise RequestError("name a policy or an agent to judge, 'rule_based' or 'mcts(iterations=400)', or give --all")
+    known, damaged = readable_cards(Archive.open(root)) if marker.content_of(root) is not None else ([], [])
+    found, notes = [], [str(error) for error in damaged]
+    for name in wanted:
+        found.append(_one(name, root, known))
+        if _is_policy(name, known) and name in names("agent"):
+            notes.append(f"{name} is the policy; the agent of that name is judged as '{name}()'")
+    if everything:
+        policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
+        found += [*_agents(rules), *(_playing(name, root) for name in policies)]
+    distinct = list({agent.label: agent for agent in found}.values())
+    return ChosenAgents(distinct, [*notes, *untrained(distinct)])
+
+
+def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:
+    return any(name in {card.name, card.policy_id} for card in known)
+
+
+def _one(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
+    """The agent that a name or a label means."""
+    if _is_policy(name, known):
+        return _playing(name, root)
+    agents = names("agent")
+    if parse_label(name, "agent").name not in agents:
+        named = [*agents, *(card.name for card in known)]
+        raise RequestError(f"{name!r} is neither a policy in archive {root} nor an agent{nearest(name, named)}")
+    return agent_named(name, root, trusted=True)
+
+
+def _playing(policy: str, root: PurePath) -> AgentSpec:
+    """The agent that plays by a policy."""
+    return agent_of({"agent": POLICY_PLAYER, "policy": policy}, root, trusted=True)
+
+
+def _agents(rules: Rules) -> list[AgentSpec]:
+    """Every agent as its yaml says, but those that need a policy and those that do not play these rules."""
+    taught = {reader.name for reader in readers() if reader.kinds}
+    named = {name: load_agent(name) for name in names("agent") if name != POLICY_PLAYER}
+    ready = [agent for name, agent in named.items() if not (name in taught and agent.params.get("policy", "") is None)]
+    return [agent for agent in ready if rules.chooser in choosers_of(agent.build())]
 
 
 class JudgeOptions(NamedTuple):
@@ -226,3 +301,46 @@ def _positions(request: JudgeRequest) -> PositionSet:
     if request.rules is not None and positions.rules != load_rules(wanted):
         raise RequestError(f"{request.file} holds positions of rules {positions.rules.name!r}, not {wanted!r}")
     return positions
+
+
+class SetOptions(NamedTuple):
+    """The positions to draw, and the means to solve them."""
+
+    rules: Rules
+    each: int = 500  # of each source and number of pieces, at most
+    seed: int = 2026
+    numbers: Sequence[int] = NUMBERS  # of pieces on the board
+    threads: int = 1
+    megabytes: float = 128.0
+
+
+def make_frame(archive: Archive, options: SetOptions) -> pl.DataFrame:
+    """The positions and the value of every turn in them.
+
+    Raises ``RequestError`` where the mover chooses the piece and for an archive without games under these rules.
+    """
+    rules = options.rules
+    if rules.mover_chooses:
+        raise RequestError(
+            f"under rules {rules.name!r} the mover chooses the piece: sets of positions are for rules under which the "
+            "opponent does"
+        )
+    check_tables(options.megabytes)
+    games = logged_plies(archive, rules)
+    solver = TurnSolver(rules, options.threads, options.megabytes, min(options.numbers))
+    frames = []
+    with progress_bar("solving", "positions") as bar:
+        bar.start(2 * options.each * len(options.numbers))
+        for pieces in options.numbers:
+            for source, found in positions(rules, games, pieces, options.each, options.seed):
+                frames.append(rows_of(source, found, solver.solved(found, bar.advance)))
+    return pl.concat(frames)
+
+
+def make_set(root: PurePath, options: SetOptions, path: Path) -> None:
+    """Draw a set of positions, solve it and write its file, which the caller has checked."""
+    frame = make_frame(Archive.open(root), options)
+    content = encoded(frame, origin_of(options.rules, options.seed, options.each))
+    write_file(path, content)
+    count = frame["position"].n_unique()
+    console.print_line(f"{count:,} positions, {len(frame):,} turns, {len(content):,} bytes: {path}")

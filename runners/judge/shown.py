@@ -8,6 +8,8 @@ from pathlib import PurePath
 
 import polars as pl
 
+from analytics.perfect.tablebase import largest_for
+from analytics.policies import policy_store
 from analytics.results.columns import (
     ResultColumn,
     column,
@@ -20,11 +22,15 @@ from analytics.results.columns import (
     words,
 )
 from analytics.statistics.intervals import Estimate
-from runners.judge.agents import bytes_of, commands_of
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import cards, read_card
+from quarto.rules import Rules
+from runners.arena.spec import AgentSpec
 from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, Verdicts
 from runners.terminal import console
 
 KINDS = ("turn", "placement", "gift")
+KNOWLEDGE = (policy_store.TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
 PAGE = """# How close to perfect: all agents
 
 ```
@@ -156,3 +162,26 @@ def page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: 
     ]
     made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
     return head + "\n".join([*markdown(columns), *made]) + "\n"
+
+
+def bytes_of(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:
+    """The bytes of the files that an agent plays by: its policy, a tablebase, its own files; None if there are none."""
+    sizes = [path.stat().st_size for path in agent.files.values() if path.is_file()]
+    if agent.policy_id is not None:
+        card = read_card(Archive.open(root), agent.policy_id)
+        sizes += [card.files[name].bytes for name in KNOWLEDGE if name in card.files]
+    base = largest_for(rules) if hasattr(agent.build(), "equip") else None
+    return sum(sizes) + (base.card.bytes if base else 0) or None
+
+
+def commands_of(agents: Sequence[AgentSpec], root: PurePath) -> list[str]:
+    """The commands that played the games of the agents' policies and learned these, as they were typed, each once."""
+    policy_ids = {agent.policy_id for agent in agents}
+    if policy_ids == {None}:
+        return []
+    archive = Archive.open(root)
+    learned = [card.learned for card in cards(archive) if card.policy_id in policy_ids]
+    known = {record.run_id: record for record in archive.runs()}
+    used = (known[run_id] for each in learned for run_id in each["run_ids"] if run_id in known)
+    played = [record.command for record in used if not record.training]
+    return list(dict.fromkeys([*played, *(str(each["command"]) for each in learned)]))

@@ -23,7 +23,7 @@ from runners.arena.config import load_agent, pairings
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.executors.base import available_cores
-from runners.perfect.solvers import Solvers, run_search
+from runners.perfect.solve import Solvers, run_search
 from runners.speed.timing import compiled
 from runners.speed.turn_times import turn_times
 from runners.speed.warm import play

@@ -114,7 +114,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from analytics.perfect.position_set import encoded, origin_of
     from analytics.store.archive import Archive
     from quarto.rules import CLASSIC
-    from runners.judge.positions import SetOptions, make_frame
+    from runners.judge.judging import SetOptions, make_frame
     from tests.paths import SAMPLE
 
     frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))

@@ -14,7 +14,7 @@ from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.views import PositionView
 from runners.executors.base import available_cores
-from runners.perfect.solvers import best_first
+from runners.perfect.solve import best_first
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
 from runners.web.background import Background, BackgroundJob

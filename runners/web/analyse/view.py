@@ -9,8 +9,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.browse.explorer import Played
-from runners.perfect.solve import cell_order
-from runners.perfect.solvers import VALUE_NAMES, best_first
+from runners.perfect.solve import VALUE_NAMES, best_first, cell_order
 from runners.play.game import Game, NextDecision, cells_text
 from runners.terminal.console import number_of
 from runners.web.analyse.line import AnalysisLine, words_of

@@ -28,7 +28,7 @@ from quarto.notation import parse_position
 from quarto.position import board, from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import ILLEGAL
-from runners.judge.positions import SetOptions, make_frame, make_set
+from runners.judge.judging import SetOptions, make_frame, make_set
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of

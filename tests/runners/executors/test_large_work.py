@@ -23,7 +23,7 @@ from quarto.rules import Rules
 from runners.archive.index import bring_up_to_date
 from runners.executors.base import THREADS, Executor, Stop, WorkerPool
 from runners.executors.worker import Returned, TaskData, answer_of, carry_out, task_data
-from runners.perfect.annotate import annotate
+from runners.perfect.decisions import annotate
 from runners.perfect.tablebases import solve
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play

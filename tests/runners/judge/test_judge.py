@@ -210,7 +210,7 @@ def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small:
 
 
 def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) -> None:
-    from runners.judge.agents import chosen_agents
+    from runners.judge.judging import chosen_agents
 
     with user_config_dir(None):
         labels = [agent.label for agent in chosen_agents([], tmp_path, CLASSIC, everything=True).agents]

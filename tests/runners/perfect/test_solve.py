@@ -15,7 +15,7 @@ from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import EMPTY
 from quarto.rules import CLASSIC, NONE
 from runners.executors import base
-from runners.perfect.solvers import SolveOptions, Solvers, answers, parse_question, run_search
+from runners.perfect.solve import SolveOptions, Solvers, answers, parse_question, run_search
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 from tests.quarto.solver.test_solver import live_positions

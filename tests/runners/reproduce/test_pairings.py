@@ -15,7 +15,7 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config import agent_named
 from runners.arena.schemas import ArchiveSettings
-from runners.reproduce.pairings import (
+from runners.reproduce import (
     CODE,
     TEXT,
     Pairings,

@@ -12,7 +12,7 @@ import pytest
 
 from analytics.published import figures, notes, notes_on
 from analytics.published.comparison import LEGEND
-from runners.reproduce import run
+from runners import reproduce
 from tests.analytics.folders import snapshot
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
@@ -57,7 +57,7 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
         yield stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "interruptible", stopped)
+        patched.setattr(reproduce, "interruptible", stopped)
         found = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
     assert found.code == 130
     assert found.err == (

@@ -1,1 +1,0 @@
-"""The published studies, played again and compared."""
