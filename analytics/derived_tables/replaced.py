@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.tables import DERIVED
-from analytics.files.atomic import explained
-from analytics.files.backend import FileStatus
+from analytics.files.backend import FileStatus, explained
 from analytics.store.archive import GAMES, Archive
 from analytics.store.ranges import Ranges, StoredRange, counting, fitting, ranges_named
 

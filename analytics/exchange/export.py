@@ -14,7 +14,7 @@ from analytics.exchange import formats
 from analytics.exchange.formats import EpisodePart, TableOptions, Target
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
-from analytics.files.atomic import temporary_beside
+from analytics.files.local import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
 from analytics.store.marker import require_outside

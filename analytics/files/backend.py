@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import re
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from quarto.errors import RequestError
+from quarto.errors import FailureError, RequestError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
 SCHEMES = ("s3", "gs", "az")  # of object storage
@@ -77,6 +82,18 @@ def location_of(text: str | PurePath) -> PurePath:
     return ObjectUrl(f"{scheme}:", bucket, *filter(None, key.split("/")))
 
 
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B")
+
+
+def bytes_of(size: str) -> int:
+    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0."""
+    found = _SIZE.fullmatch(size)
+    if not found or not float(found[1]):
+        raise RequestError(f"{size!r} is not a size: write a number and a unit, such as 128MiB or 1GiB")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
+
+
 RECORD = ".json"  # how names of records end
 MOST_RECORD_BYTES = 1 << 24  # JSON takes up to fifty times its size in memory; a tournament of 1,000 agents has 15 MB
 
@@ -85,6 +102,40 @@ def require_small(path: PurePath, size: int) -> None:
     """Raise ``OSError`` for a record that is too large to be one. Tables may be larger."""
     if path.suffix == RECORD and size > MOST_RECORD_BYTES:
         raise OSError(errno.EINVAL, f"it has {size:,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
+
+
+# Errors, and files that are not finished.
+
+TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
+
+_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space and run the same command again",
+    errno.EDQUOT: "your disk quota is used up: free some space and run the same command again",
+    errno.EFBIG: "a limit on the size of files was hit (see 'ulimit -f'): raise it and run the same command again",
+    errno.EACCES: "permission denied: make the folder writable or choose another archive.root",
+    errno.EPERM: "the file system does not allow it: choose another archive.root",
+    errno.EROFS: "the file system is read-only: choose another archive.root",
+    errno.ENOENT: "it was removed while in use: run the same command again",
+}
+
+_READING = ("find", "list", "read")  # what is done without writing
+
+
+@contextmanager
+def explained(what: str, path: PurePath) -> Iterator[None]:
+    """Turn an ``OSError`` inside into a ``FailureError`` of one line: what failed, where, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        if error.errno == errno.EACCES and what in _READING:
+            raise FailureError(f"cannot {what} {path}: permission denied: let this user read it") from error
+        raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
+
+
+def temporary_name() -> str:
+    """A name that no other writer uses, of a file that is not finished or does not stay."""
+    return f"{TEMPORARY}{uuid.uuid4().hex}"
 
 
 class FileStatus(NamedTuple):
@@ -191,3 +242,87 @@ class Backend(ABC):
     def polars_options(self) -> dict[str, Any]:
         """The arguments of ``pl.scan_parquet`` with which Polars reads files."""
         return {}
+
+
+# Settings of object storage. All come from the environment, and none is ever stored, logged or shown.
+
+# By scheme: the variables that may name an endpoint, and the one that allows HTTP to another machine.
+ENDPOINTS = {"s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "gs": ("GOOGLE_BASE_URL",)}
+ALLOW_HTTP = {"s3": "AWS_ALLOW_HTTP", "gs": "GOOGLE_ALLOW_HTTP"}
+TIMEOUT = "QARENA_STORE_TIMEOUT"  # seconds of one request
+PATIENCE = "QARENA_STORE_PATIENCE"  # seconds in which a request is repeated
+FIRST_SECONDS = 5.0  # the same for a store that has not answered yet
+RETRIES = 10
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """The settings with which a store is reached; credentials are read from the environment by the libraries alone."""
+
+    scheme: str
+    endpoint: str  # nothing: the provider's own
+    allow_http: bool
+    timeout: float  # seconds
+    patience: float  # seconds
+
+    @staticmethod
+    def of_environment(scheme: str) -> StoreSettings:
+        """Raises ``RequestError`` for a value that is no number, and for an endpoint that is not encrypted."""
+        endpoint = next((os.environ[name] for name in ENDPOINTS.get(scheme, ()) if os.environ.get(name)), "")
+        parts, allow = urlsplit(endpoint), ALLOW_HTTP.get(scheme, "")
+        said = os.environ.get(allow, "").lower() in ("1", "true", "yes")
+        if endpoint and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise RequestError(f"the endpoint {_shown(endpoint)} is not a URL: write https://HOST:PORT")
+        local = parts.hostname in LOCAL_HOSTS
+        if parts.scheme == "http" and not (local or said):
+            raise RequestError(
+                f"the endpoint {_shown(endpoint)} is not encrypted: write https://, or allow it with {allow}=true"
+            )
+        times = _seconds(TIMEOUT, 60.0), _seconds(PATIENCE, 120.0)
+        return StoreSettings(scheme, _shown(endpoint), parts.scheme == "http", *times)
+
+    def client_options(self) -> dict[str, Any]:
+        """The options of obstore's connections."""
+        options: dict[str, Any] = {"timeout": timedelta(seconds=self.timeout)}
+        options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
+        return options | ({"allow_http": True} if self.allow_http else {})
+
+    def retries(self) -> dict[str, Any]:
+        """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses."""
+        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=self.patience)}
+
+    def first_retries(self) -> dict[str, Any]:
+        """The same for the first request."""
+        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=min(FIRST_SECONDS, self.patience))}
+
+    def polars_options(self) -> dict[str, Any]:
+        """The arguments that Polars' own reader needs; it reads the rest from the environment.
+
+        Without ``credential_provider=None`` Polars asks Google's and Amazon's libraries for credentials where these are
+        installed. They read other variables than obstore, which writes the archive.
+        """
+        options: dict[str, str] = {}
+        if self.scheme == "s3":
+            options |= {"aws_endpoint_url": self.endpoint} if self.endpoint else {}
+            options |= {"aws_allow_http": "true"} if self.allow_http else {}
+        return {"storage_options": options, "credential_provider": None}
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name)
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise RequestError(f"{name}={text} is not a time: write a number of seconds above 0")
+    return seconds
+
+
+def _shown(endpoint: str) -> str:
+    """An endpoint without the user and password that it may hold."""
+    parts = urlsplit(endpoint)
+    return endpoint.replace(parts.netloc, parts.netloc.rpartition("@")[2], 1) if "@" in parts.netloc else endpoint

@@ -1,4 +1,8 @@
-"""The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks."""
+"""The backend of this machine's file systems, also of those that several machines share: fsync, rename, locks.
+
+Each file is written under a temporary name, synced and renamed, so it is whole or absent. At the end stands the choice
+between this backend and that of object storage.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,102 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path, PurePath
+from typing import Any
 
-from analytics.files import atomic
-from analytics.files.backend import Backend, FileStatus, require_small
+from analytics.files.backend import (
+    Backend,
+    FileStatus,
+    ObjectUrl,
+    StoreSettings,
+    require_small,
+    temporary_name,
+)
 from quarto.errors import RequestError
 
 _KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
+
+
+def temporary_beside(path: Path) -> Path:
+    """A path in the same folder with a name that no other writer uses."""
+    return path.with_name(temporary_name())
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """A temporary path beside ``path``, for a file to be renamed; what is still there at the end is removed."""
+    temporary = temporary_beside(path)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _finished(path: Path, content: bytes | bytearray | memoryview) -> Iterator[Path]:
+    """A temporary file beside ``path`` with this content, on the disk."""
+    with aside(path) as temporary:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+
+
+def sync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk. Raises ``OSError``."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder, so that new names in it survive a crash. Raises ``OSError``."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there: each name survives a crash. Raises ``OSError``."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def replace(path: Path, content: bytes | bytearray | memoryview) -> None:
+    """Create ``path`` or replace its content in one step: a reader sees the old or the new one. Raises ``OSError``.
+
+    If somebody takes the temporary file away meanwhile, it is written again.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        make_folder(path.parent)
+        try:
+            with _finished(path, content) as temporary:
+                temporary.replace(path)
+            break
+        except FileNotFoundError:
+            if attempt == ATTEMPTS:
+                raise
+    sync_folder(path.parent)
+
+
+def create(path: Path, content: bytes) -> bool:
+    """Create ``path`` in one step; false when another writer has created it before. Raises ``OSError``."""
+    with _finished(path, content) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            # A network file system repeats a request whose answer was lost: then the existing file is our own.
+            if not temporary.samefile(path):
+                return False
+    sync_folder(path.parent)
+    return True
 
 
 # Advisory locks end with the process that holds them, however it ends, and no clock is involved. A file system without
@@ -75,7 +167,7 @@ class StrangeFileError(OSError):
 
 
 class LocalBackend(Backend):
-    """Files of this machine. ``atomic`` says how each step survives a crash.
+    """Files of this machine; each step survives a crash.
 
     An archive is a tree of folders and regular files, and may come from a stranger. So no link below the ``root`` is
     followed, and nothing but files is opened. The root itself may be a link: the user named it. Without a root, files
@@ -190,12 +282,12 @@ class LocalBackend(Backend):
 
     def create(self, path: PurePath, content: bytes) -> bool:
         self._look(path)
-        atomic.make_folder(Path(path.parent))
-        return atomic.create(Path(path), content)
+        make_folder(Path(path.parent))
+        return create(Path(path), content)
 
     def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
         self._look(path)
-        atomic.replace(Path(path), content)
+        replace(Path(path), content)
 
     def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
         self._look(guard)
@@ -207,7 +299,7 @@ class LocalBackend(Backend):
     @contextmanager
     def exclusive(self, path: PurePath) -> Iterator[bool]:
         self._look(path)
-        atomic.make_folder(Path(path.parent))
+        make_folder(Path(path.parent))
         descriptor = claim(Path(path))
         try:
             yield descriptor is not None
@@ -221,7 +313,7 @@ class LocalBackend(Backend):
         Path(path).unlink(missing_ok=True)
 
     def clock(self, root: PurePath) -> float:
-        probe = atomic.temporary_beside(Path(root) / "clock")
+        probe = temporary_beside(Path(root) / "clock")
         try:
             probe.touch(exist_ok=False)
         except OSError:  # the archive is only read, so that nothing will be removed
@@ -263,3 +355,45 @@ def _kind(mode: int) -> str:
 
 
 LOCAL = LocalBackend()  # of files that the user named, in no archive
+
+
+# The choice of a backend: the type of a location says it.
+
+
+def backend_of(location: PurePath) -> Backend:
+    """The backend that reads and writes the files below a location.
+
+    For a URL raises ``MissingExtraError`` without the library, and ``RequestError`` for a wrong setting.
+    """
+    if not isinstance(location, ObjectUrl):
+        return _local(location)
+    return _objects(location.scheme, location.bucket, StoreSettings.of_environment(location.scheme))
+
+
+_local = cache(LocalBackend)
+
+
+@cache
+def _objects(scheme: str, bucket: str, settings: StoreSettings) -> Backend:
+    from analytics.files.objects import ObjectBackend  # the library takes time to import, and is an extra
+
+    return ObjectBackend(scheme, bucket, settings)
+
+
+def filesystem_of(backend: Backend) -> Any:
+    """The filesystem by fsspec with which DuckDB is to read files; None: its own."""
+    if isinstance(backend, LocalBackend):
+        return None
+    from analytics.files.object_filesystem import ObjectFiles
+    from analytics.files.objects import ObjectBackend
+
+    return ObjectFiles(backend) if isinstance(backend, ObjectBackend) else None
+
+
+def listed_once(root: PurePath) -> Backend:
+    """The same for one reader of an archive: where a request takes long, each folder is listed once."""
+    if not isinstance(root, ObjectUrl):
+        return _local(root)
+    from analytics.files.objects import ListedBackend
+
+    return ListedBackend(root, StoreSettings.of_environment(root.scheme))

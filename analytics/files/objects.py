@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import socket
 import time
 import uuid
@@ -19,17 +20,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import PurePath
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
-from analytics.files.atomic import temporary_name
-from analytics.files.backend import Backend, FileStatus, ObjectUrl, require_small
-from analytics.files.object_errors import explained
-from analytics.files.object_settings import StoreSettings
+from analytics.files.backend import RECORD, Backend, FileStatus, ObjectUrl, StoreSettings, require_small, temporary_name
 from quarto.errors import RequestError, of_extra
 
 with of_extra("s3", "an archive on object storage"):
     import obstore
-    from obstore.exceptions import NotSupportedError
+    from obstore.exceptions import (
+        AlreadyExistsError,
+        BaseError,
+        NotSupportedError,
+        PermissionDeniedError,
+        PreconditionError,
+        UnauthenticatedError,
+    )
     from obstore.store import from_url
 
 AT_ONCE = 32  # requests, where many are needed
@@ -40,6 +46,67 @@ MOST_PAUSE_SECONDS = 5.0
 MARK = "writer"  # an object's attribute
 
 T = TypeVar("T")
+
+
+# Errors of the store as ``OSError``, each with a reason of one line that says what to do.
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "Forbidden")
+_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "metadata server", "must be specified")
+VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_STATUS = re.compile(r"status code: (\d{3}) ?([A-Za-z -]*)")
+_IN_PASSING = re.compile(r"5\d\d|429|408")
+
+
+@contextmanager
+def answered(path: PurePath, settings: StoreSettings) -> Iterator[None]:
+    """Turn the library's errors inside into ``OSError``.
+
+    ``FileNotFoundError``: no such object. ``FileExistsError``: a condition was not met. ``PermissionError``: the
+    credentials or their rights. ``ConnectionError``: no answer, or none in time, or one that may change.
+    """
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        raise _error(path, settings, error) from error
+
+
+def _error(path: PurePath, settings: StoreSettings, error: Exception) -> OSError:
+    text, store = str(error), f"the store at {settings.endpoint}" if settings.endpoint else "the store"
+    status = _STATUS.search(text)
+    refused = next((code for code in _REFUSED if code in text), status[1] if status else "")
+    if any(code in text for code in _NO_BUCKET):
+        bucket = path.bucket if isinstance(path, ObjectUrl) else path
+        return OSError(f"{store} has no bucket {bucket}: name another one, or make it first")
+    if any(code in text for code in _NO_CREDENTIALS):
+        scheme = path.scheme if isinstance(path, ObjectUrl) else ""
+        return PermissionError(f"there are no credentials: set {VARIABLES.get(scheme, 'those of the store')}")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or refused in _REFUSED:
+        return PermissionError(f"{store} refuses it ({refused}): check the credentials and their rights")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{path} does not exist")
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        return FileExistsError(f"{path} was written by another writer")
+    return _answer(text, status, store, settings)
+
+
+def _answer(text: str, status: re.Match[str] | None, store: str, settings: StoreSettings) -> OSError:
+    """The error for an answer that is none of the expected ones, or for none."""
+    if status:
+        what = f"{store} answers {status[1]} {status[2]}".strip()
+        return ConnectionError(f"{what}: try again later") if _IN_PASSING.fullmatch(status[1]) else OSError(what)
+    if re.search("timed out|kind: Timeout", text):
+        return ConnectionError(f"{store} took more than {settings.timeout:g} s to answer: try again later")
+    if re.search("sending request|[Cc]onnect|HTTP error", text):
+        return ConnectionError(f"{store} does not answer: is the address right, and the server running?")
+    return OSError(" ".join(text.partition("Debug source")[0].split())[:300])
+
+
+# The backend.
 
 
 class _Version(NamedTuple):
@@ -76,7 +143,7 @@ class ObjectBackend(Backend):
         return self._made(self.settings.first_retries())
 
     def _made(self, retries: dict[str, Any]) -> Any:
-        with explained(self.bucket, self.settings):
+        with answered(self.bucket, self.settings):
             return from_url(str(self.bucket), client_options=self.settings.client_options(), retry_config=retries)
 
     @property
@@ -88,7 +155,7 @@ class ObjectBackend(Backend):
     def _asked(self, path: PurePath) -> Iterator[Any]:
         """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
         try:
-            with explained(path, self.settings):
+            with answered(path, self.settings):
                 yield self._store
         except (FileNotFoundError, FileExistsError):
             self._answered = True
@@ -297,3 +364,92 @@ def _key(path: PurePath) -> str:
 def _status(meta: Any) -> FileStatus:
     version = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
     return FileStatus(meta["size"], meta["last_modified"].timestamp(), (meta["size"], version))
+
+
+# One reader of an archive asks the store as little as possible. Each of the archive's folders is listed once, with all
+# in it. Its records are read at once, many at a time. So an archive with any number of runs is opened with one request
+# for each thousand files and one for each record.
+
+
+class _Tree:
+    """The files of one folder of the archive, and of the folders in it."""
+
+    def __init__(self, top: PurePath, files: Mapping[PurePath, FileStatus]) -> None:
+        self.files = files
+        self.entries: dict[PurePath, dict[PurePath, None]] = {}  # by folder
+        for path in files:
+            child = path
+            while child != top:
+                siblings = self.entries.setdefault(child.parent, {})
+                if child in siblings:
+                    break
+                siblings[child] = None
+                child = child.parent
+
+
+class ListedBackend(ObjectBackend):
+    """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
+
+    def __init__(self, root: ObjectUrl, settings: StoreSettings) -> None:
+        super().__init__(root.scheme, root.bucket, settings)
+        self._root = root
+        self._lock = RLock()
+        self._trees: dict[PurePath, _Tree] = {}  # by folder of the archive
+        self._records: dict[PurePath, bytes] = {}  # that were read, and nobody has asked for yet
+        self._fetched: set[PurePath] = set()  # folders
+
+    def _top(self, path: PurePath) -> PurePath | None:
+        """The archive's folder that a location is in, or is; None: it is in none."""
+        depth = len(self._root.parts)
+        inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
+        return self._root / path.parts[depth] if inside else None
+
+    def _tree(self, path: PurePath) -> _Tree | None:
+        top = self._top(path)
+        if top is None:
+            return None
+        with self._lock:
+            if top not in self._trees:
+                self._trees[top] = _Tree(top, super().below(top))
+            return self._trees[top]
+
+    def status(self, path: PurePath) -> FileStatus | None:
+        tree = self._tree(path)
+        found = tree.files.get(path) if tree else None
+        return super().status(path) if found is None else found
+
+    def names(self, folder: PurePath) -> list[str]:
+        tree = self._tree(folder)
+        return super().names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
+
+    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        tree = self._tree(folder)
+        if tree is None:
+            return super().below(folder)
+        return {path: status for path, status in tree.files.items() if folder in path.parents}
+
+    def read(self, path: PurePath) -> bytes:
+        if path.suffix == RECORD:
+            self._fetch(path)
+            with self._lock:
+                if path in self._records:
+                    return self._records.pop(path)
+        return super().read(path)
+
+    def _fetch(self, path: PurePath) -> None:
+        """Read all records of the archive's folder that a record is in, unless that was done."""
+        top, tree = self._top(path), self._tree(path)
+        if top is None or tree is None:
+            return
+        with self._lock:
+            if top not in self._fetched:
+                self._fetched.add(top)
+                paths = [each for each in tree.files if each.suffix == RECORD]
+                found = zip(paths, at_once(self._found, paths), strict=True)
+                self._records |= {each: content for each, content in found if content is not None}
+
+    def _found(self, path: PurePath) -> bytes | None:
+        try:
+            return super().read(path)
+        except FileNotFoundError:
+            return None

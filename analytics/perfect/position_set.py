@@ -26,7 +26,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.derived_tables.jobs import run_jobs
-from analytics.files.atomic import explained
+from analytics.files.backend import explained
 from analytics.parquet import encoder
 from analytics.perfect.tablebase import base_for, largest_for, same_game
 from analytics.store.archive import Archive

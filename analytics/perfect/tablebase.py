@@ -23,7 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.atomic import explained, replace
+from analytics.files.backend import explained
+from analytics.files.local import replace
 from analytics.parquet import encoder
 from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
 from quarto.errors import FailureError

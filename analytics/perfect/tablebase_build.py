@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.files.atomic import explained, replace
+from analytics.files.backend import explained
+from analytics.files.local import replace
 from analytics.perfect.tablebase import VALUES, BoardTable, Tablebase, name_of, open_tablebase, read, same_game, write
 from analytics.store.records import now
 from quarto.errors import FailureError, RequestError

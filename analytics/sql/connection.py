@@ -16,7 +16,7 @@ import polars as pl
 
 from analytics.derived_tables.boards import KEYS
 from analytics.derived_tables.position_index import NotIndexedError
-from analytics.files.backends import filesystem_of
+from analytics.files.local import filesystem_of
 from analytics.sql import lazy_rows, records, views
 from analytics.sql.answers import explained
 from analytics.sql.files import ArchiveFiles

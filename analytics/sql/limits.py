@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import duckdb
 
-from analytics.files.sizes import bytes_of
+from analytics.files.backend import bytes_of
 from quarto.errors import RequestError
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder

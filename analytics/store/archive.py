@@ -18,9 +18,8 @@ from pathlib import Path, PurePath
 
 from msgspec import structs
 
-from analytics.files.atomic import explained
-from analytics.files.backend import FileStatus
-from analytics.files.backends import backend_of
+from analytics.files.backend import FileStatus, explained
+from analytics.files.local import backend_of
 from analytics.store import marker
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, fitting, ranges_named
 from analytics.store.records import (

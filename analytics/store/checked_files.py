@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from analytics.files.atomic import aside, explained
-from analytics.files.backend import Backend
+from analytics.files.backend import Backend, explained
+from analytics.files.local import aside
 from analytics.parquet.metadata import footer_of
 from analytics.store.marker import memory_of
 from analytics.store.ranges import range_named

@@ -10,9 +10,8 @@ import logging
 from contextlib import suppress
 from pathlib import Path, PurePath
 
-from analytics.files.atomic import TEMPORARY
-from analytics.files.backends import backend_of
-from analytics.files.local import LOCAL
+from analytics.files.backend import TEMPORARY
+from analytics.files.local import LOCAL, backend_of
 from analytics.store.records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.caches import cache_root

@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.atomic import explained
-from analytics.files.backend import Backend
+from analytics.files.backend import Backend, explained
 from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive

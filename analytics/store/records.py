@@ -19,8 +19,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from analytics.files.atomic import explained
-from analytics.files.backend import MOST_RECORD_BYTES, Backend
+from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
 from analytics.files.local import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TypeVar
 
-from analytics.files.backends import listed_once
+from analytics.files.local import listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
 from analytics.store.policy_cards import PolicyCard

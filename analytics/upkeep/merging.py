@@ -17,7 +17,7 @@ from msgspec import structs
 
 from analytics.derived_tables.decisions import note_annotations
 from analytics.derived_tables.tables import DERIVED
-from analytics.files.atomic import explained
+from analytics.files.backend import explained
 from analytics.policies import policy_store
 from analytics.store import sprt_verdicts
 from analytics.store.archive import GAMES, Archive, has_all

@@ -13,8 +13,7 @@ from pathlib import PurePath
 
 from analytics.derived_tables.replaced import table_files
 from analytics.derived_tables.tables import FOLDERS as TABLE_FOLDERS
-from analytics.files.atomic import TEMPORARY, explained
-from analytics.files.backend import FileStatus
+from analytics.files.backend import TEMPORARY, FileStatus, explained
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER

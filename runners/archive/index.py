@@ -20,7 +20,7 @@ from analytics.derived_tables.indexing import index as index_part
 from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
 from analytics.files.backend import location_of
-from analytics.files.backends import backend_of
+from analytics.files.local import backend_of
 from analytics.sql.database import OpenArchive
 from analytics.sql.limits import Limits
 from analytics.sql.scratch import Scratch

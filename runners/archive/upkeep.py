@@ -7,7 +7,7 @@ from pathlib import Path, PurePath
 
 import typer
 
-from analytics.files.backends import backend_of
+from analytics.files.local import backend_of
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.marker import note_if_unknown
 from analytics.store.schema import TABLES

@@ -20,7 +20,8 @@ from analytics import open_archive
 from analytics.exchange import formats
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.sequence import FIRST
-from analytics.files.atomic import explained, make_folder
+from analytics.files.backend import explained
+from analytics.files.local import make_folder
 from analytics.query.selection import select
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import united

@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.backend import location_of
-from analytics.files.sizes import bytes_of
+from analytics.files.backend import bytes_of, location_of
 from runners.executors.base import MEBIBYTE, available_cores
 from runners.terminal.files import TABLE_FORMATS, TableOutput, output_of
 

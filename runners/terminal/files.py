@@ -66,7 +66,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.files.atomic import aside, sync_file
+    from analytics.files.local import aside, sync_file
 
     try:
         if _is_stream(path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analytics.files.backend import ObjectUrl
-from analytics.files.backends import backend_of
+from analytics.files.local import backend_of
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from analytics.verify.garbage import unneeded_files

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.files.backend import ObjectUrl, location_of
-from analytics.files.object_settings import ALLOW_HTTP, ENDPOINTS, StoreSettings
+from analytics.files.backend import ALLOW_HTTP, ENDPOINTS, ObjectUrl, StoreSettings, location_of
 from quarto.errors import MissingExtraError, RequestError
 
 
@@ -133,10 +132,10 @@ def test_a_wrong_setting_is_refused(settings: pytest.MonkeyPatch, name: str, val
 def test_without_the_library_one_line_says_what_to_install(settings: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("analytics.files.object")]:
         settings.delitem(sys.modules, name)
-    from analytics.files import backends
+    from analytics.files import local
 
     settings.setitem(sys.modules, "obstore", None)
-    backends._objects.cache_clear()
+    local._objects.cache_clear()
     settings.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
     with pytest.raises(MissingExtraError, match=r"an archive on object storage needs obstore: pip install .*\[s3\]"):
-        backends.backend_of(ObjectUrl("s3:", "games"))
+        local.backend_of(ObjectUrl("s3:", "games"))

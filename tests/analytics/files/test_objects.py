@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal
 from analytics import open_archive
 from analytics.derived_tables.indexing import index_runs
 from analytics.files.backend import ObjectUrl
-from analytics.files.backends import backend_of
+from analytics.files.local import backend_of
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.upkeep.conflicts import MergeOptions
@@ -326,7 +326,7 @@ def test_nothing_of_the_credentials_is_stored(bucket: ObjectUrl) -> None:
 
 def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch) -> None:
     from analytics.files import object_filesystem
-    from analytics.files.backends import filesystem_of
+    from analytics.files.local import filesystem_of
 
     backend, content = backend_of(bucket), random.Random(1).randbytes(3000)
     monkeypatch.setattr(object_filesystem, "WHOLE_BYTES", 500)

@@ -14,7 +14,7 @@ import pytest
 
 from analytics.derived_tables.indexing import index_runs
 from analytics.files.backend import MOST_RECORD_BYTES
-from analytics.files.backends import backend_of
+from analytics.files.local import backend_of
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive

@@ -289,7 +289,7 @@ def test_a_full_disk_is_reported_in_one_line(archive: Archive, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analytics.files.atomic.replace", full)
+    monkeypatch.setattr("analytics.files.local.replace", full)
     with pytest.raises(FailureError, match="the disk is full"):
         policy_store.save(archive, COUNTS, origin())
 

@@ -18,7 +18,7 @@ import pytest
 
 from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tallies import TALLIES_TABLE
-from analytics.files import atomic
+from analytics.files import local
 from analytics.files.backend import location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
@@ -110,7 +110,7 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
         assert read_tallies(archive, OTHER.run_id) == tally(games_of())
     remove_replaced(archive, OTHER.run_id, 0.0)
     assert archive.ranges(OTHER.run_id).fingerprint == ranges.fingerprint
-    left = [file for file in unneeded_files(archive) if atomic.TEMPORARY not in file.path.name]
+    left = [file for file in unneeded_files(archive) if local.TEMPORARY not in file.path.name]
     assert left == []
     assert verify(archive).problems == []
 
@@ -234,13 +234,13 @@ def test_every_new_folder_is_synced_into_the_one_above(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     synced: list[Path] = []
-    real = atomic.sync_folder
+    real = local.sync_folder
 
     def note(folder: Path) -> None:
         synced.append(folder)
         real(folder)
 
-    monkeypatch.setattr(atomic, "sync_folder", note)
+    monkeypatch.setattr(local, "sync_folder", note)
     root = tmp_path / "deep" / "archive"
     archive = Archive.open(root, create=True)
     if order == "runs":
