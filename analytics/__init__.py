@@ -32,7 +32,7 @@ def open_archive(
     """
     # Here, because importing analytics must not cost DuckDB and numba.
     from analytics.files.backend import location_of
+    from analytics.sql.answers import Limits
     from analytics.sql.database import OpenArchive
-    from analytics.sql.limits import Limits
 
     return OpenArchive(location_of(archive), Limits(memory, spill, seconds), check)

@@ -28,6 +28,7 @@ from analytics.store.policy_cards import (
     POLICY_ID,
     POLICY_NAME,
     STORED_POLICY_FILE,
+    TABLE,
     PolicyCard,
     PolicyFile,
     cards,
@@ -41,7 +42,6 @@ from analytics.store.records import dump, parse
 from quarto.errors import FailureError, NotFoundError, RequestError, nearest
 from quarto.rules import Rules
 
-TABLE = "table.parquet"
 GENOME_FILE = "genome.json"
 
 WITHOUT_CARD = (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from analytics.query.stored_rows import ply_rows
+from analytics.query.selection import ply_rows
 from analytics.results.agent_codes import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_over_clusters, share_over_clusters

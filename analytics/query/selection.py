@@ -1,10 +1,15 @@
-"""Chooses games by a condition in SQL and reads them as arrays, one stored range at a time."""
+"""Chooses games by a condition in SQL and reads them: as arrays, range by range or by pairing, or as rows of few files.
+
+A file holds pairs of all pairings. ``read_in_order`` gives games by pairing all the same: as many parts of files as
+memory allows are read together, each file once for them all and not once for each pairing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -12,10 +17,11 @@ from numpy.typing import NDArray
 
 from analytics.sql.database import OpenArchive
 from analytics.sql.syntax import check
-from analytics.sql.views import among
+from analytics.sql.views import RUN_OF_FILE, among, from_files
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
-from analytics.store.range_files import read_games, read_tallies
+from analytics.store.checked_files import CheckedFile
+from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS
@@ -170,3 +176,129 @@ def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
         for run_id, pairing, different in found.iter_rows()
         if different <= 2 < alike.get((run_id, pairing), 0)
     ]
+
+
+IN_MEMORY = 1 << 21  # games that are read together, 44 bytes each
+MOST_PARTS = 4096  # that are
+
+File = TypeVar("File", bound=Hashable)
+
+
+class PairingPart(NamedTuple):
+    """Consecutive pairs of a pairing, in one file. Parts of one run ascend by pairing and pair."""
+
+    pairing: int
+    first_pair: int
+    end_pair: int
+    games: int  # that are wanted
+
+    def rows(self, game_id: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Where its games are among ids, which ascend."""
+        found = within(game_id, self.pairing, self.first_pair, self.end_pair)
+        return np.arange(found.start, found.stop)
+
+
+def parts_of(
+    archive: Archive, record: RunRecord, stored: StoredRange, chosen: NDArray[np.int64] | None
+) -> Iterator[PairingPart]:
+    """The parts of a file with games whose ids are in ``chosen``, which ascends; None: all games.
+
+    Raises ``FailureError`` for a damaged file of imported games, which alone knows their pairings.
+    """
+    for part in _parts(archive, record, stored):
+        games = part.games if chosen is None else part.rows(chosen).size
+        if games:
+            yield part._replace(games=games)
+
+
+def _parts(archive: Archive, record: RunRecord, stored: StoredRange) -> Iterator[PairingPart]:
+    if record.line.pairings < len(record.pairings):
+        counts = read_rows(archive, record.run_id, stored, "games")["pairing"].value_counts().sort("pairing")
+        yield from (PairingPart(pairing, stored.first, stored.end, games) for pairing, games in counts.iter_rows())
+        return
+    for pairing in range(len(record.pairings)):
+        first, end = record.line.pairs(pairing, stored.first, stored.end)
+        yield PairingPart(pairing, first, end, (end - first) * record.line.games_a_pair)
+
+
+def read_in_order(
+    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+) -> Iterator[RangeGames]:
+    """The games of each part of a file, in the order of ``wanted`` and in arrays of their own.
+
+    ``read`` gives the wanted games of a file. Raises what it raises.
+    """
+    first = 0
+    while first < len(wanted):
+        sizes = np.cumsum([part.games for _, part in wanted[first : first + MOST_PARTS]])
+        end = first + max(1, int(np.searchsorted(sizes, IN_MEMORY, "right")))
+        yield from _read_together(wanted[first:end], read)
+        first = end
+
+
+def _read_together(
+    wanted: Sequence[tuple[File, PairingPart]], read: Callable[[File], RangeGames]
+) -> Iterator[RangeGames]:
+    of_file: dict[File, list[int]] = {}
+    for index, (file, _) in enumerate(wanted):
+        of_file.setdefault(file, []).append(index)
+    found: dict[int, RangeGames] = {}
+    for file, indices in of_file.items():
+        games = read(file)
+        for index in indices:
+            found[index] = games.taken(wanted[index][1].rows(games.game_id)).part(slice(None))
+    for index in range(len(wanted)):
+        yield found.pop(index)
+
+
+Ply = tuple[int, int]  # piece, cell
+
+_PLY = ("game_id", "ply", "piece", "cell")
+
+
+def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence[str], where: str) -> pl.DataFrame:
+    """The rows of files of one table that meet a condition: some of its columns, with ``run_id`` in front.
+
+    Raises ``FailureError`` for a damaged file, ``MissingFileError`` for one that is gone.
+    """
+    opened.files.require_sound(files)
+    source = from_files(opened.location(file.path) for file in files)
+    return opened.ask_files(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+
+
+def plies_of(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:
+    """The plies of games given by ``run_id`` and ``game_id``, in order. Reads only the files that hold them.
+
+    Games that are not in the archive are left out. Raises ``FailureError`` for a damaged file.
+    """
+    plies: dict[tuple[str, int], list[Ply]] = {}
+    wanted = pl.DataFrame(list(games), {"run_id": pl.String(), "game_id": pl.Int64()}, orient="row")
+    for run_id, game_id, _, piece, cell in ply_rows(opened, wanted).iter_rows():
+        plies.setdefault((run_id, game_id), []).append((piece, cell))
+    return plies
+
+
+def ply_rows(opened: OpenArchive, games: pl.DataFrame) -> pl.DataFrame:
+    """The same as rows, sorted: ``run_id``, ``game_id``, ``ply``, ``piece``, ``cell``. ``games`` has the first two."""
+    wanted = games.unique()
+    return opened.again(lambda: _ply_rows(opened, wanted))
+
+
+def _ply_rows(opened: OpenArchive, wanted: pl.DataFrame) -> pl.DataFrame:
+    by_run = wanted.partition_by("run_id", as_dict=True)
+    files = [
+        file for (run_id,), games in by_run.items() for file in files_with(opened, "plies", run_id, games["game_id"])
+    ]
+    if not files:
+        return pl.DataFrame(schema={"run_id": pl.String()} | dict.fromkeys(_PLY, pl.Int64()))
+    ids = ", ".join(map(str, wanted["game_id"].unique().sort()))
+    found = rows_in(opened, files, _PLY, f"game_id IN ({ids})")
+    return found.join(wanted, on=("run_id", "game_id"), how="semi").sort("run_id", "game_id", "ply")
+
+
+def files_with(opened: OpenArchive, table: str, run_id: str, game_ids: Iterable[int]) -> list[CheckedFile]:
+    """The files of ``games`` or ``plies`` that hold games of a run. Games that are not there are in none."""
+    units = np.unique(opened.archive.known_run(run_id).line.units_of(np.array([*game_ids], np.int64)))
+    ranges = opened.archive.ranges(run_id)
+    held = dict.fromkeys(stored for unit in units.tolist() if (stored := ranges.at(unit)) is not None)
+    return opened.files.of_games(table, run_id, held)

@@ -1,15 +1,23 @@
-"""A connection to DuckDB in which the views of an archive get their rows when a question reads them first."""
+"""A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
+
+It has a temporary folder, ``Scratch``: for the rows that questions spill, and for a plain name of the archive.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import polars as pl
@@ -17,12 +25,10 @@ import polars as pl
 from analytics.derived_tables.boards import KEYS
 from analytics.derived_tables.position_index import NotIndexedError
 from analytics.files.local import filesystem_of
-from analytics.sql import lazy_rows, records, views
-from analytics.sql.answers import explained
+from analytics.sql import lazy_rows, views
+from analytics.sql.answers import Limits, explained
 from analytics.sql.files import ArchiveFiles
 from analytics.sql.lazy_rows import Failures, LazyRows, Replay, Stream
-from analytics.sql.limits import Limits
-from analytics.sql.scratch import Scratch
 from analytics.sql.syntax import POLICY, read_by
 from analytics.store.checked_files import CheckedFile
 from analytics.store.records import RunRecord
@@ -155,7 +161,7 @@ class Connection:
 
     def _fill(self, view: str) -> None:
         if view in views.FILLED:
-            frame = records.frame(view, self._files.archive)
+            frame = views.frame(view, self._files.archive)
             with self.registered({"_frame": frame}):
                 self.duckdb.execute(views.filled(view, "_frame", frame.schema))
         elif view == ORDERED:
@@ -266,3 +272,79 @@ def _readable(frame: Any) -> Any:
     if isinstance(frame, pl.LazyFrame):
         return LazyRows(frame)
     return Stream(frame) if isinstance(frame, pl.DataFrame) else frame
+
+
+PREFIX = "quarto-arena-sql-"
+_LOCK = "lock"
+_ARCHIVE = "archive"
+_PATTERN = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
+_YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
+
+
+class Scratch:
+    """A new temporary folder. Folders that killed processes of this user left are removed.
+
+    Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more.
+    """
+
+    folders: ClassVar[set[Path]] = set()  # of this process: what ends it at once removes them
+
+    def __init__(self) -> None:
+        """Raises ``FailureError`` if the folder cannot be made."""
+        try:
+            remove_abandoned(Path(tempfile.gettempdir()))
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise FailureError(
+                f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
+            ) from error
+        self.folders.add(self.folder)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    @property
+    def spill(self) -> Path:
+        """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
+        return self.folder / "spill"
+
+    def plain(self, root: Path) -> Path:
+        """A path to an archive that DuckDB takes as it is: no pattern, and UTF-8."""
+        text = str(root)
+        if not _PATTERN & set(text) and text.encode(errors="replace").decode() == text:
+            return root
+        link = self.folder / _ARCHIVE
+        if not link.is_symlink():
+            link.symlink_to(root, target_is_directory=True)
+        return link
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it. May be called twice."""
+        shutil.rmtree(self.folder, ignore_errors=True)  # links in it are removed, not followed
+        self.folders.discard(self.folder)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def remove_abandoned(temporary: Path) -> None:
+    """Remove the folders of this user's processes that have ended. Others share ``temporary``: theirs stay."""
+    for folder in temporary.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another process removes it at the same time
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not _is_in_use(folder, status):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_in_use(folder: Path, status: os.stat_result) -> bool:
+    young = time.time() - status.st_mtime < _YOUNG_SECONDS
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return young
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return young and not any(each.name != _LOCK for each in folder.iterdir())

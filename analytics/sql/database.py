@@ -15,12 +15,11 @@ import duckdb
 import polars as pl
 
 from analytics.derived_tables.boards import ORDERED_PLIES
-from analytics.sql import records, views
-from analytics.sql.answers import Complaint, QueryResult, Writer, ask, explained
+from analytics.sql import views
+from analytics.sql.answers import NO_LIMITS, Complaint, Limits, QueryResult, Writer, ask, explained
 from analytics.sql.connection import KNOWN, ORDERED, Connection
 from analytics.sql.files import ArchiveFiles, MissingFileError
 from analytics.sql.lazy_rows import Stream, lazily
-from analytics.sql.limits import NO_LIMITS, Limits
 from analytics.sql.syntax import check_vocabulary
 from analytics.store.checked_files import CheckedFile
 from analytics.store.marker import note_if_unknown
@@ -183,7 +182,7 @@ class OpenArchive:
     def view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
         """The rows of a view, of one run or of all."""
         if name in views.FILLED and run_id is None:
-            return records.frame(name, self.archive).lazy()
+            return views.frame(name, self.archive).lazy()
         if run_id is not None:
             self.files.require_run(run_id)
         if name == "positions":

@@ -14,13 +14,11 @@ from analytics.files.local import backend_of
 from analytics.sql.views import values_of
 from analytics.store.archive import Archive, Extent, require_whole, unknown_run
 from analytics.store.checked_files import CheckedFile, first_damaged
-from analytics.store.policy_cards import FOLDER, PolicyCard, folder_of
+from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, folder_of
 from analytics.store.ranges import StoredRange
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest
-
-POLICY_TABLE = "table.parquet"
 
 
 class MissingFileError(FailureError):
@@ -177,10 +175,10 @@ class ArchiveFiles:
 
     def policy_file(self, card: PolicyCard) -> CheckedFile | None:
         """The table of a policy; None: it is a genome and has none. Raises ``FailureError`` for a damaged one."""
-        if POLICY_TABLE not in card.files:
+        if TABLE not in card.files:
             return None
-        path = folder_of(self.archive, card.policy_id) / card.stored_name(POLICY_TABLE)
-        said = card.files[POLICY_TABLE]
+        path = folder_of(self.archive, card.policy_id) / card.stored_name(TABLE)
+        said = card.files[TABLE]
         file = self._checked("", path, said.sha256, said.rows)
         self.require_sound([file])
         return file

@@ -19,6 +19,7 @@ from quarto.rules import Rules
 
 FOLDER = "policies"
 CARD = "card.json"
+TABLE = "table.parquet"  # what a policy knows; a genome has no table
 POLICY_ID = RUN_ID  # of the same form
 POLICY_NAME = re.compile(r"(?!(?i:null|true|false|nan|inf|infinity)$|[0-9a-f]{12}$)[A-Za-z][A-Za-z0-9_.-]{0,63}")
 POLICY_FILE = re.compile(r"(?!card\.json$)[a-z][a-z0-9_]{0,63}\.(parquet|json|svg)")

@@ -21,9 +21,9 @@ from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
 from analytics.files.backend import location_of
 from analytics.files.local import backend_of
+from analytics.sql.answers import Limits
+from analytics.sql.connection import Scratch
 from analytics.sql.database import OpenArchive
-from analytics.sql.limits import Limits
-from analytics.sql.scratch import Scratch
 from analytics.store.archive import Archive, chosen_runs
 from analytics.upkeep.rolling import add_up
 from runners.executors.base import THREADS, Executor, Stop, Task, available_cores

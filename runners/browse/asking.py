@@ -18,7 +18,7 @@ import polars as pl
 
 from agents.base import LateError
 from analytics.report.content import Cell, PageTable
-from analytics.sql.scratch import Scratch
+from analytics.sql.connection import Scratch
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
 from quarto.notation import parse_position

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.query.game_filter import GameFilter
-from analytics.query.stored_rows import files_with, plies_of, rows_in
+from analytics.query.selection import files_with, plies_of, rows_in
 from analytics.report.content import PageTable, linked
 from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import polars as pl
 
 from analytics.files.local import LocalBackend
+from analytics.sql.answers import Limits
 from analytics.sql.database import OpenArchive
-from analytics.sql.limits import Limits
 from analytics.store import marker
 from quarto.errors import ArenaError, FailureError
 

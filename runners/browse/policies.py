@@ -12,7 +12,7 @@ from analytics.report.content import Cell, Figure, PageTable, linked
 from analytics.report.figures.learning import Curve, learning_panels
 from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
-from analytics.store.policy_cards import PolicyCard
+from analytics.store.policy_cards import TABLE, PolicyCard
 from runners.arena.agent_policies import made_by
 from runners.browse import links
 from runners.browse.runs import minute_of, properties_table
@@ -85,7 +85,7 @@ def _parts(text: str) -> Iterator[Cell]:
 def _properties(card: PolicyCard) -> PageTable:
     learned = card.learned
     how, maker = made_by(card)
-    table = card.files.get(policy_store.TABLE)
+    table = card.files.get(TABLE)
     values = {
         "kind": card.kind,
         "rules": str(card.rules["name"]),

@@ -11,8 +11,8 @@ import os
 from typing import Any
 
 from analytics.files.backend import location_of
+from analytics.sql.answers import Limits
 from analytics.sql.database import OpenArchive
-from analytics.sql.limits import Limits
 from quarto.errors import RequestError
 from runners.browse.library import stamp_of
 from runners.hosting.child_program import Message, Serve

@@ -13,7 +13,7 @@ from analytics.report.content import Cell, Figure, PageTable, linked
 from analytics.results.columns import ResultColumn, interval, percent, words
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
-from analytics.sql.records import value_of
+from analytics.sql.views import value_of
 from analytics.store.records import SweepJob
 from quarto.errors import NotFoundError, nearest
 from runners.browse import links

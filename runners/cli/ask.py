@@ -44,7 +44,7 @@ def sql(
 
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
-    from analytics.sql.limits import Limits
+    from analytics.sql.answers import Limits
     from runners.archive.index import answer
 
     limits = Limits(memory, spill, timeout)

@@ -18,16 +18,18 @@ from agents.lift import LiftedPlayer, choosers_of
 from analytics.perfect.position_set import (
     NUMBERS,
     PositionSet,
+    Regrets,
     TurnSolver,
     encoded,
+    judgement,
     logged_plies,
     origin_of,
     path_for,
     positions,
     read,
+    regrets,
     rows_of,
 )
-from analytics.perfect.regret import Regrets, judgement, regrets
 from analytics.statistics.intervals import Estimate, win_rate
 from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
 from analytics.store import marker
@@ -125,7 +127,7 @@ class AgentVerdict(NamedTuple):
     """The judgement on one agent."""
 
     agent: AgentSpec
-    figures: pl.DataFrame  # see ``analytics.perfect.regret.judgement``
+    figures: pl.DataFrame  # see ``analytics.perfect.position_set.judgement``
     turns_a_second: float  # of one thread
     games: Tally  # against the oracle
     notes: Sequence[str]  # on turns that were none

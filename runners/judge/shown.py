@@ -23,14 +23,14 @@ from analytics.results.columns import (
 )
 from analytics.statistics.intervals import Estimate
 from analytics.store.archive import Archive
-from analytics.store.policy_cards import cards, read_card
+from analytics.store.policy_cards import TABLE, cards, read_card
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, Verdicts
 from runners.terminal import console
 
 KINDS = ("turn", "placement", "gift")
-KNOWLEDGE = (policy_store.TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
+KNOWLEDGE = (TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
 PAGE = """# How close to perfect: all agents
 
 ```

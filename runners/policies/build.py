@@ -56,9 +56,9 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
 
 
 def _rows(card: PolicyCard) -> int:
-    from analytics.policies import policy_store
+    from analytics.store.policy_cards import TABLE
 
-    return card.files[policy_store.TABLE].rows or 0
+    return card.files[TABLE].rows or 0
 
 
 def _show(card: PolicyCard, root: PurePath, seconds: float) -> None:

@@ -14,7 +14,7 @@ from agents.learning.learner import Learner
 from agents.learning.policy import GENOME, Policy
 from analytics import open_archive
 from analytics.policies import policy_store
-from analytics.policies.derived.provenance import sources_of
+from analytics.policies.derived.dataset import sources_of
 from analytics.policies.relearn import relearn
 from analytics.results.pairings import results
 from analytics.store.archive import Archive

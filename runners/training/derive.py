@@ -22,6 +22,7 @@ from analytics import open_archive
 from analytics.files.backend import location_of
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import (
+    TABLE,
     Counting,
     Dataset,
     Derivation,
@@ -31,8 +32,8 @@ from analytics.policies.derived.dataset import (
     checksums_of,
     dataset_of,
     learning_order,
+    ranges_of,
 )
-from analytics.policies.derived.provenance import TABLE, ranges_of
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.query.selection import Selection, read_chosen, select
 from analytics.store.archive import Archive, readable

@@ -24,8 +24,7 @@ from analytics import open_archive
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect.annotate import AnnotationSettings, Evaluator
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import GameStream
-from analytics.policies.derived.provenance import TABLE
+from analytics.policies.derived.dataset import TABLE, GameStream
 from analytics.query.selection import select
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames

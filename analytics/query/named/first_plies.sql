@@ -2,7 +2,7 @@
 -- One row a piece and cell, best mean outcome (1 won, 0 drew, -1 lost) first. Reads: first_plies. Imposed openings count like chosen ones.
 SELECT
     piece,
-    chr(ord('a') + cell % 4) || (cell // 4 + 1) AS cell,
+    cell_name(cell) AS cell,
     games,
     total / games AS mean_outcome,
     wins / games AS win_rate

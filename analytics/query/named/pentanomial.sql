@@ -5,21 +5,12 @@ SELECT
     pairing,
     first,
     second,
-    count(*) FILTER (points = 0) AS ll,
-    count(*) FILTER (points = 0.5) AS ld,
-    count(*) FILTER (points = 1) AS dd,
-    count(*) FILTER (points = 1.5) AS wd,
-    count(*) FILTER (points = 2) AS ww
-FROM (
-    SELECT
-        run_id,
-        pairing,
-        any_value(if(game_id & 1 = 0, agent_0, agent_1)) AS first,
-        any_value(if(game_id & 1 = 0, agent_1, agent_0)) AS second,
-        sum(CASE WHEN winner = -1 THEN 0.5 WHEN winner = game_id & 1 THEN 1 ELSE 0 END) AS points
-    FROM games
-    GROUP BY run_id, pairing, pair_id
-    HAVING count(*) = 2
-)
+    count(*) FILTER (score_0 + score_1 = 0) AS ll,
+    count(*) FILTER (score_0 + score_1 = 0.5) AS ld,
+    count(*) FILTER (score_0 + score_1 = 1) AS dd,
+    count(*) FILTER (score_0 + score_1 = 1.5) AS wd,
+    count(*) FILTER (score_0 + score_1 = 2) AS ww
+FROM pairs
+WHERE score_0 + score_1 IS NOT NULL
 GROUP BY run_id, pairing, first, second
 ORDER BY run_id, pairing

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect.annotate import AnnotationSettings, Evaluator
-from analytics.perfect.position_set import ENDS, PositionSet, read, taken
-from analytics.perfect.regret import NO_DECISION, judgement, ratio, regrets
+from analytics.perfect.position_set import ENDS, NO_DECISION, PositionSet, judgement, ratio, read, regrets, taken
 from quarto.batch import Games, Turns
 from quarto.position import from_plies
 from quarto.rules import CLASSIC, NONE

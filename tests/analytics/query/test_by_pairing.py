@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analytics.query import by_pairing
-from analytics.query.by_pairing import parts_of, read_in_order
-from analytics.query.selection import read_chosen
+from analytics.query import selection
+from analytics.query.selection import parts_of, read_chosen, read_in_order
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from tests.analytics.naive_games import BLOCKS, Pairings, record, single_games, spec_of, store
@@ -29,7 +28,7 @@ RUNS = (
 def test_games_come_by_pairing_and_files_are_read_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, run: int, chosen: int | None
 ) -> None:
-    monkeypatch.setattr(by_pairing, "IN_MEMORY", memory)
+    monkeypatch.setattr(selection, "IN_MEMORY", memory)
     archive, (known, blocks) = Archive.open(tmp_path / "archive", create=True), RUNS[run]
     archive.save_run(known)
     ranges = store(archive, known.run_id, blocks, known.pairings, most=4)

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.sql.answers import Limits
+from analytics.sql.connection import PREFIX, Scratch, remove_abandoned
 from analytics.sql.database import OpenArchive
-from analytics.sql.limits import Limits
-from analytics.sql.scratch import PREFIX, Scratch, remove_abandoned
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.folders import files_of
@@ -84,7 +84,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_a_killed_process_spilled_is_removed_by_the_next_question(archive: Archive, temporary: Path) -> None:
     code = (
-        "import os, signal; from analytics.sql.scratch import Scratch; it = Scratch(); it.spill.mkdir(); "
+        "import os, signal; from analytics.sql.connection import Scratch; it = Scratch(); it.spill.mkdir(); "
         "(it.spill / 'x').write_bytes(b'x'); os.kill(os.getpid(), signal.SIGKILL)"
     )
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(temporary)}, check=False)

@@ -11,7 +11,7 @@ import pytest
 from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.query.mistakes import hardest_positions
-from analytics.query.stored_rows import plies_of
+from analytics.query.selection import plies_of
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.notation import format_position

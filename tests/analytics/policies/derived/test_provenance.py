@@ -12,10 +12,9 @@ from analytics import open_archive
 from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
-from analytics.policies.derived.dataset import GameStream, dataset_of
+from analytics.policies.derived.dataset import GameStream, dataset_of, ids_of, sources_of
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.line_values import LineValues
-from analytics.policies.derived.provenance import ids_of, sources_of
 from analytics.policies.policy_store import PolicyOrigin, knowledge_of
 from analytics.query.selection import select
 from analytics.store.archive import Archive
