@@ -1,14 +1,24 @@
-"""``qarena archive``: list, verify, replay, index, clean, compact and merge archives; export and import games."""
+"""Questions to an archive, ``qarena sql``, ``crosstable``, ``rate``, ``openings``, ``show`` and ``report``; its upkeep.
+
+``qarena archive`` lists, verifies, replays, indexes, cleans, compacts and merges, exports and imports.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from analytics.files.backend import location_of
 from runners.cli import options
+
+if TYPE_CHECKING:
+    from analytics.ratings.head_to_head import HeadToHead
+
 
 RUNS = """
 SELECT run_id, games,
@@ -24,20 +34,20 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 
 @app.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    form: Annotated[str, typer.Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
+    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
     output: Annotated[
-        str, typer.Option(help="A new file (for minari a folder named like quarto-v0), or - to print text or csv.")
+        str, Option(help="A new file (for minari a folder named like quarto-v0), or - to print text or csv.")
     ],
     where: options.Where = None,
     perspective: Annotated[
-        str | None, typer.Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
+        str | None, Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(help="Only this many games, drawn at random.")] = None,
+    sample: Annotated[int | None, Option(help="Only this many games, drawn at random.")] = None,
     seed: Annotated[int, options.seed("Seed of the sample.")] = 1,
-    rows: Annotated[str, typer.Option(help="Rows of csv: plies or games.")] = "plies",
-    imposed: Annotated[bool, typer.Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
-    masks: Annotated[bool, typer.Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the existing --output.")] = False,
+    rows: Annotated[str, Option(help="Rows of csv: plies or games.")] = "plies",
+    imposed: Annotated[bool, Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
+    masks: Annotated[bool, Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the existing --output.")] = False,
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Write games for other tools.
@@ -53,12 +63,10 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 @app.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="A text with a game a line, 'F@b1 3@b2 …'; - reads standard input.")],
-    rules: Annotated[
-        str, typer.Option(help="Rules of games without the tag rules.", autocompletion=options.of_group("rules"))
-    ] = "classic",
-    name: Annotated[str | None, typer.Option(help="Event of games without the tag event.")] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Import the other lines if some are wrong.")] = False,
+    file: Annotated[str, Argument(help="A text with a game a line, 'F@b1 3@b2 …'; - reads standard input.")],
+    rules: Annotated[str, options.rules("Rules of games without the tag rules.")] = "classic",
+    name: Annotated[str | None, Option(help="Event of games without the tag event.")] = None,
+    skip_bad: Annotated[bool, Option("--skip-bad", help="Import the other lines if some are wrong.")] = False,
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
@@ -69,10 +77,7 @@ def import_(
 
 @app.command("ls")
 @options.with_table
-def ls(
-    table: options.Table,
-    archive: options.Archive = options.ARCHIVE,
-) -> None:
+def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
     from analytics import open_archive
     from runners.terminal.tables import write
@@ -115,11 +120,11 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
 
 @app.command("replay")
+@options.in_config_dir
 def replay(
-    run: Annotated[str, typer.Argument(help="Its id, as `qarena archive ls` shows it.")],
+    run: Annotated[str, Argument(help="Its id, as `qarena archive ls` shows it.")],
     archive: options.Archive = options.ARCHIVE,
     threads: options.Threads = options.ALL_CORES,
-    config_dir: options.ConfigDir = None,
     trust_agents: options.Trust = False,
 ) -> None:
     """Play a run again from its record, and compare.
@@ -127,21 +132,17 @@ def replay(
     Exit code 0: the same games. Exit code 1: other games; the first one is shown.
     """
     from runners.archive.replay import show_replay
-    from runners.arena.config_groups import user_config_dir
 
-    with user_config_dir(config_dir):
-        raise typer.Exit(show_replay(archive, run, threads, trust_agents))
+    raise typer.Exit(show_replay(archive, run, threads, trust_agents))
 
 
 @app.command("gc")
 def gc(
     archive: options.Archive = options.ARCHIVE,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the files listed as not needed.")] = False,
+    remove: Annotated[bool, Option("--remove", help="Remove the files listed as not needed.")] = False,
     age: Annotated[
         str,
-        typer.Option(
-            help="Only files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."
-        ),
+        Option(help="Only files that are not needed for at least so long: 30m, 1h, 2d. 0 only while no process works."),
     ] = "10m",  # a listing, or a writer between two steps, takes less
 ) -> None:
     """List files that are no longer needed; --remove removes them.
@@ -166,7 +167,7 @@ def index(
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
     plies: Annotated[
-        int | None, typer.Option(min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before.")
+        int | None, Option(min=1, max=16, help="Number of plies of each game. Default: 6, or as many as before.")
     ] = None,
     threads: options.Threads = options.ALL_CORES,
     executor: options.Executor = options.EXECUTOR,
@@ -184,9 +185,7 @@ def index(
 
 @app.command("compact")
 def compact(
-    runs: options.Runs = None,
-    archive: options.Archive = options.ARCHIVE,
-    size: options.Size = options.MIB_128,
+    runs: options.Runs = None, archive: options.Archive = options.ARCHIVE, size: options.Size = options.MIB_128
 ) -> None:
     """Join small files into large ones.
 
@@ -200,14 +199,10 @@ def compact(
 @app.command("merge")
 def merge(
     archives: Annotated[
-        list[PurePath], typer.Argument(metavar="SOURCE... DESTINATION", parser=location_of, help="Folders or URLs.")
+        list[PurePath], Argument(metavar="SOURCE... DESTINATION", parser=location_of, help="Folders or URLs.")
     ],
-    prefix: Annotated[
-        str, typer.Option(help="Of the names of policies that the destination has with other content.")
-    ] = "",
-    other_code: Annotated[
-        bool, typer.Option("--other-code", help="Unite runs that different code has played.")
-    ] = False,
+    prefix: Annotated[str, Option(help="Of the names of policies that the destination has with other content.")] = "",
+    other_code: Annotated[bool, Option("--other-code", help="Unite runs that different code has played.")] = False,
 ) -> None:
     """Copy the runs of archives into another one.
 
@@ -220,9 +215,9 @@ def merge(
 
 @app.command("to-delta")
 def to_delta(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="A new folder, or one of this command: games, plies.")],
     archive: options.Archive = options.ARCHIVE,
-    games_only: Annotated[bool, typer.Option("--games-only", help="No table of plies.")] = False,
+    games_only: Annotated[bool, Option("--games-only", help="No table of plies.")] = False,
 ) -> None:
     """Write Delta tables of games and plies.
 
@@ -231,3 +226,175 @@ def to_delta(
     from runners.archive.upkeep import delta
 
     delta(archive, folder, games_only)
+
+
+TrainingsOption = Annotated[
+    bool, Option("--trainings", help="Also games of trainings, which are left out unless --run names them.")
+]
+RulesName = Annotated[str | None, options.rules("Only games under these rules; needed if there are several.")]
+
+
+@options.with_table
+def sql(
+    table: options.Table,
+    question: Annotated[
+        str, Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input.")
+    ],
+    archive: options.Archive = options.ARCHIVE,
+    memory: Annotated[str, Option(help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")] = "70%",
+    spill: Annotated[str | None, Option(help="The most that it spills: 10GiB. Default: 90% of what is free.")] = None,
+    timeout: Annotated[float | None, Option(metavar="SECONDS", help="Give up after this time. Default: never.")] = None,
+    check: Annotated[
+        bool, Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
+    ] = True,
+) -> None:
+    """Ask the archive a question in SQL.
+
+    The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
+    """
+    from analytics.sql.answers import Limits
+    from runners.archive.index import answer
+
+    limits = Limits(memory, spill, timeout)
+    answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
+
+
+@options.with_table
+def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    table: options.Table,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
+    rules: RulesName = None,
+    trainings: TrainingsOption = False,
+    anchor: Annotated[str | None, Option(metavar="AGENT", help="The agent that ratings are relative to.")] = None,
+    anchor_elo: Annotated[float, Option(help="The rating of the anchor; without an anchor, the mean of all.")] = 0.0,
+    samples: Annotated[int, Option(min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
+) -> None:
+    """Rate all agents in one fit: Elo with intervals.
+
+    Also the probability of being above the next agent, and the value of the first seat.
+    """
+    from analytics.ratings.ratings import rate as fit
+    from runners.terminal.console import print_note
+    from runners.terminal.results import show_ratings, unrated
+    from runners.terminal.tables import write
+
+    met = _met(archive, where, run, rules, trainings)
+    found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
+    if table.is_printed:
+        show_ratings(met, found, anchor, anchor_elo, table.wide)
+    else:
+        write(found.frame(), table)
+        for line in unrated(found):
+            print_note(line)
+
+
+@options.with_table
+def crosstable(
+    table: options.Table,
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    run: options.Runs = None,
+    rules: RulesName = None,
+    trainings: TrainingsOption = False,
+    by_seat: Annotated[bool, Option("--by-seat", help="Separate results for each seat of the first agent.")] = False,
+) -> None:
+    """Show the score of every agent against every other.
+
+    With wins, draws and losses, and 95 % intervals.
+    """
+    from runners.terminal.results import show_head_to_head
+    from runners.terminal.tables import write
+
+    met = _met(archive, where, run, rules, trainings)
+    if table.is_printed:
+        show_head_to_head(met, by_seat, table.wide)
+    else:
+        write(met.frame(by_seat), table)
+
+
+def _met(
+    archive: PurePath, where: str | None, runs: Sequence[str] | None, rules: str | None, trainings: bool
+) -> HeadToHead:
+    from analytics import open_archive
+    from analytics.query.game_filter import GameFilter
+    from analytics.ratings.head_to_head import head_to_head
+    from runners.terminal.console import print_note
+
+    with open_archive(archive) as opened:
+        met = head_to_head(opened, GameFilter(where, tuple(runs or ()), rules, trainings=trainings))
+    for note in met.notes:
+        print_note(note)
+    return met
+
+
+@options.with_table
+def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    table: options.Table,
+    position: Annotated[
+        str, Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic.")
+    ] = "..../..../..../.... -",
+    archive: options.Archive = options.ARCHIVE,
+    by: Annotated[
+        str | None, Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns.")
+    ] = None,
+    agent: Annotated[str | None, Option(help="Only decisions of the agent with this label.")] = None,
+    opponent: Annotated[str | None, Option(help="Only decisions against the agent with this label.")] = None,
+    run: options.Runs = None,
+    since: Annotated[str | None, Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,
+    until: Annotated[str | None, Option(help="Only runs created on this day or earlier.")] = None,
+    least: Annotated[int, Option(min=1, help="Only decisions that were made at least this many times.")] = 1,
+    rules: Annotated[
+        str | None, options.rules("Rules of the position, if it does not name them. Default: classic.")
+    ] = None,
+    sort: Annotated[str, Option(help="games (most first), score (lowest first) or losses (most first).")] = "games",
+    imposed: Annotated[bool, Option("--imposed", help="Also count imposed plies, which no agent chose.")] = False,
+) -> None:
+    """Show what was played in a position, and the results.
+
+    Counts gifts, placements or turns, up to symmetry, each with a sample game.
+    """
+    from analytics.query.game_filter import GameFilter
+    from analytics.query.openings import OpeningsQuery
+    from runners.archive.openings import show_openings, text_of
+
+    games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
+    asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
+    show_openings(archive, asked, table)
+
+
+def show(
+    game: Annotated[list[str], Argument(metavar="GAME", help="The run and the game's id, as tables print them.")],
+    archive: options.Archive = options.ARCHIVE,
+    run: Annotated[str | None, Option(metavar="RUN", help="The run, if GAME is the id alone.")] = None,
+    json: options.Json = None,
+    svg: Annotated[Path | None, Option(metavar="FILE", help="Also write a picture of the boards.")] = None,
+    force: options.Force = False,
+) -> None:
+    """Show one game, board by board.
+
+    Each ply has its exact values if the game is annotated (`qarena annotate`).
+    """
+    from runners.browse.show import show_game
+
+    options.check_files(force, json, svg)
+    show_game(archive, " ".join(game), run, json, svg)
+
+
+def report(
+    archive: options.Archive = options.ARCHIVE,
+    where: options.Where = None,
+    runs: options.Runs = None,
+    output: Annotated[Path, Option(help="The file to write.")] = Path("report.html"),
+    force: options.Force = False,
+    title: Annotated[str | None, Option(help="Title of the page.")] = None,
+) -> None:
+    """Write an HTML report about the games.
+
+    Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
+    """
+    from runners.archive.report import write_report
+
+    options.check_files(force, output)
+    write_report(archive, where, runs or [], output, title)

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from runners.cli import options
 from runners.cli.play import by_hydra
+from runners.hosting import interruption
+from runners.terminal.files import PRINTED, output_of, write_file
 
 app = options.group("policy", "Learn policies from logged games; list, compare, judge them.")
 benchmark = options.group("benchmark", "Make datasets for offline learning, and score policies.")
 
-POLICY = typer.Argument(help="Its name or id.")
+POLICY = Argument(help="Its name or id.")
 SAMPLE = options.ROOT / "data" / "sample"
 PAGE = ".md"  # the ending of a file that becomes the page of all agents
 
@@ -36,24 +39,19 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 
 
 @app.command("show")
-def show(
-    policy: Annotated[str, POLICY],
-    archive: options.Archive = options.ARCHIVE,
-    config_dir: options.ConfigDir = None,
-) -> None:
+@options.in_config_dir
+def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games."""
     from analytics.policies import policy_store
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
-    from runners.arena.config_groups import user_config_dir
     from runners.terminal import console
     from runners.terminal.tables import properties_table
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
-    with user_config_dir(config_dir):
-        properties = description(card, policy_cards.folder_of(opened, card.policy_id))
+    properties = description(card, policy_cards.folder_of(opened, card.policy_id))
     console.show([properties_table(properties, f"policy {card.name}")])
 
 
@@ -65,7 +63,7 @@ def show(
 def build(
     arguments: options.Overrides = None,
     where: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
+        str | None, Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
     """Learn a policy from logged games.
@@ -82,9 +80,9 @@ def build(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="A Parquet or CSV file: position (or plies), cell, gift, value.")],
+    file: Annotated[Path, Argument(help="A Parquet or CSV file: position (or plies), cell, gift, value.")],
     settings: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
+        list[str] | None, Argument(metavar="KEY=VALUE…", help="kind and name; rules, scale and conflicts.")
     ] = None,
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
@@ -102,22 +100,21 @@ def import_(
 
 
 @app.command("rebuild")
+@options.in_config_dir
 def rebuild(
     policy: Annotated[str, POLICY],
     archive: options.Archive = options.ARCHIVE,
     threads: options.Threads = options.ALL_CORES,
-    config_dir: options.ConfigDir = None,
     trust_agents: options.Trust = False,
 ) -> None:
     """Learn a policy again from the same games, and compare.
 
     Exit code 0: identical to the last bit. Exit code 1: different.
     """
-    from runners.arena.config_groups import user_config_dir
     from runners.policies.rebuild import rebuild as derive_again
     from runners.terminal.console import progress_bar
 
-    with user_config_dir(config_dir), progress_bar("learning again", "games"):
+    with progress_bar("learning again", "games"):
         found = derive_again(archive, policy, threads, trust_agents)
     for difference in found.differences:
         typer.echo(difference, err=True)
@@ -141,41 +138,36 @@ def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.A
 
 
 @app.command("compare")
+@options.in_config_dir
 def compare(
-    one: Annotated[str, typer.Argument(help="A policy's name or id.")],
-    other: Annotated[str, typer.Argument(help="The name or id of another one.")],
+    one: Annotated[str, Argument(help="A policy's name or id.")],
+    other: Annotated[str, Argument(help="The name or id of another one.")],
     archive: options.Archive = options.ARCHIVE,
-    config_dir: options.ConfigDir = None,
 ) -> None:
     """Compare the tables of two policies.
 
     The rows that both have, the differences, and how often they choose the same turn.
     """
-    from runners.arena.config_groups import user_config_dir
     from runners.policies.compare import compare as carry_out
 
-    with user_config_dir(config_dir):
-        carry_out(archive, one, other)
+    carry_out(archive, one, other)
 
 
 @app.command("judge")
+@options.in_config_dir
 def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+        Argument(metavar="[NAME]…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All agents and all policies of the archive, too.")] = False,
-    rules: Annotated[
-        str | None,
-        typer.Option(help="The rules of the positions. Default: classic.", autocompletion=options.of_group("rules")),
-    ] = None,
+    everything: Annotated[bool, Option("--all", help="All agents and all policies of the archive, too.")] = False,
+    rules: Annotated[str | None, options.rules("The rules of the positions. Default: classic.")] = None,
     positions: options.Positions = None,
     draws: options.Draws = 4,
-    games: Annotated[int, typer.Option(min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
+    games: Annotated[int, Option(min=0, help="Games against the oracle, in pairs; 0: none.")] = 200,
     seed: Annotated[int, options.seed("Of the turns and the games.", 31)] = 1,
     threads: options.Threads = options.ALL_CORES,
     archive: options.Archive = options.ARCHIVE,
-    config_dir: options.ConfigDir = None,
     form: options.Format = None,
     output: options.Output = None,
     force: options.Force = False,
@@ -188,22 +180,19 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.arena.config_groups import user_config_dir
-    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
     from runners.judge.shown import frame_of, page, show
-    from runners.terminal.files import PRINTED, check_output, output_of, write_file
     from runners.terminal.tables import write
 
     is_page = output is not None and output.suffix == PAGE and form is None
-    if output is not None and is_page:
-        check_output(output, force)
+    if is_page:
+        options.check_files(force, output)
     destination = PRINTED if is_page else output_of(form, output, force, wide)  # before anything is judged
     asked = JudgeOptions(draws, games, seed, threads)
-    with user_config_dir(config_dir), interruptible() as stop:
+    with interruption.interruptible() as stop:
         found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), asked, stop)
         if found is None:
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(interruption.INTERRUPTED)
         if output is not None and is_page:
             command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
             write_file(output, page(found, asked, command, archive).encode())
@@ -214,20 +203,14 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 
 @app.command("positions")
+@options.in_config_dir
 def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    output: Annotated[Path, typer.Option(help="The Parquet file to write.")],
-    rules: Annotated[
-        str, typer.Option(help="The rules of the positions.", autocompletion=options.of_group("rules"))
-    ] = "classic",
-    each: Annotated[
-        int, typer.Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")
-    ] = 500,
+    output: Annotated[Path, Option(help="The Parquet file to write.")],
+    rules: Annotated[str, options.rules("The rules of the positions.")] = "classic",
+    each: Annotated[int, Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")] = 500,
     seed: Annotated[int, options.seed("Of the draw.", 31)] = 2026,
-    from_pieces: Annotated[int, typer.Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
-    archive: Annotated[
-        Path, typer.Option(help="The archive of the logged games. Default: the sample that ships.")
-    ] = SAMPLE,
-    config_dir: options.ConfigDir = None,
+    from_pieces: Annotated[int, Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
+    archive: Annotated[Path, Option(help="The archive of the logged games. Default: the sample that ships.")] = SAMPLE,
     threads: options.Threads = options.ALL_CORES,
     megabytes: options.Memory = options.MIB_128,
     force: options.Force = False,
@@ -238,29 +221,25 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
-    from runners.arena.config_groups import load_rules, user_config_dir
+    from runners.arena.config_groups import load_rules
     from runners.judge.judging import SetOptions, make_set
-    from runners.terminal.files import check_output
 
-    check_output(output, force)
-    with user_config_dir(config_dir):
-        asked = SetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
-        make_set(archive, asked, output)
+    options.check_files(force, output)
+    asked = SetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
+    make_set(archive, asked, output)
 
 
 @benchmark.command("make")
 def make(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the datasets.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder of the datasets.")],
     datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", metavar="NAME", help="Only this one; may be repeated.")
+        list[str] | None, Option("--dataset", metavar="NAME", help="Only this one; may be repeated.")
     ] = None,
     games: Annotated[
-        int, typer.Option(min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
+        int, Option(min=1, max=1 << 28, help="Of each training part; a tenth more for validation.")
     ] = 100_000,
     seed: Annotated[int, options.seed("Of all games.", 30)] = 2026,
-    permalink: Annotated[
-        str | None, typer.Option(help="Where this code is, for the metadata. Default: its version.")
-    ] = None,
+    permalink: Annotated[str | None, Option(help="Where this code is, for the metadata. Default: its version.")] = None,
     threads: options.Threads = options.ALL_CORES,
 ) -> None:
     """Make the datasets.
@@ -272,33 +251,29 @@ def make(
     from runners.benchmark.datasets import chosen, parts_of
     from runners.benchmark.make import MakeRequest
     from runners.benchmark.make import make as carry_out
-    from runners.hosting.interruption import INTERRUPTED, interruptible
 
-    with interruptible() as stop:
+    with interruption.interruptible() as stop:
         parts = parts_of(chosen(datasets or []), games, seed)
         if not carry_out(MakeRequest(folder, parts, threads, f"qarena {options.typed()}", permalink), stop):
             typer.echo("interrupted: the same command goes on from here", err=True)
-            raise typer.Exit(INTERRUPTED)
+            raise typer.Exit(interruption.INTERRUPTED)
 
 
 @benchmark.command("score")
+@options.in_config_dir
 @options.with_table
 def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     table: options.Table,
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'."),
+        list[str], Argument(metavar="NAME…", help="A policy's name or id, or an agent's label: 'mcts(iterations=400)'.")
     ],
-    opponent: Annotated[
-        str, typer.Option(help="The agent to play against: a label, or a policy's name.")
-    ] = "semi_random",
-    games: Annotated[int, typer.Option(min=2, help="Against the opponent, in pairs.")] = 2_000,
+    opponent: Annotated[str, Option(help="The agent to play against: a label, or a policy's name.")] = "semi_random",
+    games: Annotated[int, Option(min=2, help="Against the opponent, in pairs.")] = 2_000,
     draws: options.Draws = 4,
     positions: options.Positions = None,
     seed: Annotated[int, options.seed("Of the games and the turns.", 31)] = 1,
     threads: options.Threads = options.ALL_CORES,
     archive: options.Archive = options.ARCHIVE,
-    config_dir: options.ConfigDir = None,
 ) -> None:
     """Score policies and agents.
 
@@ -306,18 +281,15 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
-    from runners.arena.config_groups import user_config_dir
     from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
-    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.judge.judging import JudgeOptions
     from runners.terminal.tables import write
 
-    with user_config_dir(config_dir), interruptible() as stop:
-        found = carry_out(
-            ScoreRequest(names, opponent, archive, positions), JudgeOptions(draws, games, seed, threads), stop
-        )
+    asked = JudgeOptions(draws, games, seed, threads)
+    with interruption.interruptible() as stop:
+        found = carry_out(ScoreRequest(names, opponent, archive, positions), asked, stop)
     if found is None:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interruption.INTERRUPTED)
     if table.is_printed:
         show(found, table.wide)
     else:

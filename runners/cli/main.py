@@ -14,11 +14,12 @@ from itertools import chain
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from quarto import caches
 from quarto.errors import ArenaError, RequestError
-from runners.cli import agents, archive, ask, learn, maintain, perfect, play
+from runners.cli import archive, learn, perfect, play
 from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, answered_interrupts
 
@@ -56,12 +57,12 @@ app = typer.Typer(
 BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydra, which reads their arguments
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, agents.app, play.reproduce),
-    "Ask": (ask.sql, ask.crosstable, ask.rate, ask.openings, ask.show, ask.report),
+    "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.app, play.reproduce),
+    "Ask": (archive.sql, archive.crosstable, archive.rate, archive.openings, archive.show, archive.report),
     "Learn": (learn.train, learn.app, learn.benchmark),
     "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.app),
     "Archive": (archive.app,),
-    "Maintain": (maintain.bench, maintain.warm, maintain.perft),
+    "Maintain": (perfect.bench, perfect.warm, perfect.perft),
 }
 for panel, commands in PANELS.items():
     for command in commands:
@@ -83,7 +84,7 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Experiments with the board game Quarto: play, log every ply, ask in SQL."""

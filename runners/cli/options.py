@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import bytes_of, location_of
 from runners.executors.base import MEBIBYTE, available_cores
-from runners.terminal.files import TABLE_FORMATS, TableOutput, output_of
+from runners.terminal.files import TABLE_FORMATS, TableOutput, check_output, output_of
 
 ARCHIVE = DEFAULT_ARCHIVE
 MARKUP: Any = "markdown"  # of help: panels, and whole sentences
@@ -49,22 +50,22 @@ def of_group(group: str) -> Callable[[str], list[str]]:
 
 def agent(help: str) -> Any:  # noqa: A002
     """An argument that names an agent."""
-    return typer.Argument(help=help, autocompletion=of_group("agent"))
+    return Argument(help=help, autocompletion=of_group("agent"))
 
 
 def rules(help: str) -> Any:  # noqa: A002
     """An option that names rules."""
-    return typer.Option("--rules", help=help, autocompletion=of_group("rules"))
+    return Option("--rules", help=help, autocompletion=of_group("rules"))
 
 
 def seed(help: str, bits: int = 63) -> Any:  # noqa: A002
     """An option with the seed of something random."""
-    return typer.Option("--seed", min=0, max=(1 << bits) - 1, help=help)
+    return Option("--seed", min=0, max=(1 << bits) - 1, help=help)
 
 
 Archive = Annotated[
     PurePath,
-    typer.Option(
+    Option(
         "--archive",
         metavar="DIR",
         parser=location_of,
@@ -74,36 +75,32 @@ Archive = Annotated[
 ]
 Where = Annotated[
     str | None,
-    typer.Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
+    Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
 ]
-Runs = Annotated[
-    list[str] | None, typer.Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")
-]
-AgentLabel = Annotated[str | None, typer.Option("--agent", help="Only decisions of the agent with this label.")]
+Runs = Annotated[list[str] | None, Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")]
+AgentLabel = Annotated[str | None, Option("--agent", help="Only decisions of the agent with this label.")]
 Positions = Annotated[
-    Path | None, typer.Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
+    Path | None, Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
 ]
 Draws = Annotated[
-    int, typer.Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
+    int, Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
 ]
 Json = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
+    Path | None, Option("--json", metavar="FILE", help="Also write JSON to this file; - prints it instead.")
 ]
 Trust = Annotated[
-    bool,
-    typer.Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names."),
+    bool, Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names.")
 ]
 ConfigDir = Annotated[
-    Path | None, typer.Option("--config-dir", help="A folder of your own, with agents, rules, kinds or trainers.")
+    Path | None, Option("--config-dir", help="A folder of your own, with agents, rules, kinds or trainers.")
 ]
 Threads = Annotated[
-    int,
-    typer.Option("--threads", min=1, help="Default: all cores.", callback=lambda threads: threads or available_cores()),
+    int, Option("--threads", min=1, help="Default: all cores.", callback=lambda threads: threads or available_cores())
 ]
 ALL_CORES: Any = None
 Executor = Annotated[
     str,
-    typer.Option(
+    Option(
         "--executor",
         help="Carries it out: threads, processes, or ray (docs/scale.md).",
         autocompletion=of_group("executor"),
@@ -111,12 +108,12 @@ Executor = Annotated[
 ]
 EXECUTOR = "threads"
 RayAddress = Annotated[
-    str | None, typer.Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
+    str | None, Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
 ]
-Size = Annotated[int, typer.Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
+Size = Annotated[int, Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
 Memory = Annotated[
     float,
-    typer.Option(
+    Option(
         "--memory",
         metavar="SIZE",
         parser=lambda size: bytes_of(size) / MEBIBYTE,
@@ -129,18 +126,24 @@ MIB_256: Any = "256MiB"
 # How a table is printed, or written.
 Format = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--format",
         metavar=f"[{'|'.join(TABLE_FORMATS)}]",
         help="Default: by the name of --output, else a table.",
         autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
     ),
 ]
-Output = Annotated[Path | None, typer.Option("--output", help="A file to write instead of the terminal.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Wide = Annotated[bool, typer.Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
+Output = Annotated[Path | None, Option("--output", help="A file to write instead of the terminal.")]
+Force = Annotated[bool, Option("--force", help="Replace files that exist.")]
+Wide = Annotated[bool, Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
 Table = TableOutput
 TABLE = {"form": (Format, None), "output": (Output, None), "force": (Force, False), "wide": (Wide, False)}
+
+
+def check_files(force: bool, *files: Path | None) -> None:
+    """Raise ``RequestError`` for a file that must not, or cannot, be written, before long work."""
+    for file in filter(None, files):
+        check_output(file, force)
 
 
 def with_table(command: Callable[..., None]) -> Callable[..., None]:
@@ -152,11 +155,30 @@ def with_table(command: Callable[..., None]) -> Callable[..., None]:
     def carry_out(form: str | None, output: Path | None, force: bool, wide: bool, **others: Any) -> None:
         command(**others, table=output_of(form, output, force, wide))
 
+    return _with_options(command, carry_out, TABLE)
+
+
+def in_config_dir(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
+
+    def carry_out(config_dir: Path | None, **others: Any) -> None:
+        from runners.arena.config_groups import user_config_dir
+
+        with user_config_dir(config_dir):
+            command(**others)
+
+    return _with_options(command, carry_out, {"config_dir": (ConfigDir, None)})
+
+
+def _with_options(
+    command: Callable[..., None], carry_out: Callable[..., None], options: Mapping[str, tuple[Any, Any]]
+) -> Callable[..., None]:
+    """``carry_out`` as the command, with these options after the command's own parameters."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "table"]
     more = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, (kind, default) in TABLE.items()
+        for name, (kind, default) in options.items()
     ]
     update_wrapper(carry_out, command)
     carry_out.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
@@ -178,9 +200,8 @@ def _words(agents: str) -> Any:
             return [f"{key}={option}" for option in options_of(key.lstrip("+").split("@")[0], value)]
         return options_of("agent", incomplete) if agents else []
 
-    return typer.Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)
+    return Argument(metavar=f"{agents}[KEY=VALUE]…", help="--help explains every key.", autocompletion=completed)
 
 
-PLAYERS = _words("[AGENT]… ")
-Players = Annotated[list[str] | None, PLAYERS]
+Players = Annotated[list[str] | None, _words("[AGENT]… ")]
 Overrides = Annotated[list[str] | None, _words("")]

@@ -1,4 +1,4 @@
-"""``qarena solve``, ``annotate``, ``mistakes`` and ``tablebase``: exact values, and tables of them."""
+"""Exact values, ``qarena solve``, ``annotate``, ``mistakes`` and ``tablebase``; ``bench``, ``warm``, ``perft``."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from quarto.errors import RequestError
 from runners.cli import options
+from runners.hosting import interruption
+from runners.terminal.files import is_printed, output_of
 
 app = options.group("tablebase", "Build, check and list tables of exact values.")
 
 
 def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     position: Annotated[
-        str | None, typer.Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
+        str | None, Argument(help="Four rows and a hand, '...F/.3../..../.... 7', then the rules if not classic.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="A file of positions, one a line (- is standard input); prints a line of JSON for each."),
+        Option(help="A file of positions, one a line (- is standard input); prints a line of JSON for each."),
     ] = None,
-    game: Annotated[bool, typer.Option("--game", help="Prove the value of the whole game.")] = False,
+    game: Annotated[bool, Option("--game", help="Prove the value of the whole game.")] = False,
     rules: Annotated[str | None, options.rules("With --game: the rules. Default: classic.")] = None,
     json: options.Json = None,
     force: options.Force = False,
     distance: Annotated[
         bool,
-        typer.Option(
-            "--distance/--no-distance", help="Also the number of placements until the end, which takes longer."
-        ),
+        Option("--distance/--no-distance", help="Also the number of placements until the end, which takes longer."),
     ] = True,
-    turns: Annotated[bool, typer.Option("--turns/--no-turns", help="Also the value of every turn.")] = True,
+    turns: Annotated[bool, Option("--turns/--no-turns", help="Also the value of every turn.")] = True,
     megabytes: options.Memory = options.MIB_128,
 ) -> None:
     """Solve positions exactly.
@@ -39,10 +41,8 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from runners.perfect import solve
     from runners.perfect.solve import SolveOptions
-    from runners.terminal.files import check_output
 
-    if json is not None:
-        check_output(json, force)
+    options.check_files(force, json)
     wanted = SolveOptions(turns=turns, distance=distance)
     proven = solve.check_request(position, file, game, rules)
     if proven is not None:
@@ -58,14 +58,12 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: options.Archive = options.ARCHIVE,
     where: Annotated[
         str | None,
-        typer.Option(
-            metavar="CONDITION", help="Only files in which a game meets this condition in SQL on the view games."
-        ),
+        Option(metavar="CONDITION", help="Only files in which a game meets this condition in SQL on the view games."),
     ] = None,
-    choices: Annotated[bool, typer.Option("--choices", help="Also count the choices that keep the value.")] = False,
+    choices: Annotated[bool, Option("--choices", help="Also count the choices that keep the value.")] = False,
     from_pieces: Annotated[
         int | None,
-        typer.Option(min=0, max=15, help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5)."),
+        Option(min=0, max=15, help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5)."),
     ] = None,
     threads: options.Threads = options.ALL_CORES,
     megabytes: options.Memory = options.MIB_128,
@@ -90,9 +88,9 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: options.Archive = options.ARCHIVE,
     agent: options.AgentLabel = None,
     rules: Annotated[str | None, options.rules("Only games under these rules.")] = None,
-    positions: Annotated[int, typer.Option(min=0, help="Number of hardest positions to show.")] = 10,
-    html: Annotated[Path | None, typer.Option(help="Also write charts to this HTML page.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Also write a chart to this SVG file.")] = None,
+    positions: Annotated[int, Option(min=0, help="Number of hardest positions to show.")] = 10,
+    html: Annotated[Path | None, Option(help="Also write charts to this HTML page.")] = None,
+    svg: Annotated[Path | None, Option(help="Also write a chart to this SVG file.")] = None,
     form: options.Format = None,
     output: options.Output = None,
     force: options.Force = False,
@@ -103,20 +101,18 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.query.game_filter import GameFilter
     from runners.perfect.decisions import show_mistakes
-    from runners.terminal.files import check_output, output_of
 
-    for path in filter(None, (html, svg)):
-        check_output(path, force)
+    options.check_files(force, html, svg)
     games = GameFilter(runs=tuple(runs or ()), agent=agent, rules=rules)
     show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
 
 
 @app.command()
 def build(
-    pieces: Annotated[int, typer.Option(help="Number of pieces of the largest boards: 1 to 7.")],
+    pieces: Annotated[int, Option(help="Number of pieces of the largest boards: 1 to 7.")],
     rules: Annotated[str, options.rules("The rules to solve under.")] = "classic",
     directory: Annotated[
-        Path | None, typer.Option(help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
+        Path | None, Option(help="Default: $QARENA_TABLEBASE, else in the user's data folder.")
     ] = None,
     megabytes: options.Memory = options.MIB_256,
     threads: options.Threads = options.ALL_CORES,
@@ -131,7 +127,6 @@ def build(
     from runners.arena.config_groups import load_rules
     from runners.arena.schemas import executor_named
     from runners.executors.base import available_megabytes
-    from runners.hosting.interruption import INTERRUPTED, interruptible
     from runners.perfect.tablebases import solve
     from runners.terminal.console import print_note, program, progress_bar
 
@@ -143,7 +138,7 @@ def build(
     means = f"{threads} threads" if chosen.shares_memory else f"executor {executor}"
     print_note(f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {means}")
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with interruptible() as stop, progress_bar("solving", "boards") as bar:
+    with interruption.interruptible() as stop, progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         found = tablebase_build.build(
             job, code, stop, progress, lambda chunks, stop: solve(chunks, chosen, threads, stop)
@@ -151,7 +146,7 @@ def build(
     if found is None:
         print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
         print_note(f"  {program()} {options.typed()}")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interruption.INTERRUPTED)
     card, boards = found.card, sum(found.card.boards)
     size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
     typer.echo(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
@@ -159,8 +154,8 @@ def build(
 
 @app.command()
 def verify(
-    file: Annotated[Path | None, typer.Argument(help="A tablebase. Default: all.")] = None,
-    sample: Annotated[int, typer.Option(min=0, help="Number of the largest boards to solve again.")] = 20,
+    file: Annotated[Path | None, Argument(help="A tablebase. Default: all.")] = None,
+    sample: Annotated[int, Option(min=0, help="Number of the largest boards to solve again.")] = 20,
     megabytes: options.Memory = options.MIB_256,
 ) -> None:
     """Check a tablebase.
@@ -169,7 +164,6 @@ def verify(
     """
     from analytics.perfect.tablebase import open_tablebase, tablebases
     from analytics.perfect.tablebase_build import verify as check
-    from quarto.errors import RequestError
     from runners.terminal.console import number_of
 
     if file is not None and not file.with_suffix(".json").exists():
@@ -189,15 +183,12 @@ def show_tablebases(
     rules: Annotated[str | None, options.rules("Only tablebases of these rules.")] = None,
     theory: Annotated[
         bool,
-        typer.Option(
-            "--theory", help="Print what the largest tablebase of each rules proves, as Markdown (docs/theory.md)."
-        ),
+        Option("--theory", help="Print what the largest tablebase of each rules proves, as Markdown (docs/theory.md)."),
     ] = False,
 ) -> None:
     """List the tablebases, with boards by pieces and value."""
     from analytics.perfect.tablebase import largest_for, same_game, tablebases
     from analytics.perfect.theory import report
-    from quarto.errors import RequestError
     from runners.arena.config_groups import load_rules, names
     from runners.perfect.tablebases import tablebase_tables
     from runners.terminal.console import show
@@ -211,3 +202,91 @@ def show_tablebases(
     if not chosen:
         raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
     show(tablebase_tables(chosen))
+
+
+def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    json: options.Json = None,
+    force: options.Force = False,
+    quick: Annotated[bool, Option("--quick", help="Every figure from fewer games, in under a minute.")] = False,
+    solver: Annotated[bool, Option("--solver", help="Measure the solver instead.")] = False,
+    questions: Annotated[bool, Option("--questions", help="Measure questions to an archive instead.")] = False,
+    turn: Annotated[
+        str | None,
+        Option(metavar="AGENT", help="Measure only the turns of this agent, in microseconds by pieces on the board."),
+    ] = None,
+    rules: Annotated[
+        str | None, options.rules("With --turn: the rules. Default: classic, or rules that the agent plays.")
+    ] = None,
+    positions: Annotated[
+        int | None, Option(help="With --turn: positions of each number of pieces. Default: 500.")
+    ] = None,
+    seed: Annotated[int | None, Option(help="With --turn: seed of the positions. Default: 1.")] = None,
+) -> None:
+    """Measure the speed on this machine.
+
+    Games a second, bytes a row and memory, as ratios within one run; or the turns of one agent.
+    """
+    options.check_files(force, json)
+    if turn is not None:
+        _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+        return
+    for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
+        if value is not None:
+            raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
+    chosen = {"solver": solver, "archive": questions}
+    given = [name for name, wanted in chosen.items() if wanted]
+    if len(given) > 1:
+        raise RequestError("--solver and --questions measure different things: give one of them")
+    from runners.speed.main import MEASUREMENTS, bench_table
+    from runners.terminal.console import show
+    from runners.terminal.tables import write_json
+
+    figures = MEASUREMENTS[given[0] if given else "all"](quick)
+    if not is_printed(json):
+        show([bench_table(figures)])
+    if json:
+        write_json(figures, json)
+
+
+def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
+    from runners.arena.config import agent_named
+    from runners.arena.config_groups import load_rules
+    from runners.speed.turn_times import show_turns, turn_times
+    from runners.speed.warm import rules_played_by
+    from runners.terminal.console import progress_bar
+    from runners.terminal.tables import write_json
+
+    agent = agent_named(name, trusted=True)
+    chosen = load_rules(rules or rules_played_by(agent))
+    with interruption.interruptible() as stop, progress_bar("timing", "turns") as bar:
+        times = turn_times(agent, chosen, positions, seed, stop, bar)
+    if not is_printed(json):
+        show_turns(times)
+    if json:
+        write_json(times.figures(), json)
+    if stop.is_set():
+        raise typer.Exit(interruption.INTERRUPTED)
+
+
+def warm() -> None:
+    """Compile all kernels now, so that later commands start at once."""
+    from runners.speed.warm import warm as compile_all
+
+    for name, seconds in compile_all():
+        typer.echo(f"{seconds:6.2f} s  {name}")
+
+
+def perft(
+    plies: Annotated[int, Argument(help="Number of plies to count.")],
+    rules: Annotated[str, options.rules("The rules to count under.")] = "classic",
+) -> None:
+    """Count positions after 0 to PLIES plies, exactly.
+
+    Games that a line has ended are left out. Positions count up to symmetry.
+    """
+    from quarto.perft import perft as count
+    from runners.arena.config_groups import load_rules
+    from runners.perfect.tablebases import perft_table
+    from runners.terminal.console import show
+
+    show([perft_table(rules, count(load_rules(rules), plies))])

@@ -1,17 +1,27 @@
-"""``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve`` and ``reproduce``: games are played."""
+"""Games, ``qarena run``, ``sweep``, ``sprt``, ``play``, ``serve`` and ``reproduce``; the players, ``agents``."""
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from quarto.errors import RequestError
 from runners.cli import options
 
 if TYPE_CHECKING:
     from runners.hydra_app.application import Application
+
+
+WIDTH, FRAME = 80, 7  # characters of the table of agents, and of its frame
+
+app = options.group("agents", "List, show, check and create agents.", invoke_without_command=True)
+INTERFACES = ("choose", "play", "kernel")
 
 
 def run(arguments: options.Players = None) -> None:
@@ -52,7 +62,7 @@ def _application(training: bool) -> Application:
 def sprt(
     arguments: options.Players = None,
     counts: Annotated[
-        str | None, typer.Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
+        str | None, Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
 ) -> None:
     """Play two agents until a test decides which is stronger."""
@@ -69,19 +79,16 @@ def sprt(
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     agent: Annotated[str, options.agent("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
-    seat: Annotated[int, typer.Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
+    seat: Annotated[int, Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
     rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
     seed: Annotated[int, options.seed("Seed of the agent's random choices.")] = 1,
-    name: Annotated[
-        str | None, typer.Option(help="The game is logged as human:NAME. Default: your login name.")
-    ] = None,
+    name: Annotated[str | None, Option(help="The game is logged as human:NAME. Default: your login name.")] = None,
     archive: options.Archive = options.ARCHIVE,
-    no_log: Annotated[bool, typer.Option("--no-log", help="Do not log the game.")] = False,
+    no_log: Annotated[bool, Option("--no-log", help="Do not log the game.")] = False,
     config_dir: options.ConfigDir = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain text without pictures and colours.")] = False,
+    plain: Annotated[bool, Option("--plain", help="Plain text without pictures and colours.")] = False,
     review: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds at most for judging a finished game by exact values; 0: it is not judged."),
+        float, Option(min=0, help="Seconds at most for judging a finished game by exact values; 0: it is not judged.")
     ] = 10.0,
 ) -> None:
     """Play against an agent at the terminal.
@@ -95,13 +102,11 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
 
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
+    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
     host: Annotated[
-        str, typer.Option(help="The address to listen at. Any other than the default lets other machines connect.")
+        str, Option(help="The address to listen at. Any other than the default lets other machines connect.")
     ] = "127.0.0.1",
-    name: Annotated[
-        str | None, typer.Option(help="Your games are logged as human:NAME. Default: your login name.")
-    ] = None,
+    name: Annotated[str | None, Option(help="Your games are logged as human:NAME. Default: your login name.")] = None,
     archive: options.Archive = options.ARCHIVE,
     config_dir: options.ConfigDir = None,
     trust_agents: options.Trust = False,
@@ -113,14 +118,14 @@ def serve(
 
 
 def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    study: Annotated[str | None, typer.Option(help="One or more of A to E, as in A,C. Default: all.")] = None,
-    games: Annotated[int, typer.Option(help="Of each pairing.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of all runs and trainings.")] = 1,
+    study: Annotated[str | None, Option(help="One or more of A to E, as in A,C. Default: all.")] = None,
+    games: Annotated[int, Option(help="Of each pairing.")] = 10_000,
+    seed: Annotated[int, Option(help="Of all runs and trainings.")] = 1,
     threads: options.Threads = options.ALL_CORES,
     archive: options.Archive = options.ARCHIVE,
-    other_code: Annotated[str, typer.Option(help="For runs begun by other code: refuse, extend or new.")] = "refuse",
-    markdown: Annotated[Path | None, typer.Option(help="Also write a Markdown file.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Also write a page with charts.")] = None,
+    other_code: Annotated[str, Option(help="For runs begun by other code: refuse, extend or new.")] = "refuse",
+    markdown: Annotated[Path | None, Option(help="Also write a Markdown file.")] = None,
+    html: Annotated[Path | None, Option(help="Also write a page with charts.")] = None,
     force: options.Force = False,
 ) -> None:
     """Replay five published studies and compare the figures.
@@ -130,12 +135,115 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.arena.schemas import OTHER_CODE, ArchiveSettings, check_choice
     from runners.reproduce import PlaySettings, checked
     from runners.reproduce import reproduce as carry_out
-    from runners.terminal.files import check_output
 
     check_choice("--other-code", other_code, OTHER_CODE)
-    for path in filter(None, (markdown, html)):
-        check_output(path, force)
-    storage = ArchiveSettings(archive, other_code=other_code)
-    raise typer.Exit(
-        carry_out(checked(study, PlaySettings(games, seed, threads, storage, options.typed()), markdown, html))
-    )
+    options.check_files(force, markdown, html)
+    settings = PlaySettings(games, seed, threads, ArchiveSettings(archive, other_code=other_code), options.typed())
+    raise typer.Exit(carry_out(checked(study, settings, markdown, html)))
+
+
+@app.callback()
+@options.in_config_dir
+def agents(
+    context: typer.Context,
+    wide: Annotated[bool, Option("--wide", help="With parameters and classes, the descriptions whole.")] = False,
+) -> None:
+    """List, show, check and create agents."""
+    if context.invoked_subcommand is None:
+        _show_agents(wide)
+
+
+def _show_agents(wide: bool) -> None:
+    """Print the table of agents, each in one line unless ``wide``. Raises after it for a yaml that cannot be read."""
+    from analytics.results.columns import words
+    from runners.arena.config_groups import comment_of, names, parameters_of, settings_of
+    from runners.terminal.console import show, tabulated
+
+    agents, wrong = dict[str, dict[str, Any]](), list[RequestError]()
+    for name in names("agent"):
+        try:
+            agents[name] = settings_of("agent", name)
+        except RequestError as error:
+            wrong.append(error)
+    room = None if wide else max(20, WIDTH - FRAME - max(map(len, agents)))
+    plays = (comment_of("agent", name) for name in agents)
+    columns = [
+        words("agent", agents),
+        words("plays", (textwrap.shorten(text, room, placeholder=" …") if room else text for text in plays)),
+    ]
+    if wide:
+        parameters = (parameters_of(own).items() for own in agents.values())
+        columns.append(words("parameters", (", ".join(f"{key}={value}" for key, value in each) for each in parameters)))
+        columns.append(words("class", (str(own.get("_target_")) for own in agents.values())))
+    show([tabulated(columns)])
+    if wrong:
+        raise RequestError("\n".join(map(str, wrong)))
+
+
+@app.command("show")
+@options.in_config_dir
+def show_agent(agent: Annotated[str, options.agent("The name of an agent.")]) -> None:
+    """Show the yaml of an agent: parameters, defaults, meaning."""
+    from runners.arena.config_groups import text_of
+    from runners.terminal.console import print_line
+
+    print_line(text_of("agent", agent).rstrip("\n"))
+
+
+@app.command("new")
+def new(
+    name: Annotated[str, Argument(help="The name of the agent, and of its module.")],
+    interface: Annotated[
+        str,
+        Option(
+            help="choose (one position, plain Python), play (a batch, NumPy) or kernel (jitted).",
+            autocompletion=lambda incomplete: options.starting(incomplete, INTERFACES),
+        ),
+    ] = "choose",
+    config_dir: Annotated[
+        Path, Option(help="Your own folder; it is made if it does not exist.", show_default=True)
+    ] = Path("my_agents"),
+) -> None:
+    """Create an agent of your own: its file, yaml and test.
+
+    It plays at once, and is yours to change.
+    """
+    from quarto.sources import find
+    from runners.arena.config_groups import user_config_dir
+    from runners.checking.new_agent import new_agent
+    from runners.terminal.console import print_line, program
+
+    with user_config_dir(config_dir if config_dir.is_dir() else None):
+        files = new_agent(name, interface, config_dir)
+    width = max(len(str(path)) for path in files)
+    folder = shlex.quote(str(config_dir))
+    for line in (
+        *(f"{path!s:<{width}}  {what}" for path, what in files.items()),
+        "Check it, play it, vary it, test it:",
+        f"  {program()} agents check {name} --config-dir {folder}",
+        f"  {program()} run {name} random games=1000 --config-dir {folder}",
+        f"  {program()} sweep agent@a={name} agent@b=semi_random a.safe=true,false games=1000 --config-dir {folder}",
+        f"  python -m pytest {folder}{'' if find('pytest') else '  # after: python -m pip install pytest'}",
+    ):
+        print_line(line)
+
+
+@app.command()
+def check(
+    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mine(depth=2)'.")],
+    rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
+    seed: Annotated[int, options.seed("Seed of the games.")] = 1,
+    archive: options.Archive = options.ARCHIVE,
+    config_dir: options.ConfigDir = None,
+) -> None:
+    """Check that an agent is legal, repeatable and in time.
+
+    It plays twenty games with itself and twenty with random.
+
+    Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
+    order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
+    """
+    from runners.checking.check import check as carry_out
+
+    if not carry_out(agent, rules, seed, archive, config_dir):
+        raise typer.Exit(1)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import polars as pl
 import pytest
@@ -102,7 +103,7 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     ],
 )
 def test_agents_and_options_of_groups_are_completed(typed: str, expected: Sequence[str]) -> None:
-    assert options.PLAYERS.autocompletion(typed) == expected
+    assert get_args(options.Players)[1].autocompletion(typed) == expected
 
 
 def test_agents_and_rules_are_completed() -> None:
@@ -140,7 +141,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail(wide: bool) -> None:
         raise error
 
-    monkeypatch.setattr("runners.cli.agents._show_agents", fail)
+    monkeypatch.setattr("runners.cli.play._show_agents", fail)
     assert qarena("agents") == (code, "", line)
 
 
