@@ -39,6 +39,7 @@ from analytics.store.policy_cards import (
     readable_cards,
 )
 from analytics.store.records import dump, parse
+from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, NotFoundError, RequestError, nearest
 from quarto.rules import Rules
 
@@ -48,13 +49,6 @@ WITHOUT_CARD = (
     "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
     "writer left"
 )
-
-LISTING = {
-    **dict.fromkeys(("name", "policy_id", "kind", "rules", "trainer"), pl.String),
-    **dict.fromkeys(("seed", "games", "runs", "rows", "bytes"), pl.Int64),
-    "created": pl.String,
-    "current": pl.Boolean,
-}
 
 COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
 
@@ -205,28 +199,13 @@ def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
 
 
 def listing(archive: Archive) -> pl.DataFrame:
-    """One row for each policy, oldest first; ``current``: its name means this policy."""
-    rows = [_row(card) for card in cards(archive)]
-    newest = {row["name"]: row["policy_id"] for row in rows}
-    for row in rows:
-        row["current"] = newest[row["name"]] == row["policy_id"]
-    return pl.DataFrame(rows, schema=LISTING)
+    """One row for each policy, oldest first, from the view ``policies``; ``current``: its name means this policy."""
+    from analytics.sql.views import frame  # nothing else here needs it
 
-
-def _row(card: PolicyCard) -> dict[str, Any]:
-    return {
-        "name": card.name,
-        "policy_id": card.policy_id,
-        "kind": card.kind,
-        "rules": card.rules["name"],
-        "trainer": card.learned["trainer"],
-        "seed": card.learned["seed"],
-        "games": card.learned["games"],
-        "runs": len(card.learned["run_ids"]),
-        "rows": card.files[TABLE].rows if TABLE in card.files else None,
-        "bytes": sum(file.bytes for file in card.files.values()),
-        "created": card.created[:16].replace("T", " "),
-    }
+    rows = frame("policies", Snapshot(archive.root))
+    counts, minutes = pl.col("run_ids").list.len().cast(pl.Int64), pl.col("created").dt.strftime("%Y-%m-%d %H:%M")
+    names = "name", "policy_id", "kind", "rules", "trainer", "seed", "games"
+    return rows.select(*names, counts.alias("runs"), "rows", "bytes", minutes, "current")
 
 
 def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:

@@ -14,7 +14,7 @@ import polars as pl
 from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions, counts_turns_of
 from analytics.derived_tables.positions import turns_in
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
-from analytics.query.selection import plies_of, rows_in
+from analytics.query.selection import Ply, plies_of, rows_in
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive
@@ -329,9 +329,6 @@ def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules:
             raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
         texts.append(format_game(game))
     return texts
-
-
-Ply = tuple[int, int]  # piece, cell
 
 
 def turned(

@@ -166,9 +166,9 @@ def _forfeited(tallies: Tallies) -> dict[str, int]:
     """The agents that forfeited all of their games, and how many these are."""
     games, forfeits = Counter[str](), Counter[str]()
     for both, tally in tallies.items():
-        for agent, illegal, errors in zip(both, tally.illegal, tally.errors, strict=True):
+        for agent, number in zip(both, tally.forfeits, strict=True):
             games[agent] += tally.games
-            forfeits[agent] += illegal + errors
+            forfeits[agent] += number
     return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
 
 

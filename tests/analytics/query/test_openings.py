@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from analytics import open_archive
 from analytics.query.game_filter import GameFilter
 from analytics.query.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
+from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
@@ -45,12 +47,15 @@ def made(root: Path, rules: Rules, opening: int = 0, pairs: int = 60) -> tuple[A
 
 
 @pytest.fixture(scope="module")
-def classic(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Kept]:
-    return made(tmp_path_factory.mktemp("classic") / "archive", PRESETS["classic"])
+def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OpenArchive, Kept]]:
+    """An archive that is indexed to ply 6, and its games. No test changes it."""
+    archive, kept = made(tmp_path_factory.mktemp("classic") / "archive", PRESETS["classic"])
+    with open_archive(indexed(archive).root) as opened:
+        yield opened, kept
 
 
-def indexed(archive: Archive, end_ply: int = 6) -> Archive:
-    index(archive, end_ply)
+def indexed(archive: Archive) -> Archive:
+    index(archive, 6)
     return archive
 
 
@@ -113,59 +118,55 @@ def test_what_was_decided_is_what_a_naive_replay_counts(name: str, tmp_path: Pat
                 assert found_rows(rows) == naive_openings(kept, text, by, rules), (text, by)
 
 
-def test_symmetric_positions_have_the_same_answer(classic: tuple[Archive, Kept]) -> None:
-    archive, kept = classic
+def test_symmetric_positions_have_the_same_answer(classic: tuple[OpenArchive, Kept]) -> None:
+    opened, kept = classic
     dice = random.Random(1)
-    with open_archive(indexed(archive).root) as opened:
-        for text in positions_of_game(kept, Rules()):
-            position, _ = parse_position(text)
-            move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
-            moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
-            image = format_position(from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
-            here, there = (
-                openings(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image)
-            )
-            assert here.sort("game_id").equals(there.sort("game_id"))
+    for text in positions_of_game(kept, Rules()):
+        position, _ = parse_position(text)
+        move, change = dice.choice(cell_maps(Rules())), dice.choice(piece_maps())
+        moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
+        image = format_position(from_plies(moved, NONE if position.hand == NONE else change[position.hand]))
+        here, there = (openings(opened, each, "turn").drop("piece", "cell", "gift", "sample") for each in (text, image))
+        assert here.sort("game_id").equals(there.sort("game_id"))
 
 
 def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path) -> None:
-    archive, kept = made(tmp_path / "archive", Rules())
-    with open_archive(archive.root) as opened:
-        before = [openings(opened, text) for text in positions_of_game(kept, Rules())]
+    archive, kept = made(tmp_path / "archive", Rules(), pairs=40)  # units 0 to 79, three ranges
+
+    def answers() -> list[pl.DataFrame]:
+        with open_archive(archive.root) as opened:
+            return [openings(opened, text) for text in positions_of_game(kept, Rules())]
+
+    before = answers()
     index(archive, 3, lambda stored: stored.first == 0)
     index(archive, 16, lambda stored: stored.first == 64)  # and one that is indexed in part
-    with open_archive(archive.root) as opened:
-        between = [openings(opened, text) for text in positions_of_game(kept, Rules())]
-    with open_archive(indexed(archive, 16).root) as opened:
-        after = [openings(opened, text) for text in positions_of_game(kept, Rules())]
-    for one, two, three in zip(before, between, after, strict=True):
+    between = answers()
+    index(archive, 16)
+    for one, two, three in zip(before, between, answers(), strict=True):
         assert one.equals(two)
         assert one.equals(three)
 
 
-def test_alike_counts_every_legal_decision(classic: tuple[Archive, Kept]) -> None:
-    archive, _ = classic
-    with open_archive(indexed(archive).root) as opened:
-        assert openings(opened)["alike"].to_list() == [16]
-        assert sorted(openings(opened, EMPTY_BOARD, "placement")["alike"].to_list()) == [128, 128]
-        assert openings(opened, EMPTY_BOARD, "turn").drop_nulls("gift")["alike"].sum() == 16 * 16 * 15
-        rows = openings(opened, "..../..../..../.... 5", "turn").drop_nulls("gift")
+def test_alike_counts_every_legal_decision(classic: tuple[OpenArchive, Kept]) -> None:
+    opened, _ = classic
+    assert openings(opened)["alike"].to_list() == [16]
+    assert sorted(openings(opened, EMPTY_BOARD, "placement")["alike"].to_list()) == [128, 128]
+    assert openings(opened, EMPTY_BOARD, "turn").drop_nulls("gift")["alike"].sum() == 16 * 16 * 15
+    rows = openings(opened, "..../..../..../.... 5", "turn").drop_nulls("gift")
     assert dict(rows.group_by("cell").agg(pl.sum("alike")).rows()) == {"a1": 8 * 15, "b1": 8 * 15}
     assert set(rows["piece"]) == {"5"}
 
 
-def test_rows_say_rates_intervals_and_a_sample(classic: tuple[Archive, Kept]) -> None:
-    archive, kept = classic
-    games = dict(kept)
-    with open_archive(indexed(archive).root) as opened:
-        rows = openings(opened, EMPTY_BOARD, "turn")
+def test_rows_say_rates_intervals_and_a_sample(classic: tuple[OpenArchive, Kept]) -> None:
+    opened, kept = classic
+    games, rows = dict(kept), openings(opened, EMPTY_BOARD, "turn")
     assert rows["games"].to_list() == sorted(rows["games"].to_list(), reverse=True)
     assert rows["share"].sum() == pytest.approx(1)
     for row in rows.drop_nulls("gift").iter_rows(named=True):
         for rate, count in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
             assert row[f"{rate}_rate"] == row[count] / row["games"]
             assert (row[f"{rate}_low"], row[f"{rate}_high"]) == wilson(row[count], row["games"])
-        assert row["run_id"] == archive.run_ids()[0]
+        assert row["run_id"] == opened.archive.run_ids()[0]
         plies = parse_game(row["sample"])
         played = games[row["game_id"]]["plies"]
         own = parse_piece(row["piece"]), parse_cell(row["cell"]), parse_piece(row["gift"])
@@ -177,14 +178,12 @@ def test_rows_say_rates_intervals_and_a_sample(classic: tuple[Archive, Kept]) ->
 
 
 @pytest.mark.parametrize("by", ["gift", "placement", "turn"])
-def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[Archive, Kept], by: str) -> None:
-    archive, kept = classic
+def test_a_sample_game_passes_through_the_position_of_its_row(classic: tuple[OpenArchive, Kept], by: str) -> None:
+    opened, kept = classic
     longest = max((game["plies"] for _, game in kept), key=len)
     hand = NONE if by == "gift" else longest[3][0]
     position = from_plies(longest[:3], hand)
-    with open_archive(indexed(archive).root) as opened:
-        rows = openings(opened, format_position(position, "classic"), by)
-    for row in rows.iter_rows(named=True):
+    for row in openings(opened, format_position(position, "classic"), by).iter_rows(named=True):
         plies = parse_game(row["sample"])
         assert from_plies(plies[:3], hand if hand == NONE else plies[3][0]) == position
         if by != "gift":
@@ -212,36 +211,35 @@ def test_intervals_count_openings_not_games(tmp_path: Path) -> None:
     assert (row["draw_low"], row["draw_high"]) == wilson(row["draws"] * number / row["games"], number)
 
 
-def test_filters_choose_who_which_and_when(classic: tuple[Archive, Kept]) -> None:
-    archive, kept = classic
-    run = archive.runs()[0]
-    with open_archive(indexed(archive).root) as opened:
-        against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
-        wanted = GameFilter(agent="random", opponent="rule_based")
-        assert explore(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
+def test_filters_choose_who_which_and_when(classic: tuple[OpenArchive, Kept]) -> None:
+    opened, kept = classic
+    run = opened.archive.runs()[0]
+    against = sum(bool(game["plies"]) and number & 1 == 1 and number >> 32 == 0 for number, game in kept)
+    wanted = GameFilter(agent="random", opponent="rule_based")
+    assert explore(opened, OpeningsQuery(EMPTY_BOARD, "placement", wanted)).games == against
 
-        def games(by: str | None = None, **filters: Any) -> int:
-            return explore(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
+    def games(by: str | None = None, **filters: Any) -> int:
+        return explore(opened, OpeningsQuery(EMPTY_BOARD, by, GameFilter(**filters))).games
 
-        started = sum(bool(game["plies"]) for _, game in kept)
-        assert games(runs=(run.run_id,)) == games() == started
-        # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1. random is the
-        # first of both pairings, rule_based the second of one.
-        for by, agent, theirs in (
-            ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
-            ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
-            ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
-        ):
-            rows = openings(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
-            assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
-        assert games(since=run.created[:10], until=run.created[:10]) == games()
-        assert games(since=run.created) == games()
-        least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
-        assert openings(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
-        with pytest.raises(RequestError, match="no gift was chosen at least 1,000,000 times"):
-            openings(opened, least=10**6)
-        with pytest.raises(RequestError, match="no runs of that time"):
-            games(until="2020-01-31")
+    started = sum(bool(game["plies"]) for _, game in kept)
+    assert games(runs=(run.run_id,)) == games() == started
+    # The first agent of a pairing gives the first piece in game 0 of a pair and places it in game 1. random is the
+    # first of both pairings, rule_based the second of one.
+    for by, agent, theirs in (
+        ("gift", "random", [each for each in kept if each[0] & 1 == 0]),
+        ("placement", "random", [each for each in kept if each[0] & 1 == 1]),
+        ("placement", "rule_based", [each for each in kept if each[0] >> 32 == 0 and each[0] & 1 == 0]),
+    ):
+        rows = openings(opened, EMPTY_BOARD, by, GameFilter(agent=agent))
+        assert found_rows(rows) == naive_openings(theirs, EMPTY_BOARD, by, Rules())
+    assert games(since=run.created[:10], until=run.created[:10]) == games()
+    assert games(since=run.created) == games()
+    least = sorted(openings(opened, EMPTY_BOARD, "turn")["games"].to_list())[2]
+    assert openings(opened, EMPTY_BOARD, "turn", least=least)["games"].min() == least
+    with pytest.raises(RequestError, match="no gift was chosen at least 1,000,000 times"):
+        openings(opened, least=10**6)
+    with pytest.raises(RequestError, match="no runs of that time"):
+        games(until="2020-01-31")
 
 
 def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
@@ -273,10 +271,10 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_question_is_a_wrong_request(
-    classic: tuple[Archive, Kept], position: str, by: str | None, filters: dict[str, Any], complaint: str
+    classic: tuple[OpenArchive, Kept], position: str, by: str | None, filters: dict[str, Any], complaint: str
 ) -> None:
-    with open_archive(indexed(classic[0]).root) as opened, pytest.raises(RequestError) as caught:
-        openings(opened, position, by, GameFilter(**filters))
+    with pytest.raises(RequestError) as caught:
+        openings(classic[0], position, by, GameFilter(**filters))
     assert complaint in str(caught.value)
 
 
@@ -298,7 +296,7 @@ def test_damage_is_named(tmp_path: Path) -> None:
         openings(opened)
 
 
-def test_rules_of_one_name_must_be_the_same(classic: tuple[Archive, Kept], tmp_path: Path) -> None:
+def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:
     archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
     other = record(spec_of(Rules(diagonals="none")))
     archive.save_run(other)

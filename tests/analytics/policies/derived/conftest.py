@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from analytics import open_archive
+from analytics.policies.derived.dataset import Dataset, dataset_of
+from analytics.query.selection import select
+from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.batch import Block
 from quarto.rules import Rules
@@ -52,6 +58,7 @@ def make(root: Path, rules: Rules) -> Archive:
     return archive
 
 
+@cache
 def games_of(rules: Rules) -> list[Game]:
     """All games, in the order in which policies learn from them."""
     found = []
@@ -71,6 +78,24 @@ def games_of(rules: Rules) -> list[Game]:
     params=["classic", *seldom("square", "torus_square")],
 )
 def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Rules]:
-    """An archive of some rules."""
+    """An archive of some rules. No test changes its games."""
     rules = PRESETS[request.param]
     return make(tmp_path_factory.mktemp("logged") / "archive", rules), rules
+
+
+@pytest.fixture(scope="module")
+def rules(logged: tuple[Archive, Rules]) -> Rules:
+    return logged[1]
+
+
+@pytest.fixture(scope="module")
+def opened(logged: tuple[Archive, Rules]) -> Iterator[OpenArchive]:
+    """The same archive, opened once."""
+    with open_archive(logged[0].root) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def dataset(opened: OpenArchive) -> Dataset:
+    """All of its games."""
+    return dataset_of(select(opened))

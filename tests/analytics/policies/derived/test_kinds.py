@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from agents.gifts import FEATURES, Gifts
 from agents.learning.policy import Policy
 from agents.policy import PolicyAgent
-from analytics import open_archive
 from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
 from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
@@ -20,12 +18,11 @@ from analytics.policies.derived.mc_afterstate import McAfterstate, forms_of, key
 from analytics.policies.derived.replayed import EncodedQ, QTable
 from analytics.policies.policy_store import knowledge_of
 from analytics.query.selection import select
-from analytics.store.archive import Archive
+from analytics.sql.database import OpenArchive
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
 from quarto.jit import kernel
 from quarto.rules import CLASSIC, Rules
-from tests import naive
 from tests.analytics.policies.derived.conftest import games_of
 from tests.naive import PRESETS
 from tests.naive_players.agreement import assert_same_games, assert_same_turns
@@ -34,13 +31,6 @@ from tests.naive_policies import afterstates as naive_afterstates
 from tests.naive_policies import gifts as naive_gifts
 from tests.naive_policies.encoded import encoded_q
 from tests.positions import asked
-
-Logged = tuple[Archive, Rules]
-
-
-def dataset_of_games(archive: Archive, where: str | None = None) -> Dataset:
-    with open_archive(archive.root) as opened:
-        return dataset_of(select(opened, where))
 
 
 def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
@@ -52,43 +42,26 @@ def rows_of(policy: Policy, *names: str) -> dict[Any, Any]:
     return {row[:2]: row[2:] if len(names) > 1 else row[2] for row in rows}
 
 
-def test_games_come_by_run_and_id_whatever_file_they_are_in(logged: Logged) -> None:
-    archive, rules = logged
-    dataset = dataset_of_games(archive)
-    found = []
-    for game in range(len(dataset.game_id)):
-        plies = int(dataset.games.plies[game])
-        moves = zip(
-            dataset.games.pieces[:plies, game].tolist(), dataset.games.cells[:plies, game].tolist(), strict=True
-        )
-        found.append((list(moves), int(dataset.games.winner[game]), int(dataset.opening[game])))
-    assert found == [game[:3] for game in games_of(rules)]
-
-
 @pytest.mark.parametrize("least", [1, 2])
-def test_mc_afterstate_is_the_mean_by_position(logged: Logged, least: int) -> None:
-    archive, rules = logged
-    policy = McAfterstate(least).derive(dataset_of_games(archive), 2)
+def test_mc_afterstate_is_the_mean_by_position(rules: Rules, dataset: Dataset, least: int) -> None:
+    policy = McAfterstate(least).derive(dataset, 2)
     expected = naive_afterstates.mc_afterstate(games_of(rules), rules, least)
     assert rows_of(policy, "count", "mean") == expected
     assert len(expected) > (200 if least == 1 else 5)
 
 
-def test_q_table_is_learned_game_after_game(logged: Logged) -> None:
-    archive, rules = logged
-    policy = QTable(0.3, 0.9).derive(dataset_of_games(archive), 1)
-    assert rows_of(policy, "value") == naive_afterstates.q_table(games_of(rules), rules, 0.3, 0.9)
+def test_q_table_is_learned_game_after_game(rules: Rules, opened: OpenArchive) -> None:
+    policy = QTable(0.3, 0.9).derive(dataset_of(select(opened, "game_id % 2 = 0")), 1)
+    assert rows_of(policy, "value") == naive_afterstates.q_table(games_of(rules)[::2], rules, 0.3, 0.9)
 
 
-def test_fitted_q_is_the_fixed_point_of_sweeps(logged: Logged) -> None:
-    archive, rules = logged
-    policy = FittedQ(0.9, 1).derive(dataset_of_games(archive), 2)
+def test_fitted_q_is_the_fixed_point_of_sweeps(rules: Rules, dataset: Dataset) -> None:
+    policy = FittedQ(0.9, 1).derive(dataset, 2)
     assert rows_of(policy, "count", "value") == naive_afterstates.fitted_q(games_of(rules), rules, 0.9)
 
 
-def test_gift_is_the_share_of_givers_who_lost(logged: Logged) -> None:
-    archive, rules = logged
-    policy = Gift(0.5).derive(dataset_of_games(archive), 2)
+def test_gift_is_the_share_of_givers_who_lost(rules: Rules, dataset: Dataset) -> None:
+    policy = Gift(0.5).derive(dataset, 2)
     columns = [policy.table[name].tolist() for name in (*FEATURES, "count", "losses", "risk")]
     found = {row[:4]: row[4:] for row in zip(*columns, strict=True)}
     assert found == naive_gifts.gift(games_of(rules), rules, 0.5)
@@ -96,9 +69,8 @@ def test_gift_is_the_share_of_givers_who_lost(logged: Logged) -> None:
 
 
 @pytest.mark.parametrize("agent", [None, "dumb(depth=2)"])
-def test_encoded_q_is_study_cs_update_by_seat(logged: Logged, agent: str | None) -> None:
-    archive, rules = logged
-    policy = EncodedQ(values_seed=4, agent=agent).derive(dataset_of_games(archive), 1)
+def test_encoded_q_is_study_cs_update_by_seat(rules: Rules, dataset: Dataset, agent: str | None) -> None:
+    policy = EncodedQ(values_seed=4, agent=agent).derive(dataset, 1)
     values = policy.table["value"]
     learned = encoded_q(games_of(rules), rules, EncodedLearner(values_seed=4), agent)
     untouched = EncodedQ(values_seed=4).learner.knowledge(rules).table
@@ -111,39 +83,12 @@ KINDS: Sequence[Derivation] = (McAfterstate(1), QTable(), FittedQ(), Gift(), Enc
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: type(kind).__name__)
-def test_a_policy_does_not_depend_on_threads_or_on_what_else_is_there(logged: Logged, kind: Derivation) -> None:
-    archive, _ = logged
-    one, some = (dataset_of_games(archive, where) for where in (None, "pairing = 0"))
-    assert knowledge_of(kind.derive(one, 1)) == knowledge_of(kind.derive(one, 3))
-    assert knowledge_of(kind.derive(some, 2)) != knowledge_of(kind.derive(one, 2))
-
-
-def slow_checksum(dataset: Dataset, first: int, end: int) -> str:
-    """By the text of data/README.md."""
-    total, games = 0, dataset.games
-    for game in range(first, end):
-        count, winner = int(games.plies[game]), int(games.winner[game])
-        plies = bytes(int(games.pieces[ply, game]) << 4 | int(games.cells[ply, game]) for ply in range(count))
-        whole = count | winner + 1 << 8 | int(dataset.opening[game]) << 16 | int(games.ending[game]) << 24
-        word = naive.mix((int(dataset.game_id[game]) + naive.GAMMA) & naive.WORD)
-        word = naive.mix(word ^ (whole + naive.GAMMA) & naive.WORD)
-        word = naive.mix(word ^ int.from_bytes(plies[:8], "little"))
-        total += naive.mix((word + naive.GAMMA) & naive.WORD ^ int.from_bytes(plies[8:], "little"))
-    return f"{total % (1 << 64):016x}"
-
-
-def test_checksums_tell_games_apart_and_not_their_files(logged: Logged) -> None:
-    archive, _ = logged
-    dataset = dataset_of_games(archive)
-    sums = dataset.checksums(2)
-    assert sums == {record.run_id: slow_checksum(dataset, first, end) for record, first, end in dataset.spans()}
-    assert sums == dataset.checksums(1)
-    assert len(set(sums.values())) == 2
-    longest = int(np.argmax(dataset.games.plies))
-    for field, where in (("pieces", (3, longest)), ("cells", (9, longest)), ("winner", 5), ("ending", 5)):
-        games = dataset.games._replace(**{field: getattr(dataset.games, field).copy()})
-        getattr(games, field)[where] ^= 1
-        assert replace(dataset, games=games).checksums(2) != sums
+def test_a_policy_does_not_depend_on_threads_but_on_all_games(
+    opened: OpenArchive, dataset: Dataset, kind: Derivation
+) -> None:
+    known = knowledge_of(kind.derive(dataset, 1))
+    assert known == knowledge_of(kind.derive(dataset, 3))
+    assert known != knowledge_of(kind.derive(dataset_of(select(opened, "pairing = 0")), 2))
 
 
 @kernel()
@@ -169,9 +114,10 @@ def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize(("fallback", "unknown"), [("semi_random", -1.0), ("random", 0.1)])
-def test_turns_by_afterstates_are_those_of_the_slow_twin(logged: Logged, fallback: str, unknown: float) -> None:
-    archive, rules = logged
-    policy = McAfterstate(1).derive(dataset_of_games(archive), 1)
+def test_turns_by_afterstates_are_those_of_the_slow_twin(
+    rules: Rules, dataset: Dataset, fallback: str, unknown: float
+) -> None:
+    policy = McAfterstate(1).derive(dataset, 1)
     known = naive_afterstates.mc_afterstate(games_of(rules), rules, 1)
     twin = naive_afterstates.Afterstates({key: mean for key, (_, mean) in known.items()}, fallback, unknown)
     agent = PolicyAgent(policy, fallback, unknown)
@@ -179,15 +125,14 @@ def test_turns_by_afterstates_are_those_of_the_slow_twin(logged: Logged, fallbac
     assert_same_games(agent, twin, rules, 1)
 
 
-def test_turns_by_risk_are_those_of_the_slow_twin(logged: Logged) -> None:
-    archive, rules = logged
-    policy = Gift().derive(dataset_of_games(archive), 1)
+def test_turns_by_risk_are_those_of_the_slow_twin(rules: Rules, dataset: Dataset) -> None:
+    policy = Gift().derive(dataset, 1)
     risks = {features: risk for features, (_, _, risk) in naive_gifts.gift(games_of(rules), rules, 1.0).items()}
     agent, twin = Gifts(policy), naive_gifts.Gifts(risks)
     assert assert_same_turns(agent, twin, rules, asked(rules, 5)) > 50
     assert_same_games(agent, twin, rules, 1)
 
 
-def test_an_agent_that_did_not_play_is_refused(logged: Logged) -> None:
+def test_an_agent_that_did_not_play_is_refused(dataset: Dataset) -> None:
     with pytest.raises(RequestError, match="agent=rule_base played none of the games; did you mean 'rule_based'"):
-        EncodedQ(agent="rule_base").derive(dataset_of_games(logged[0]), 1)
+        EncodedQ(agent="rule_base").derive(dataset, 1)
