@@ -35,8 +35,8 @@ from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
+from analytics.upkeep.garbage import remove, unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import RequestError
 from runners.cli import main
 from tests.analytics.folders import snapshot

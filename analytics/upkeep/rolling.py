@@ -21,7 +21,6 @@ from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.merged import rows_at_once
 from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tables import DERIVED
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.parquet.encoder import buffer_for
@@ -31,6 +30,7 @@ from analytics.store.range_files import VERIFY, file_parts, store_table
 from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES, TABLES
+from analytics.upkeep.garbage import remove_replaced
 from quarto.caches import ignore
 from quarto.errors import FailureError
 
@@ -61,44 +61,18 @@ PLIES_TABLE = RangeTable("plies", PLIES, key=("ply", "game_id"))
 GAMES_TABLE = RangeTable(GAMES, TABLES[GAMES], key=("game_id",), encode=_games)
 STORED = PLIES_TABLE, GAMES_TABLE
 
-# Whether some files, of so many units together, are to become one.
-Fits = Callable[[Sequence[StoredRange], int], bool]
+Fits = Callable[[Ranges], bool]  # whether some files, neighbours without holes, are to become one
 
 
 class Family(NamedTuple):
     """Files of neighbouring ranges that become one."""
 
     parent: StoredRange
-    children: Sequence[StoredRange]
+    children: Ranges
 
 
 def _ignored(family: Family) -> None:
     """No progress is shown."""
-
-
-class Sizes:
-    """The bytes of the files of tables that hold the same ranges; new files are looked for when asked about."""
-
-    def __init__(self, archive: Archive, run_id: str, tables: Sequence[RangeTable]) -> None:
-        self._archive, self._run_id, self._tables = archive, run_id, tables
-        self._known: dict[str, int] = {}  # by the name, but for the check
-
-    def of(self, children: Sequence[StoredRange]) -> int:
-        """The bytes of some ranges in all tables together."""
-        stems = [_stem(child.name) for child in children]
-        if not self._known.keys() >= set(stems):
-            self._list()
-        return sum(self._known.get(stem, 0) for stem in stems)
-
-    def _list(self) -> None:
-        self._known = {}
-        for table in self._tables:
-            for name, status in self._archive.statuses(table.name, self._run_id).items():
-                self._known[_stem(name)] = self._known.get(_stem(name), 0) + status.bytes
-
-
-def _stem(name: str) -> str:
-    return name.rpartition(".parquet")[0].rpartition(".")[0]
 
 
 def families(ranges: Ranges, end_unit: int, fits: Fits, most: int) -> Iterator[Family]:
@@ -120,7 +94,7 @@ def _families(known: Ranges, span: Range, end_unit: int, fits: Fits, most: int) 
         return
     last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
     whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
-    if whole and len(inside) <= most and fits(inside, last - first):
+    if whole and len(inside) <= most and fits(inside):
         yield Family(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
     middle = (first + end) // 2
@@ -203,10 +177,10 @@ def parent_table(
 def small(siblings: int, most_units: int | None = None) -> Fits:
     """Whether files should become one by themselves: many, none of them large beside the others."""
 
-    def fits(children: Sequence[StoredRange], units: int) -> bool:
-        if len(children) < siblings or (most_units is not None and units > most_units):
+    def fits(children: Ranges) -> bool:
+        if len(children) < siblings or (most_units is not None and children.units > most_units):
             return False
-        return SHARE * max(child.units for child in children) <= units or len(children) >= 2 * siblings
+        return SHARE * max(child.units for child in children) <= children.units or len(children) >= 2 * siblings
 
     return fits
 
@@ -219,12 +193,32 @@ def kept_apart(archive: Archive, run_id: str, fits: Fits) -> Fits:
     extents = map(AnnotationExtent.of_text, extents_found(archive, run_id, DECISIONS_TABLE))
     known = [archive.ranges(run_id, DECISIONS_TABLE.name, extent.is_in) for extent in extents]
 
-    def alike(children: Sequence[StoredRange], units: int) -> bool:
+    def alike(children: Ranges) -> bool:
         first, end = children[0].first, children[-1].end
         held = (sum(each.units for each in ranges.inside(first, end)) for ranges in known)
-        return fits(children, units) and all(covered == 0 or covered >= units for covered in held)
+        return fits(children) and all(covered == 0 or covered >= end - first for covered in held)
 
     return alike
+
+
+def of_size(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> Fits:
+    """Whether files have at most so many bytes together, in all tables that hold the same ranges."""
+    known = dict[str, int]()  # by the name, but for the check
+
+    def fits(children: Ranges) -> bool:
+        stems = [_stem(child.name) for child in children]
+        if not known.keys() >= set(stems):  # some are new
+            known.clear()
+            for table in tables:
+                for name, status in archive.statuses(table.name, run_id).items():
+                    known[_stem(name)] = known.get(_stem(name), 0) + status.bytes
+        return sum(known.get(stem, 0) for stem in stems) <= size
+
+    return fits
+
+
+def _stem(name: str) -> str:
+    return name.rpartition(".parquet")[0].rpartition(".")[0]
 
 
 def roll_up_small(archive: Archive, run_id: str) -> None:
@@ -244,10 +238,11 @@ def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[]
     ``on_wait`` is called several times a second; it may end the work by an exception.
     """
     record = archive.known_run(run_id)
-    many, sizes = small(SUMMED), Sizes(archive, run_id, (POSITIONS_TABLE,))
+    many = small(SUMMED)
 
     def up_to(most: int) -> Fits:
-        return lambda children, units: many(children, units) and sizes.of(children) <= most
+        not_large = of_size(archive, run_id, (POSITIONS_TABLE,), most)
+        return lambda children: many(children) and not_large(children)
 
     made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, _ignored, 1, on_wait)
     made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), _ignored, threads, on_wait)
@@ -266,19 +261,14 @@ class Compacted(NamedTuple):
     removed: int = 0  # files of all tables that were replaced long ago
 
 
-def _fitting(archive: Archive, run_id: str, tables: Sequence[RangeTable], size: int) -> Fits:
-    """Whether files have at most so many bytes together, and may become one."""
-    sizes = Sizes(archive, run_id, tables)
-
-    def fits(children: Sequence[StoredRange], _units: int) -> bool:
-        return sizes.of(children) <= size
-
-    return kept_apart(archive, run_id, fits) if tables == STORED else fits
+def _compactable(archive: Archive, run_id: str, size: int) -> Fits:
+    """Whether files of games may become one that has at most so many bytes."""
+    return kept_apart(archive, run_id, of_size(archive, run_id, STORED, size))
 
 
 def files_to_compact(archive: Archive, run_id: str, size: int = COMPACTED_BYTES) -> int:
     """The number of files of games of a run that can become larger ones of at most ``size`` bytes."""
-    ranges, fits = archive.ranges(run_id), _fitting(archive, run_id, STORED, size)
+    ranges, fits = archive.ranges(run_id), _compactable(archive, run_id, size)
     found = families(ranges, archive.known_run(run_id).end_unit, fits, GAMES_TABLE.most)
     return sum(len(family.children) for family in found)
 
@@ -296,9 +286,9 @@ def compact(
     def made(family: Family) -> None:
         progress(len(before.intersection(family.children)))
 
-    roll_up(archive, record, STORED, _fitting(archive, run_id, STORED, size), made)
+    roll_up(archive, record, STORED, _compactable(archive, run_id, size), made)
     for table in DERIVED.values():
-        roll_up(archive, record, (table,), _fitting(archive, run_id, (table,), size))
+        roll_up(archive, record, (table,), of_size(archive, run_id, (table,), size))
     after = archive.ranges(run_id)
     gone = before.difference(after)
     larger = {after.at(each.first) for each in gone}  # others may have added games meanwhile

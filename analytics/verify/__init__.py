@@ -1,1 +1,1 @@
-"""Verification of an archive, and removal of files that do not belong to it."""
+"""Verification of an archive."""

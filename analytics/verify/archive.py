@@ -1,6 +1,6 @@
 """Verifies an archive: its records, and of each range of games that counts the bytes, the rows and the rules.
 
-A file that does not count is not read: see ``analytics.verify.garbage``. But it must not contradict those that do.
+A file that does not count is not read: see ``analytics.upkeep.garbage``. But it must not contradict those that do.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.verify.derived_tables import verify_table, verify_verdicts
-from analytics.verify.games import RangeFiles, read, verify_rows
-from analytics.verify.problems import Problem
+from analytics.verify.games import Problem, RangeFiles, read, verify_rows
 from quarto.errors import FailureError
 
 GONE = "restore it from a copy, or remove what refers to it"

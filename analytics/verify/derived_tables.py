@@ -33,8 +33,8 @@ from analytics.store.blocks import RangeGames
 from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.verify.decided import known_values
-from analytics.verify.problems import Problem
+from analytics.verify.games import Problem
+from analytics.verify.replay import known_values
 from quarto.errors import FailureError
 from quarto.rules import Rules
 

@@ -16,13 +16,25 @@ from analytics.store.range_files import checked_parts, scatter
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
-from analytics.verify.problems import Problem
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
 from quarto.batch import GAME_BITS, Games
 from quarto.rules import CELLS, PIECES
 
 NAMED_GAMES = 10  # of one file, wrong games that are reported one by one
 REMEDY = "restore it from a copy, or remove the file in games and give the command of the run again, which plays them"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is wrong with a file."""
+
+    file: PurePath
+    what: str
+    game_id: int | None = None
+
+    def __str__(self) -> str:
+        game = "" if self.game_id is None else f" game {self.game_id}:"
+        return f"{self.file}:{game} {self.what}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from analytics.store.archive import Archive, chosen_runs
 from analytics.store.marker import note_if_unknown
 from analytics.store.schema import TABLES
 from analytics.upkeep import merging
-from analytics.upkeep.conflicts import MergeOptions
+from analytics.upkeep.merging import MergeOptions
 from analytics.upkeep.rolling import Compacted, files_to_compact
 from analytics.upkeep.rolling import compact as compact_run
 from quarto.errors import RequestError

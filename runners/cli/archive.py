@@ -150,7 +150,7 @@ def gc(
     Larger files replaced them, or a killed process left them.
     """
     from analytics.store.archive import Archive
-    from analytics.verify import garbage
+    from analytics.upkeep import garbage
 
     least_age, opened = garbage.seconds_of(age), Archive.open(archive)
     found = garbage.unneeded_files(opened)

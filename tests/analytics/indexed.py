@@ -20,7 +20,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.verify.problems import Problem
+from analytics.verify.games import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
 

@@ -9,9 +9,9 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
+from analytics.upkeep.garbage import remove, unneeded_files
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
 PAIRS = 32

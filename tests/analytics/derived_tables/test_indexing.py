@@ -22,15 +22,14 @@ from analytics.derived_tables.position_index import (
     counts_turns_of,
     extent_of,
 )
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
+from analytics.upkeep.garbage import remove_replaced, unneeded_files
 from analytics.upkeep.rolling import add_up
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID, random_block, record, store

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
+from analytics.upkeep.garbage import remove_replaced
 from analytics.upkeep.rolling import compact
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID, random_block, record, single_games, spec_of, store

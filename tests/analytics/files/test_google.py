@@ -7,8 +7,8 @@ import pytest
 from analytics.files.backend import ObjectUrl
 from analytics.files.local import backend_of
 from analytics.store.archive import Archive
+from analytics.upkeep.garbage import unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import Proxy

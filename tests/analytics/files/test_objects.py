@@ -18,11 +18,10 @@ from analytics.files.backend import ObjectUrl
 from analytics.files.local import backend_of
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
-from analytics.upkeep.conflicts import MergeOptions
-from analytics.upkeep.merging import merge
+from analytics.upkeep.garbage import remove, unneeded_files
+from analytics.upkeep.merging import MergeOptions, merge
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import BLOCKS, RUN_ID, cut, random_block, record, spec_of, store

@@ -23,11 +23,10 @@ from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
 from analytics.store.range_files import read_tallies
 from analytics.store.records import SweepJob
-from analytics.upkeep.conflicts import MergeOptions
-from analytics.upkeep.merging import merge
+from analytics.upkeep.garbage import FOLDERS, remove, unneeded_files
+from analytics.upkeep.merging import MergeOptions, merge
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import FOLDERS, remove, unneeded_files
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.indexed import derive_all

@@ -23,8 +23,8 @@ from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
+from analytics.upkeep.garbage import remove, unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot

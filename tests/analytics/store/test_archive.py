@@ -18,8 +18,8 @@ from analytics.store.marker import MARKER
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord, SweepJob
+from analytics.upkeep.garbage import unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, store

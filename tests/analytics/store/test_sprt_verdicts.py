@@ -15,8 +15,8 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
+from analytics.upkeep.garbage import unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import forge, snapshot

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.files import local
 from analytics.files.backend import location_of
@@ -24,9 +23,9 @@ from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, store_games
 from analytics.store.ranges import parts
+from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
 from analytics.verify.archive import verify
-from analytics.verify.garbage import remove, unneeded_files
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
@@ -66,7 +65,7 @@ def compact(root: str, seed: int, threads: int = 1, luck: int = 0) -> None:
     archive, dice = Archive.open(location_of(root)), random.Random(seed)
     while True:
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
-            roll_up(archive, OTHER, TABLES, lambda _children, _units: dice.random() < 0.3)
+            roll_up(archive, OTHER, TABLES, lambda _children: dice.random() < 0.3)
         remove_replaced(archive, OTHER.run_id, LISTING_SECONDS)
         with suppress(FileNotFoundError):
             remove(archive, unneeded_files(archive), GC_SECONDS)

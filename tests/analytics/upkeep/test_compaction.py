@@ -11,16 +11,15 @@ import pytest
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.replaced import AGE_SECONDS, remove_replaced
 from analytics.derived_tables.tables import DERIVED
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies, store_games
 from analytics.store.ranges import Range
+from analytics.upkeep.garbage import AGE_SECONDS, remove_replaced, unneeded_files
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, Compacted, compact, files_to_compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied

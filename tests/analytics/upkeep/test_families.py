@@ -14,13 +14,13 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
 from analytics.derived_tables.position_index import POSITIONS_TABLE, extent_of
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tallies import TALLIES_TABLE
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows, read_tallies, store_games
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, parts
 from analytics.store.records import RunRecord
+from analytics.upkeep.garbage import remove_replaced
 from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,
@@ -39,7 +39,7 @@ STORED = (PLIES_TABLE, GAMES_TABLE)
 EACH = (STORED, (TALLIES_TABLE,), (DECISIONS_TABLE,), (POSITIONS_TABLE,), (FIRST_PLIES_TABLE,))
 
 
-def always(_children: Sequence[StoredRange], _units: int) -> bool:
+def always(_children: Ranges) -> bool:
     return True
 
 
@@ -80,7 +80,7 @@ def test_the_largest_parents_are_found_and_every_unit_stays_in_one_file(
     firsts = [(at >> bits << bits, 1 << bits) for bits, at in spans]
     made = [(first, min(first + size, end_unit)) for first, size in firsts if first < end_unit]
     before = counting([stored(*span) for span in made])
-    found = [*families(before, end_unit, lambda _children, units: units <= most_units, most)]
+    found = [*families(before, end_unit, lambda children: children.units <= most_units, most)]
     assert {family.parent[:2] for family in found} == slow_parents(list(before), end_unit, most, most_units)
     for family in found:
         assert is_aligned(*family.parent[:2]) or family.parent.end == end_unit
@@ -95,13 +95,13 @@ def test_the_largest_parents_are_found_and_every_unit_stays_in_one_file(
 def test_files_beside_a_much_larger_one_wait_for_more_of_their_size() -> None:
     fits = small(8)
     of_one_size = [stored(first, first + 1) for first in range(8)]
-    assert fits(of_one_size, 8)
-    assert not fits(of_one_size[:7], 7)
+    assert fits(Ranges(of_one_size))
+    assert not fits(Ranges(of_one_size[:7]))
     beside = [stored(0, 64), *(stored(first, first + 8) for first in range(64, 128, 8))]
-    assert not fits(beside, 128)
+    assert not fits(Ranges(beside))
     many = [stored(0, 64), *(stored(first, first + 4) for first in range(64, 128, 4))]
-    assert fits(many, 128)
-    assert not small(8, 7)(of_one_size, 8)
+    assert fits(Ranges(many))
+    assert not small(8, 7)(Ranges(of_one_size))
 
 
 # What a parent holds.
@@ -151,7 +151,7 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: Archive, tmp_
     whole = Archive.open(tmp_path / "whole", create=True)
     whole.save_run(run)
     store_games(whole, run.run_id, run.line, PAIRINGS, (0, 2), [cut(block, run.line, (0, 2)) for block in blocks[:2]])
-    assert roll_up(empty, run, STORED, lambda _children, units: units <= 2)
+    assert roll_up(empty, run, STORED, lambda children: children.units <= 2)
     assert empty.ranges(run.run_id)[0] == whole.ranges(run.run_id)[0]
 
 

@@ -21,11 +21,10 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, StoredRange, check_of, parts
 from analytics.store.records import RunRecord, SweepJob
-from analytics.upkeep.conflicts import MergeOptions
-from analytics.upkeep.merging import Merged, merge
+from analytics.upkeep.garbage import unneeded_files
+from analytics.upkeep.merging import Merged, MergeOptions, merge
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents, copied, snapshot
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of

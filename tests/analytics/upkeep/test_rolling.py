@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,23 +13,21 @@ from analytics.derived_tables.derived_table import RangeTable, known_ranges
 from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
 from analytics.derived_tables.indexing import IndexPart, index, index_runs
 from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.derived_tables.tables import DERIVED
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes
-from analytics.store.ranges import StoredRange
+from analytics.store.ranges import Ranges
 from analytics.upkeep import rolling
+from analytics.upkeep.garbage import remove_replaced, unneeded_files
 from analytics.upkeep.rolling import (
     GAMES_TABLE,
     PLIES_TABLE,
-    Sizes,
     add_up,
     roll_up,
     roll_up_small,
 )
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
 from tests.analytics.folders import copied
 from tests.analytics.indexed import about_values, decide
@@ -48,7 +45,7 @@ QUESTIONS = (
 )
 
 
-def always(_children: Sequence[StoredRange], _units: int) -> bool:
+def always(_children: Ranges) -> bool:
     return True
 
 
@@ -93,7 +90,7 @@ def problems(archive: Archive) -> list[str]:
     return [str(each) for each in verify(archive).problems if not about_values(each)]
 
 
-def roll_all(archive: Archive, fits: Callable[[Sequence[StoredRange], int], bool] = always) -> int:
+def roll_all(archive: Archive, fits: rolling.Fits = always) -> int:
     run = archive.known_run(RUN_ID)
     tables = [(PLIES_TABLE, GAMES_TABLE), *((table,) for table in DERIVED.values())]
     return sum(roll_up(archive, run, each, fits) for each in tables)
@@ -162,8 +159,8 @@ def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypat
 
 
 def test_sums_that_would_be_too_large_are_not_made(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, ranges = Sizes(derived, RUN_ID, (POSITIONS_TABLE,)), derived.ranges(RUN_ID, "positions")
-    monkeypatch.setattr(rolling, "SUM_BYTES", sizes.of([*ranges][:8]))
+    files = [derived.folder("positions", RUN_ID) / each.name for each in derived.ranges(RUN_ID, "positions")]
+    monkeypatch.setattr(rolling, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
     add_up(derived, RUN_ID)
     assert all(each.units <= 32 for each in derived.ranges(RUN_ID, "positions"))
     assert len(derived.ranges(RUN_ID, "positions")) < 20

@@ -15,7 +15,7 @@ from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from analytics.verify.decided import LATE, known_values
+from analytics.verify.replay import LATE, known_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.naive_games import block_of, has_line, random_game

@@ -14,7 +14,6 @@ import pytest
 from analytics import open_archive
 from analytics.derived_tables.decisions import note_annotations
 from analytics.derived_tables.jobs import StoppedError
-from analytics.derived_tables.replaced import remove_replaced
 from analytics.perfect.annotate import (
     AnnotationPart,
     AnnotationSettings,
@@ -24,9 +23,9 @@ from analytics.perfect.annotate import (
     annotation_parts,
 )
 from analytics.store.archive import Archive
+from analytics.upkeep.garbage import remove_replaced, unneeded_files
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from quarto.errors import FailureError
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules

@@ -11,8 +11,8 @@ import pytest
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
+from analytics.upkeep.garbage import unneeded_files
 from analytics.verify.archive import verify
-from analytics.verify.garbage import unneeded_files
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import resuming, start, wait_for
 

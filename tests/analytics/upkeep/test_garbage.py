@@ -9,17 +9,16 @@ from pathlib import PurePath
 import pytest
 from msgspec import structs
 
-from analytics.derived_tables import replaced
 from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.replaced import remove_replaced, table_files
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, store_games
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
+from analytics.upkeep import garbage
+from analytics.upkeep.garbage import UnneededFile, remove, remove_replaced, seconds_of, table_files, unneeded_files
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from analytics.verify.garbage import UnneededFile, remove, seconds_of, unneeded_files
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
@@ -234,7 +233,7 @@ def test_ages_are_told_by_the_clock_of_the_files(archive: Archive, monkeypatch: 
     write(archive, (0, 4))
     monkeypatch.setattr(time, "time", lambda: clock() + 2 * HOUR)
     assert remove(archive, unneeded_files(archive), HOUR) == []
-    assert remove_replaced(archive, RUN_ID, replaced.AGE_SECONDS) == 0
+    assert remove_replaced(archive, RUN_ID, garbage.AGE_SECONDS) == 0
 
 
 @pytest.mark.parametrize(
