@@ -27,9 +27,7 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.position_index import NotIndexedError
-from analytics.derived_tables.tables import FOLDERS
+from analytics.derived_tables.tables import FOLDERS, NotIndexedError, index_runs
 from analytics.policies import policy_store
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive

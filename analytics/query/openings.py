@@ -11,8 +11,8 @@ from itertools import permutations
 
 import polars as pl
 
-from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions, counts_turns_of
 from analytics.derived_tables.positions import turns_in
+from analytics.derived_tables.tables import POSITIONS_TABLE, count_positions, counts_turns_of
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.selection import Ply, plies_of, rows_in
 from analytics.sql.database import OpenArchive

@@ -23,7 +23,7 @@ import duckdb
 import polars as pl
 
 from analytics.derived_tables.boards import KEYS
-from analytics.derived_tables.position_index import NotIndexedError
+from analytics.derived_tables.tables import NotIndexedError
 from analytics.files.local import filesystem_of
 from analytics.sql import lazy_rows, views
 from analytics.sql.answers import Limits, explained

@@ -7,9 +7,15 @@ from contextlib import suppress
 from pathlib import PurePath
 
 from analytics.derived_tables.derived_table import RangeTable, extents_found, known_ranges
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
-from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, NotIndexedError, extent_of
-from analytics.derived_tables.tables import DERIVED, FOLDERS
+from analytics.derived_tables.tables import (
+    DERIVED,
+    END_PLY,
+    FIRST_PLIES_TABLE,
+    FOLDERS,
+    POSITIONS_TABLE,
+    NotIndexedError,
+    extent_of,
+)
 from analytics.files.local import backend_of
 from analytics.sql.views import values_of
 from analytics.store.archive import Archive, Extent, require_whole, unknown_run

@@ -16,13 +16,9 @@ from typing import NamedTuple
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
-from analytics.derived_tables.derived_table import RangeTable, extents_found
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
+from analytics.derived_tables.derived_table import RangeTable, extents_found, rows_at_once
 from analytics.derived_tables.jobs import run_jobs
-from analytics.derived_tables.merged import rows_at_once
-from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.tables import DERIVED
-from analytics.derived_tables.tallies import TALLIES_TABLE
+from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table

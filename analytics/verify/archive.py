@@ -12,8 +12,7 @@ from pathlib import PurePath
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import known_ranges
-from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.tables import DERIVED
+from analytics.derived_tables.tables import DERIVED, POSITIONS_TABLE
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job

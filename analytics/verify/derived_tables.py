@@ -24,9 +24,8 @@ from analytics.derived_tables.decisions import (
     decisions_by_ply,
     first_plies,
 )
-from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges
+from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges, rows_at_once
 from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
-from analytics.derived_tables.merged import rows_at_once
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames

@@ -14,11 +14,16 @@ from typing import NamedTuple
 
 import typer
 
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
-from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
-from analytics.derived_tables.indexing import index as index_part
 from analytics.derived_tables.jobs import StoppedError
-from analytics.derived_tables.position_index import POSITIONS_TABLE, NotIndexedError
+from analytics.derived_tables.tables import (
+    FIRST_PLIES_TABLE,
+    POSITIONS_TABLE,
+    Indexed,
+    IndexPart,
+    NotIndexedError,
+    index_parts,
+)
+from analytics.derived_tables.tables import index as index_part
 from analytics.files.backend import location_of
 from analytics.files.local import backend_of
 from analytics.sql.answers import Limits

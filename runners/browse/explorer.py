@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.derived_tables.position_index import POSITIONS_TABLE, counts_turns_of
 from analytics.derived_tables.positions import turns_in
+from analytics.derived_tables.tables import POSITIONS_TABLE, counts_turns_of
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
 from analytics.report.content import Cell, PageTable
 from analytics.results.columns import opening_columns, words

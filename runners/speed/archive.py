@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from analytics import open_archive
-from analytics.derived_tables.indexing import index_parts
+from analytics.derived_tables.tables import index_parts
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.questions import query
 from analytics.store.archive import Archive

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 
 from agents.lift import choosers_of
 from analytics import open_archive
-from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.derived_tables.tables import POSITIONS_TABLE, index_runs
 from analytics.exchange.export import ExportRequest, episodes, export_to
 from analytics.exchange.reading import read_text
 from analytics.exchange.text import Tags

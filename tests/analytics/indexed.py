@@ -9,9 +9,15 @@ import numpy as np
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
-from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.position_index import END_PLY, POSITIONS_TABLE, count_positions, extent_of
+from analytics.derived_tables.tables import (
+    END_PLY,
+    FIRST_PLIES_TABLE,
+    POSITIONS_TABLE,
+    count_positions,
+    extent_of,
+    first_plies_of,
+    index_runs,
+)
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses, SequentialTest

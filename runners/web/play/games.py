@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.store.archive import Archive
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError

@@ -13,7 +13,7 @@ from msgspec import structs
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.files.backend import ObjectUrl
 from analytics.files.local import backend_of
 from analytics.sql.views import VIEWS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.files.backend import MOST_RECORD_BYTES
 from analytics.files.local import backend_of
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs

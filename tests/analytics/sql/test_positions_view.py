@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from analytics import open_archive
-from analytics.derived_tables.position_index import NotIndexedError
 from analytics.derived_tables.positions import turns_in
+from analytics.derived_tables.tables import NotIndexedError
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from quarto.errors import FailureError

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from analytics.derived_tables.tallies import TALLIES_TABLE
+from analytics.derived_tables.tables import TALLIES_TABLE
 from analytics.files import local
 from analytics.files.backend import location_of
 from analytics.statistics.tally import tally

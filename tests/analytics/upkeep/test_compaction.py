@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
-from analytics.derived_tables.indexing import index_runs
-from analytics.derived_tables.tables import DERIVED
+from analytics.derived_tables.tables import DERIVED, index_runs
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import RangeTable
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE, first_plies_of
-from analytics.derived_tables.position_index import POSITIONS_TABLE, extent_of
-from analytics.derived_tables.tallies import TALLIES_TABLE
+from analytics.derived_tables.tables import FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE, extent_of, first_plies_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows, read_tallies, store_games

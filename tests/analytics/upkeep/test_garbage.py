@@ -9,7 +9,7 @@ from pathlib import PurePath
 import pytest
 from msgspec import structs
 
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, store_games

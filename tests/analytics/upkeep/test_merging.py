@@ -13,7 +13,7 @@ import pytest
 from msgspec import structs
 
 from agents.learning.policy import Policy
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, sprt_verdicts

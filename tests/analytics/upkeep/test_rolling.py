@@ -10,10 +10,7 @@ import pytest
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.derived_table import RangeTable, known_ranges
-from analytics.derived_tables.first_plies import FIRST_PLIES_TABLE
-from analytics.derived_tables.indexing import IndexPart, index, index_runs
-from analytics.derived_tables.position_index import POSITIONS_TABLE
-from analytics.derived_tables.tables import DERIVED
+from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, IndexPart, index, index_runs
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes

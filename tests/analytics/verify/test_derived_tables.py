@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics.derived_tables.indexing import index_runs
+from analytics.derived_tables.tables import index_runs
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from analytics.derived_tables.derived_table import known_ranges
-from analytics.derived_tables.indexing import Indexed, IndexPart, index_parts
-from analytics.derived_tables.indexing import index as index_range
-from analytics.derived_tables.position_index import POSITIONS_TABLE
+from analytics.derived_tables.tables import POSITIONS_TABLE, Indexed, IndexPart, index_parts
+from analytics.derived_tables.tables import index as index_range
 from analytics.store.archive import Archive
 from runners.archive import index as index_module
 from tests.analytics.folders import snapshot

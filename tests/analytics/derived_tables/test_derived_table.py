@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.derived_tables.merged import by_key, merged
-from analytics.derived_tables.position_index import POSITIONS_TABLE, count_positions
+from analytics.derived_tables.derived_table import by_key, merged
+from analytics.derived_tables.tables import POSITIONS_TABLE, count_positions
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from tests.analytics.naive_games import RUN_ID, random_block, record, store

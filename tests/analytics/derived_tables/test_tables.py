@@ -12,15 +12,20 @@ import polars as pl
 import pytest
 
 from analytics.derived_tables.derived_table import known_ranges, lacking
-from analytics.derived_tables.first_plies import FIRST_PLIES, first_plies_of
-from analytics.derived_tables.indexing import Indexed, IndexPart, index, index_parts, index_runs
-from analytics.derived_tables.position_index import (
+from analytics.derived_tables.tables import (
     END_PLY,
+    FIRST_PLIES,
     POSITIONS_TABLE,
+    Indexed,
+    IndexPart,
     NotIndexedError,
     count_positions,
     counts_turns_of,
     extent_of,
+    first_plies_of,
+    index,
+    index_parts,
+    index_runs,
 )
 from analytics.query.openings import openings
 from analytics.sql.database import OpenArchive
