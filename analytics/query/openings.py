@@ -18,7 +18,7 @@ from analytics.query.selection import Ply, plies_of, rows_in
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive
-from analytics.store.checked_files import CheckedFile
+from analytics.store.marker import CheckedFile
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from quarto.batch import GAME_BITS

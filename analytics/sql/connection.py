@@ -30,7 +30,7 @@ from analytics.sql.answers import Limits, explained
 from analytics.sql.files import ArchiveFiles
 from analytics.sql.lazy_rows import Failures, LazyRows, Replay, Stream
 from analytics.sql.syntax import POLICY, read_by
-from analytics.store.checked_files import CheckedFile
+from analytics.store.marker import CheckedFile
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError

@@ -21,8 +21,7 @@ from analytics.sql.connection import KNOWN, ORDERED, Connection
 from analytics.sql.files import ArchiveFiles, MissingFileError
 from analytics.sql.lazy_rows import Stream, lazily
 from analytics.sql.syntax import check_vocabulary
-from analytics.store.checked_files import CheckedFile
-from analytics.store.marker import note_if_unknown
+from analytics.store.marker import CheckedFile, note_if_unknown
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import ArenaError, FailureError, RequestError

@@ -19,7 +19,7 @@ from analytics.derived_tables.tables import (
 from analytics.files.local import backend_of
 from analytics.sql.views import values_of
 from analytics.store.archive import Archive, Extent, require_whole, unknown_run
-from analytics.store.checked_files import CheckedFile, first_damaged
+from analytics.store.marker import CheckedFile, first_damaged
 from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, folder_of
 from analytics.store.ranges import StoredRange
 from analytics.store.schema import TABLES

@@ -22,9 +22,8 @@ from analytics.files.backend import explained
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive, has_all
-from analytics.store.contradictions import FingerprintsOfRun, contradictions
 from analytics.store.policy_cards import PolicyCard
-from analytics.store.range_files import read_games, store_range
+from analytics.store.range_files import FingerprintsOfRun, contradictions, read_games, store_range
 from analytics.store.ranges import StoredRange, aligned, check_of, fitting, merged, missing
 from analytics.store.records import RunRecord, dump, run_id_of
 from quarto.errors import FailureError, RequestError

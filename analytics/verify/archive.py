@@ -16,7 +16,7 @@ from analytics.derived_tables.tables import DERIVED, POSITIONS_TABLE
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job
-from analytics.store.contradictions import FingerprintsOfRun, contradictions
+from analytics.store.range_files import FingerprintsOfRun, contradictions
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION

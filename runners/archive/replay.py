@@ -14,8 +14,7 @@ from agents.base import AgentLimits
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive, readable, unknown_run
 from analytics.store.blocks import RangeGames
-from analytics.store.contradictions import FingerprintsOfRun, contradictions
-from analytics.store.range_files import read_games
+from analytics.store.range_files import FingerprintsOfRun, contradictions, read_games
 from analytics.store.ranges import Range
 from analytics.store.records import RunRecord
 from quarto.batch import ENDINGS

@@ -15,7 +15,7 @@ from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
-from analytics.store.checked_files import CheckedFile
+from analytics.store.marker import CheckedFile
 from analytics.store.range_files import store_games
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES

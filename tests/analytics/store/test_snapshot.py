@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analytics.store.archive import Archive
-from analytics.store.checked_files import CheckedFile, first_damaged
+from analytics.store.marker import CheckedFile, first_damaged
 from analytics.store.records import SweepJob
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError
