@@ -18,7 +18,7 @@ import pytest
 
 from analytics.derived_tables.tables import TALLIES_TABLE
 from analytics.files import local
-from analytics.files.backend import location_of
+from analytics.files.backend import TEMPORARY, location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, store_games
@@ -109,7 +109,7 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
         assert read_tallies(archive, OTHER.run_id) == tally(games_of())
     remove_replaced(archive, OTHER.run_id, 0.0)
     assert archive.ranges(OTHER.run_id).fingerprint == ranges.fingerprint
-    left = [file for file in unneeded_files(archive) if local.TEMPORARY not in file.path.name]
+    left = [file for file in unneeded_files(archive) if TEMPORARY not in file.path.name]
     assert left == []
     assert verify(archive).problems == []
 
