@@ -20,7 +20,7 @@ from analytics.sql.syntax import check
 from analytics.sql.views import RUN_OF_FILE, among, from_files
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
-from analytics.store.checked_files import CheckedFile
+from analytics.store.marker import CheckedFile
 from analytics.store.range_files import read_games, read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
