@@ -20,8 +20,7 @@ from runners.browse.game_svg import boards_svg
 from runners.browse.games import ArchivedGame, logged_game, result_text
 from runners.browse.replay import GIFT, PLACEMENT, Decision, Judgements
 from runners.perfect.solve import VALUE_NAMES, as_json_line
-from runners.play.game import Game, cells_text
-from runners.play.wording import line_text
+from runners.play.game import Game, cells_text, line_text
 from runners.terminal import console
 from runners.terminal.console import number_of
 from runners.terminal.files import is_printed, write_file

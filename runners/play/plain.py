@@ -7,8 +7,7 @@ from itertools import zip_longest
 
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_piece
 from quarto.rules import NONE, PIECES, SIDE
-from runners.play.game import Game
-from runners.play.wording import attributes
+from runners.play.game import Game, attributes
 
 PIECE_WIDTH = 7
 CELL_WIDTH = PIECE_WIDTH + 2

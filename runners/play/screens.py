@@ -7,15 +7,18 @@ import os
 import select
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from itertools import zip_longest
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.text import Text
 
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
+from quarto.rules import NONE, PIECES, SIDE
 from runners.play import plain
-from runners.play.game import Game, NextDecision
-from runners.play.pictures import TerminalSize, pictured
+from runners.play.game import Game, NextDecision, attributes
 
 POLL_SECONDS = 0.1
 CHUNK = 1 << 16  # bytes
@@ -148,3 +151,170 @@ def _has_blocks(encoding: str | None) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Pictures of three rows, laid out for the size of the terminal.
+
+# Colours that can be read on black and on white. Coloured pieces also have spots, for those who cannot see colours.
+COLOUR = "dark_orange3"
+SPOT = "•"
+WIN, LAST = "green", "bold"
+FAINT = "dim"
+
+SPARE_ROWS = 5  # of a terminal: heading, news in two lines, prompt, and an answer to what was typed
+PICTURE_WIDTH, PICTURE_HEIGHT = 5, 3
+CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for marks
+HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
+
+
+class TerminalSize(NamedTuple):
+    """The size of a terminal, in characters."""
+
+    width: int
+    height: int
+
+
+class Shape(NamedTuple):
+    """The characters that draw a piece, which depend on whether it is solid and square."""
+
+    top: str
+    sides: tuple[str, str]
+    bottom: str
+    base: tuple[str, str]  # the corners of the lower row of a low piece
+    floor: str  # between them
+
+
+SHAPES = {
+    (False, False): Shape("▞▀▀▀▚", ("▌", "▐"), "▚▄▄▄▞", ("▚", "▞"), "▄"),
+    (False, True): Shape("▛▀▀▀▜", ("▌", "▐"), "▙▄▄▄▟", ("▙", "▟"), "▄"),
+    (True, False): Shape("▟███▙", ("█", "█"), "▜███▛", ("▜", "▛"), " "),
+    (True, True): Shape("█████", ("█", "█"), "█████", ("█", "█"), " "),
+}
+
+
+def picture(piece: int) -> list[Text]:
+    """A piece in three rows of five characters. High pieces fill them; low pieces fill the lower two.
+
+    Round pieces have cut corners, hollow pieces are rings, coloured pieces have spots.
+    """
+    shape = SHAPES[bool(piece & SOLID), bool(piece & SQUARE)]
+    colour = COLOUR if piece & COLOURED else ""
+    inside = f"{colour} reverse" if piece & SOLID else colour  # cut out of what is solid
+    (left, right), floor = (shape.sides, " ") if piece & HIGH else (shape.base, shape.floor)
+    fill = SPOT if piece & COLOURED else floor
+    digit = _text((fill, inside), (format_piece(piece), f"{inside} bold"), (fill, inside))
+    middle = _text((left, colour), digit, (right, colour))
+    top = _text((shape.top, colour))
+    return [top, middle, _text((shape.bottom, colour))] if piece & HIGH else [_text((" " * 5, "")), top, middle]
+
+
+def board_rows(game: Game) -> list[Text]:
+    """The board with its coordinates. Finished lines are framed, and arrows point at the last piece."""
+    won = {cell for line in game.lines for cell in line}
+    last = game.plies[-1][1] if game.plies else NONE
+    indent = " " * 3
+    letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
+    rows = [_text((indent + letters, FAINT))]
+    for row, digit in enumerate(ROW_DIGITS):
+        rows.append(Text(indent + _rule(*("├┼┤" if row else "┌┬┐")), FAINT))
+        cells = [_cell(game, SIDE * row + column, won, last) for column in range(SIDE)]
+        for height in range(PICTURE_HEIGHT):
+            line = _text((f" {digit if height == 1 else ' '} ", FAINT))
+            for cell in cells:
+                line.append("│", FAINT).append_text(cell[height])
+            rows.append(line.append("│", FAINT))
+    return [*rows, Text(indent + _rule(*"└┴┘"), FAINT)]
+
+
+def _rule(left: str, middle: str, right: str) -> str:
+    return left + middle.join(["─" * CELL_WIDTH] * SIDE) + right
+
+
+def _cell(game: Game, cell: int, won: Iterable[int], last: int) -> list[Text]:
+    """A cell in three rows of seven characters."""
+    piece = game.board[cell]
+    if piece == NONE:
+        return [Text(text.center(CELL_WIDTH), FAINT) for text in ("", format_cell(cell), "")]
+    if cell in won:
+        left, right, style = "▌▌▌", "▐▐▐", WIN
+    else:
+        left, right, style = (" ▸ ", " ◂ ", LAST) if cell == last else ("   ", "   ", "")
+    sides = zip(left, picture(piece), right, strict=True)
+    return [_text((before, style), row, (after, style)) for before, row, after in sides]
+
+
+def left_rows(game: Game) -> list[Text]:
+    """The pieces left; each piece has a fixed position, so that the pieces of a row or column share attributes."""
+    rows = [Text("pieces left", FAINT)]
+    for first in range(0, PIECES, SIDE):
+        rows.append(Text())
+        pictures = [picture(piece) if piece in game.left else _gone() for piece in range(first, first + SIDE)]
+        rows += [Text(" ").join(parts) for parts in zip(*pictures, strict=True)]
+    return rows
+
+
+def _gone() -> list[Text]:
+    return [Text(text.center(PICTURE_WIDTH), FAINT) for text in ("", "·", "")]
+
+
+def hand_rows(game: Game) -> list[Text]:
+    """The piece in hand, with its attributes in words."""
+    if game.hand == NONE:
+        return []
+    words = [Text(word) for word in attributes(game.hand)]
+    return [Text("in hand", FAINT), Text(), *picture(game.hand), Text(), *words]
+
+
+def beside(blocks: Sequence[Sequence[Text]], gap: int = 3) -> list[Text]:
+    """Blocks of rows side by side."""
+    widths = [max((row.cell_len for row in block), default=0) for block in blocks]
+    rows = []
+    for parts in zip_longest(*blocks, fillvalue=Text()):
+        row = Text()
+        for part, width in zip(parts, widths, strict=True):
+            row.append(" " * gap if row else "").append_text(part).append(" " * (width - part.cell_len))
+        row.rstrip()
+        rows.append(row)
+    return rows
+
+
+def token_rows(game: Game) -> list[Text]:
+    """The pieces left in four lines of characters, where pictures do not fit."""
+    rows = [Text("pieces left", FAINT)]
+    for first in range(0, PIECES, SIDE):
+        row = range(first, first + SIDE)
+        tokens = (_token(piece) if piece in game.left else Text(" " * plain.PIECE_WIDTH) for piece in row)
+        rows.append(Text("  ").join(tokens))
+    return rows
+
+
+def _token(piece: int) -> Text:
+    return _text((plain.token(piece), COLOUR if piece & COLOURED else ""))
+
+
+def pictured(game: Game, size: TerminalSize) -> list[Text]:
+    """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
+    board, left = board_rows(game), left_rows(game)
+    in_words = [Text(row) for row in plain.hand_rows(game, size.width)]
+    layouts = (
+        beside([board, left, hand_rows(game)]),
+        [*beside([board, left]), *in_words],
+        [*board, *token_rows(game), *in_words],
+    )
+    in_characters = [Text(row) for row in plain.drawn(game, size.width).splitlines()]
+    return next((rows for rows in layouts if _fits(rows, size)), in_characters)
+
+
+def _fits(rows: Sequence[Text], size: TerminalSize) -> bool:
+    return max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height
+
+
+def _text(*parts: tuple[str, str] | Text) -> Text:
+    """Concatenated parts; a blank style is no style."""
+    text = Text()
+    for part in parts:
+        if isinstance(part, Text):
+            text.append_text(part)
+        else:
+            text.append(part[0], part[1].strip() or None)
+    return text

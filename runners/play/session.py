@@ -1,19 +1,36 @@
-"""One game of a person against an agent: whose turn it is, the agent's turns, and undo. No I/O."""
+"""One game of a person against an agent: its turns, undo, and its entry in the archive.
+
+A person's games are one run for each player, agent, rules, seat and seed, with one unit a game. Games in which the
+person asked for a hint or took a turn back are runs of their own, whose label says so: ``human:anna(hint,undo)``. So
+nobody takes them for games without help.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Protocol
 
 import numpy as np
 
-from agents.base import ERROR, LATE
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Turns
-from quarto.errors import RequestError
+from agents.base import ERROR, LATE, Agent
+from analytics.store.archive import Archive
+from analytics.store.range_files import store_games
+from analytics.store.ranges import merged, missing
+from analytics.store.records import LABEL
+from analytics.store.schema import MAX_PAIRS, first_game_id
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Games, Turns
+from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64
 from quarto.position import Position
-from quarto.rng import Streams, stream, turn_offset_of
+from quarto.rng import Streams, run_word, stream, turn_offset_of
 from quarto.rules import Rules
+from runners.arena.code import code_of, differences
+from runners.arena.experiment import begin, end
+from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent, exception_text
 from runners.play.game import Game, NextDecision
 
@@ -126,3 +143,140 @@ def _steps(game: Game, cell: int, gift: int) -> Iterator[Game]:
         yield game
     if game.asked is NextDecision.GIFT:
         yield game.give(gift)
+
+
+# The log.
+
+HUMAN = "runners.play.Human"
+PATIENCE = 10.0  # seconds in which another process or thread may log a game of the same person
+AIDS = ((), ("hint",), ("undo",), ("hint", "undo"))  # what a person may have used in a game
+
+
+def spec_of(rules: Rules, name: str, agent: AgentSpec, seat: int, seed: int) -> RunSpec:
+    """The run of a person's games against an agent; ``seat`` is the person's.
+
+    Raises ``RequestError`` for a name that cannot be part of a label.
+    """
+    label = f"human:{name}"
+    longest = _marked(label, AIDS[-1])
+    if not name.strip() or not LABEL.fullmatch(longest):
+        raise RequestError(
+            f"name {name!r} is not a printable text of at most {200 - len(longest) + len(name)} characters"
+        )
+    pairing = (0, 1) if seat == 0 else (1, 0)
+    return RunSpec(rules, (AgentSpec(label, HUMAN, {}), agent), (pairing,), seed, opening_plies=0, seats="fixed")
+
+
+def _marked(label: str, aids: Collection[str]) -> str:
+    return f"{label}({','.join(sorted(aids))})" if aids else label
+
+
+def block_of(game: Game, number: int) -> Block:
+    """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
+    if game.ending is None:
+        raise ValueError("the game is not over")
+    games = Games.zeros(1)
+    for ply, (piece, cell) in enumerate(game.plies):
+        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
+    games.plies[0], games.winner[0], games.ending[0] = len(game.plies), game.winner, game.ending
+    return Block(pairing=0, first_pair=number, opening=0, games=games, swapped=False)
+
+
+class Logbook:
+    """Logs the games of one run. If other code began the run, a new run is begun beside it."""
+
+    def __init__(self, archive: Archive, spec: RunSpec, agent: Agent, command: str) -> None:
+        self._archive = archive
+        self.root = archive.root
+        self._code = code_of(spec, [None, agent])  # the person comes first
+        self._command = command
+        known = archive.run(spec.run_id)
+        other = known is not None and differences(known, self._code)
+        self.spec = replace(spec, salt=self._code["fingerprint"]) if other else spec
+
+    def next_number(self) -> int:
+        """The first number that is free in the run and in those of games with help: its random stream is unused."""
+        runs = (self.spec_with(aids).run_id for aids in AIDS)
+        held = merged(taken for run_id in runs for taken in self._archive.ranges(run_id).covered)
+        return missing(held, MAX_PAIRS)[0][0]
+
+    def _is_taken(self, number: int) -> bool:
+        runs = (self.spec_with(aids).run_id for aids in AIDS)
+        return any(self._archive.ranges(run_id).at(number) is not None for run_id in runs)
+
+    def spec_with(self, aids: Collection[str]) -> RunSpec:
+        """The run of games in which the person used these aids."""
+        human, agent = self.spec.agents
+        return replace(self.spec, agents=(replace(human, label=_marked(human.label, aids)), agent))
+
+    def enter(self, game: Game, number: int, seconds: float, aids: Collection[str] = ()) -> tuple[str, int]:
+        """Log a finished game, in which the person used some of ``AIDS``; returns its run and number.
+
+        The number is ``number``, or the next free one if that was taken meanwhile. Raises ``FailureError`` if the
+        archive cannot be written, ``RequestError`` if another process writes to this run all the time.
+        """
+        started = time.perf_counter()
+        spec = self.spec_with(aids)
+        try:
+            with self._archive.only_writer(self.spec.run_id, PATIENCE):  # runs with help share its numbers
+                if self._is_taken(number):
+                    number = self.next_number()
+                begin(self._archive, spec, self._code, number + 1, self._command)
+                span, block = (number, number + 1), block_of(game, number)
+                store_games(self._archive, spec.run_id, spec.line, spec.labels, span, [block])
+        finally:
+            with suppress(ArenaError):  # the error of writing is the one to report
+                end(self._archive, spec, seconds + time.perf_counter() - started)
+        return spec.run_id, number
+
+
+@dataclass(frozen=True)
+class PreparedGame:
+    """A game before it begins: who plays, the run that it belongs to, and its number there."""
+
+    spec: RunSpec
+    seat: int  # the person's
+    opponent: AgentOpponent
+    logbook: Logbook | None  # None: the game is not logged
+    number: int  # of the game in its run: the agent's randomness depends on it
+
+    def session(self) -> Session:
+        """The game at its beginning."""
+        return Session(self.spec.rules, self.seat, self.opponent)
+
+
+def prepared_game(
+    spec: RunSpec,
+    seat: int,
+    player: tuple[Agent, GuardedAgent],
+    archive: PurePath | None,
+    command: str,
+    number: int | None = None,
+) -> PreparedGame:
+    """A game of ``spec``, in which the person has a seat; with an ``archive`` it is logged.
+
+    The archive is made if there is none. ``number`` is that of a game that was begun before, or that of one that is not
+    logged; None: the next that is free. Raises ``RequestError`` for an archive that cannot be had, and for a number
+    that no game has had yet.
+    """
+    agent, guarded = player
+    word = run_word(spec.run_id)
+    if archive is None:
+        return PreparedGame(spec, seat, AgentOpponent(guarded, word, number or 0), None, number or 0)
+    logbook = Logbook(Archive.open(archive, create=True), spec, agent, command)
+    following = logbook.next_number()
+    chosen = following if number is None else number
+    if chosen > following:
+        raise RequestError(f"game {chosen} was never begun here: the next one is number {following}")
+    return PreparedGame(spec, seat, AgentOpponent(guarded, word, chosen), logbook, chosen)
+
+
+def used(aids: Collection[str]) -> str:
+    """The aids in words: ``hint and undo``."""
+    return " and ".join(sorted(aids))
+
+
+def question_for(run_id: str, number: int) -> str:
+    """The question in SQL for the plies of a logged game."""
+    game = f"run_id = '{run_id}' AND game_id = {first_game_id(0, number)}"
+    return f"SELECT ply, seat, piece, cell FROM plies WHERE {game} ORDER BY ply"  # noqa: S608  (to be typed)

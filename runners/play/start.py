@@ -20,13 +20,11 @@ from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hosting.interruption import INTERRUPTED
-from runners.play.dialogue import Dialogue
-from runners.play.logbook import Logbook, prepared_game, question_for, spec_of, used
-from runners.play.reading import shown
-from runners.play.review import review_lines
+from runners.play.dialogue import Dialogue, shown
+from runners.play.game import Players
+from runners.play.hints import review_lines
 from runners.play.screens import Screen, screen_for
-from runners.play.session import Session
-from runners.play.wording import Players
+from runners.play.session import Logbook, Session, prepared_game, question_for, spec_of, used
 from runners.terminal.console import print_note, sql_command
 
 DEFAULT_NAME = "somebody"  # the player where the system knows no login name

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
-from runners.play.game import Game
-from runners.play.wording import attributes
+from runners.play.game import Game, attributes
 
 
 class Badge(NamedTuple):

@@ -13,8 +13,8 @@ from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
 from runners.browse import links
 from runners.browse.games import ArchivedGame
+from runners.play.dialogue import game_after
 from runners.play.game import Game
-from runners.play.reading import game_after
 from runners.web.addresses import checked_words, whole
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.tiles import player_name

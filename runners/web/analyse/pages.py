@@ -21,8 +21,7 @@ from runners.browse import links
 from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
 from runners.browse.game_svg import boards_svg
 from runners.browse.games import logged_game, neighbours
-from runners.play.game import NextDecision
-from runners.play.wording import attributes
+from runners.play.game import NextDecision, attributes
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
 from runners.web.analyse.line import PATH, SECONDS, AnalysisLine, line_of_game, parse_line, start_of, text_of

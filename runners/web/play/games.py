@@ -14,12 +14,10 @@ from analytics.store.archive import Archive
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.play.game import Game
+from runners.play.dialogue import game_after
+from runners.play.game import Game, Players, result, turn_text
 from runners.play.hints import hint
-from runners.play.logbook import PreparedGame, prepared_game, spec_of
-from runners.play.reading import game_after
-from runners.play.session import AgentFailedError, Opponent, Session
-from runners.play.wording import Players, result, turn_text
+from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, prepared_game, spec_of
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import Background, BackgroundJob
 from runners.web.play.address import RESIGN, GameAddress, GameSetup, new_id

@@ -18,7 +18,7 @@ from runners.arena.spec import label_of
 from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
 from runners.play.hints import Hint
-from runners.play.logbook import question_for, used
+from runners.play.session import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
 from runners.web.background import BackgroundJob, compiling

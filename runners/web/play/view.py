@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from quarto.notation import format_cell, format_game, format_piece
 from quarto.rules import CELLS, NONE, PIECES
-from runners.play.game import Game, NextDecision
+from runners.play.game import Game, NextDecision, attributes
 from runners.play.hints import Hint
-from runners.play.wording import attributes
 from runners.web.play.games import Seen
 from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
 

@@ -15,7 +15,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from quarto.notation import format_cell
 from quarto.symmetry import symmetries
-from runners.play.wording import attributes
+from runners.play.game import attributes
 from tests import naive
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, random_block, record, spec_of, store
 from tests.naive import PRESETS

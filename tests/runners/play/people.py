@@ -15,9 +15,8 @@ from runners.arena.config import agent_named
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision
-from runners.play.logbook import spec_of
 from runners.play.screens import Screen
-from runners.play.session import AgentOpponent, Session
+from runners.play.session import AgentOpponent, Session, spec_of
 from runners.play.start import login_name
 
 SEED = 77

@@ -13,9 +13,8 @@ from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.config_groups import names
 from runners.arena.engine import Engine, Order
-from runners.play.dialogue import Dialogue
+from runners.play.dialogue import Dialogue, game_after
 from runners.play.game import Game, NextDecision, Ply
-from runners.play.reading import game_after
 from runners.play.session import Session
 from runners.speed.warm import rules_played_by
 from tests.marks import seldom

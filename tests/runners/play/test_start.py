@@ -26,7 +26,7 @@ from runners.arena import code
 from runners.arena.config import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
-from runners.play import logbook, start
+from runners.play import start
 from runners.play.start import Series
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
@@ -241,7 +241,7 @@ def test_games_by_other_code_are_in_a_run_of_their_own(
 ) -> None:
     play(["resign"], "dumb")
     real = code.code_of
-    monkeypatch.setattr(logbook, "code_of", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"})
+    monkeypatch.setattr("runners.play.session.code_of", lambda *of: real(*of) | {"fingerprint": "0123456789abcdef"})
     for number in range(2):
         assert f"Logged as game {number} of run" in play(["resign"], "dumb").out
     records = Archive.open(tmp_path / "data/archive").runs()

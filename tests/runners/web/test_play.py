@@ -17,7 +17,7 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
-from runners.play import logbook
+from runners.play import session
 from runners.play.session import AgentOpponent
 from tests.naive import PRESETS
 from tests.runners.play.people import typed_ahead
@@ -222,15 +222,15 @@ def test_a_game_that_cannot_be_logged_says_so_and_can_be_logged_later(
 ) -> None:
     from quarto.errors import FailureError
 
-    enter = logbook.Logbook.enter
+    enter = session.Logbook.enter
 
     def full(*_: object) -> tuple[str, int]:
         raise FailureError("the disk is full")
 
-    monkeypatch.setattr(logbook.Logbook, "enter", full)
+    monkeypatch.setattr(session.Logbook, "enter", full)
     page = ada.send(ada.begin().url, command="resign")
     assert page.line == "The game could not be logged: the disk is full"
-    monkeypatch.setattr(logbook.Logbook, "enter", enter)
+    monkeypatch.setattr(session.Logbook, "enter", enter)
     assert "Logged as game 0 of run" in ada.send(page.url, command="log").text
     assert ada.send(page.url, command="dance").line == "command 'dance' is not known: undo, hint, resign or log"
 
