@@ -20,7 +20,7 @@ UNNAMED = "runners/arena/test_spec.py::test_an_agent_that_the_user_did_not_name_
 ASKING = "runners/browse/test_asking.py"
 REPLAY = "runners/archive/test_replay.py"
 DERIVED = "analytics/verify/test_derived_tables.py"
-WEB = "runners/web/test_security.py"
+WEB = "runners/web/test_site.py"
 START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "sessions"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
 # By the beginning of a sentence: the test that proves it. None: it promises nothing, it says what is not protected.
@@ -72,7 +72,7 @@ PROVEN = {
     "`qarena serve` listens": f"{START}::test_only_this_machine_can_connect_unless_another_address_is_named",
     "A form must come": f"{WEB}::test_a_form_of_another_site_is_refused",
     "`Origin` and a token": f"{WEB}::test_a_form_without_our_token_is_refused",
-    "Opening an address": "runners/web/test_get_routes.py::test_no_get_starts_a_program_or_an_agent_or_writes",
+    "Opening an address": "runners/web/test_site.py::test_no_get_starts_a_program_or_an_agent_or_writes",
     "Analyses and the pages": f"{BACKGROUND}::test_a_job_ends_when_its_time_is_up_and_may_then_work_longer",
     "Other sites can link": f"{WEB}::test_other_sites_can_link_to_us_and_load_nothing",
     "With `--host`": f"{WEB}::test_where_others_may_connect_only_built_in_agents_play",

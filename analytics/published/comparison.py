@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
 from analytics.report.content import Cell, PageTable
-from analytics.report.rendering import render
+from analytics.report.page import render
 from analytics.results.columns import ResultColumn, markdown, words
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from analytics.query.selection import ply_rows
-from analytics.results.agent_codes import AgentNames, agent_names
+from analytics.results.pairings import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_over_clusters, share_over_clusters
 from analytics.statistics.tally import ClusterSums

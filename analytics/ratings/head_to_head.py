@@ -12,9 +12,17 @@ import polars as pl
 from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.questions import query
 from analytics.query.selection import EVERYTHING, repeated_games, select
-from analytics.results.agent_codes import AgentNames, agent_names
-from analytics.results.pairings import PairingResult, pairings_frame, results
-from analytics.results.shared_openings import SharedOpenings, question, shared_openings, sharing
+from analytics.results.pairings import (
+    AgentNames,
+    PairingResult,
+    SharedOpenings,
+    agent_names,
+    pairings_frame,
+    question,
+    results,
+    shared_openings,
+    sharing,
+)
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from analytics.statistics.tally import Tally

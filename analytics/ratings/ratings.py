@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from analytics.query.game_filter import GameFilter
 from analytics.ratings.head_to_head import head_to_head
-from analytics.results.shared_openings import SharedOpenings
+from analytics.results.pairings import SharedOpenings
 from analytics.sql.database import OpenArchive
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
 from analytics.statistics.intervals import CONFIDENCE, Estimate

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from analytics.query.selection import EVERYTHING
+from analytics.report import style
 from analytics.report.content import ReportSection
-from analytics.report.figures import regret
+from analytics.report.figures import strength
 from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
-from analytics.report.rendering import render
+from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.report.sections import SECTIONS, crosstable_section, drawn, ratings_section
 from analytics.sql.database import OpenArchive
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()) -> str:
@@ -56,8 +62,8 @@ def _of_one_rules(part: ReportedGames, several: bool) -> Iterator[ReportSection]
 
 def mistakes_page(frame: pl.DataFrame, chosen: ReportedGames) -> str:
     """The page of ``qarena mistakes --html``: blunders by agent and ply. ``frame`` is ``mistakes_frame``'s, by ply."""
-    figures = drawn(chosen, "mistakes", regret.mistakes_panels(frame, chosen))
-    return render("mistakes.html", title=regret.TITLE, note=regret.HOW, figures=figures)
+    figures = drawn(chosen, "mistakes", strength.mistakes_panels(frame, chosen))
+    return render("mistakes.html", title=strength.TITLE, note=strength.HOW, figures=figures)
 
 
 def _summary(chosen: ReportedGames) -> str:
@@ -79,3 +85,28 @@ def _summary(chosen: ReportedGames) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def render(template: str, **values: object) -> str:
+    """The page that a template makes of values. Raises ``jinja2.UndefinedError`` if it needs one that is not given."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape  # needed for pages only
+
+    environment = Environment(
+        loader=PackageLoader("analytics.report"),
+        autoescape=select_autoescape(["html"]),  # style sheets are our own text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["piece_svg"] = piece_svg
+    environment.globals["piece_symbols"] = piece_symbols
+    environment.globals["agent_colours"] = style.AGENTS
+    environment.globals["result_colours"] = style.RESULTS
+    environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}
+    return environment

@@ -9,7 +9,7 @@ import polars as pl
 from analytics.query.selection import repeated_games
 from analytics.report import style
 from analytics.report.content import Cell, Figure, PageTable, ReportSection
-from analytics.report.figures import learning, lengths, openings, regret, strength
+from analytics.report.figures import learning, lengths, openings, strength
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.report.style import Panel
 from analytics.results.columns import (
@@ -227,15 +227,15 @@ def learning_curves_section(chosen: ReportedGames) -> ReportSection:
 
 def mistakes_section(chosen: ReportedGames) -> ReportSection:
     """The value that agents give up against perfect play."""
-    totals = regret.mistakes_frame(chosen, by_ply=False)
+    totals = strength.mistakes_frame(chosen, by_ply=False)
     if totals.is_empty():
         return ReportSection("Mistakes", missing="no decision of these games is judged ('qarena annotate' does that)")
-    by_ply = regret.mistakes_frame(chosen, by_ply=True)
+    by_ply = strength.mistakes_frame(chosen, by_ply=True)
     note = (
         "Decisions judged by the exact value of the position. Regret is what a decision gave up in half-points, from 0 "
-        f"to 2; a blunder gives up something. The pictures show blunders by ply. {regret.HOW}"
+        f"to 2; a blunder gives up something. The pictures show blunders by ply. {strength.HOW}"
     )
-    figures = drawn(chosen, "mistakes", regret.mistakes_panels(by_ply, chosen))
+    figures = drawn(chosen, "mistakes", strength.mistakes_panels(by_ply, chosen))
     tables = [
         PageTable.of(caption, [words("agent", agent_cells(chosen, frame["agent"])), *decision_columns(frame)[1:]])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))

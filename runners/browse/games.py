@@ -1,21 +1,24 @@
-"""Lists of games that meet filters, and one game."""
+"""Games of an archive: lists that meet filters, and one game with its values and its boards."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 import polars as pl
 
 from analytics.query.game_filter import GameFilter
 from analytics.query.selection import files_with, plies_of, rows_in
 from analytics.report.content import PageTable, linked
+from analytics.report.pieces import piece_symbols
 from analytics.results.columns import column, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, NotFoundError, RequestError
-from quarto.rules import NONE
+from quarto.notation import format_cell, format_piece
+from quarto.rules import NONE, SIDE
 from runners.browse import links
 from runners.browse.runs import RunRow, matching, record_of
 from runners.play.game import Game
@@ -165,3 +168,114 @@ def neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | No
     )
     before, after = ids.collect().row(0)
     return before, after
+
+
+GIFT, PLACEMENT = "gift", "placement"
+
+
+class ValueChange(NamedTuple):
+    """A decision against perfect play."""
+
+    before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
+    after: int
+
+    @property
+    def regret(self) -> int:
+        """Half-points given up."""
+        return self.before - self.after
+
+
+Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
+
+
+class Decision(NamedTuple):
+    """A gift or a placement of a game."""
+
+    ply: int
+    kind: str
+    seat: int
+    agent: str
+    choice: str  # the piece or the cell
+    imposed: bool
+    judgement: ValueChange | None  # None: not judged
+
+
+def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
+    """The judgements of a game that are in the archive."""
+    found = opened.sql(
+        "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
+
+
+def is_judged(game: ArchivedGame, judged: Judgements) -> bool:
+    """Whether every decision of a game that was free is judged."""
+    return all(key in judged for key in _free(game))
+
+
+def free_decisions(game: ArchivedGame) -> int:
+    """The number of decisions of a game that were free: imposed plies are none."""
+    return sum(1 for _ in _free(game))
+
+
+def _free(game: ArchivedGame) -> Iterator[tuple[int, str]]:
+    for ply in range(game.opening, len(game.plies)):
+        if not game.record.rules.mover_chooses:
+            yield ply, GIFT
+        yield ply, PLACEMENT
+
+
+def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
+    """All decisions of a game in the order of play."""
+    found = []
+    for ply, (piece, cell) in enumerate(game.plies):
+        imposed, mover = ply < game.opening, (ply + 1) % 2
+        if not game.record.rules.mover_chooses:
+            giver = 1 - mover
+            gift = judged.get((ply, GIFT))
+            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
+            choice = format_cell(cell)
+        else:
+            choice = f"{format_piece(piece)}@{format_cell(cell)}"
+        placed = judged.get((ply, PLACEMENT))
+        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
+    return found
+
+
+CELL, MARGIN, HEAD, ACROSS = 54, 14, 20, 4  # lengths in units of the picture; boards in a row
+EMPTY, LAST, FINISHED = "#f6f4ef", "#ffe9a8", "#bfe3c0"  # of cells
+
+
+def boards_svg(games: Sequence[Game], title: str) -> str:
+    """The picture. The last piece has a yellow cell, the pieces of a finished line green ones."""
+    side = SIDE * CELL
+    across, down = side + MARGIN, side + MARGIN + HEAD
+    boards = "".join(
+        f'<g transform="translate({MARGIN + number % ACROSS * across} {MARGIN + number // ACROSS * down})">'
+        f"{_board(game)}</g>"
+        for number, game in enumerate(games)
+    )
+    width, height = MARGIN + min(len(games), ACROSS) * across, MARGIN + -(-len(games) // ACROSS) * down
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'font-family="sans-serif" font-size="14"><title>{escape(title)}</title>'
+        f'<rect width="100%" height="100%" fill="#fff"/>{piece_symbols()}{boards}</svg>\n'
+    )
+
+
+def _board(game: Game) -> str:
+    """The board of a game under its last ply and the piece in hand."""
+    texts, last, won = [], NONE, {cell for line in game.lines for cell in line}
+    if game.plies:
+        piece, last = game.plies[-1]
+        texts.append(f"ply {len(game.plies) - 1}: {format_piece(piece)} on {format_cell(last)}")
+    texts += [f"in hand: {format_piece(game.hand)}"] if game.hand != NONE else []
+    drawn = [f'<text y="{HEAD - 6}">{"; ".join(texts)}</text>']
+    for cell, placed in enumerate(game.board):
+        x, y = cell % SIDE * CELL, HEAD + cell // SIDE * CELL
+        fill = FINISHED if cell in won else LAST if cell == last else EMPTY
+        place = f'x="{x}" y="{y}" width="{CELL}" height="{CELL}"'
+        drawn.append(f'<rect {place} fill="{fill}" stroke="#8a8578"/>')
+        if placed != NONE:
+            drawn.append(f'<use href="#piece-{placed}" {place}/>')
+    return "".join(drawn)

@@ -15,10 +15,17 @@ from quarto.batch import LINE
 from quarto.errors import RequestError
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
 from quarto.rules import NONE, SIDE
-from runners.browse import replay
-from runners.browse.game_svg import boards_svg
-from runners.browse.games import ArchivedGame, logged_game, result_text
-from runners.browse.replay import GIFT, PLACEMENT, Decision, Judgements
+from runners.browse import games
+from runners.browse.games import (
+    GIFT,
+    PLACEMENT,
+    ArchivedGame,
+    Decision,
+    Judgements,
+    boards_svg,
+    logged_game,
+    result_text,
+)
 from runners.perfect.solve import VALUE_NAMES, as_json_line
 from runners.play.game import Game, cells_text, line_text
 from runners.terminal import console
@@ -66,7 +73,7 @@ def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg
     run_id, game_id = game_of(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = logged_game(opened, run_id, game_id)
-        judged = replay.annotated(opened, run_id, game_id)
+        judged = games.annotated(opened, run_id, game_id)
     if json is not None:
         write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
     title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
@@ -84,8 +91,8 @@ def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg
     console.print_line(_result(game))
     for line in _losses(game, judged):
         console.print_line(line)
-    if not replay.is_judged(game, judged):
-        some = f"{len(judged)} of {replay.free_decisions(game)} decisions are judged"
+    if not games.is_judged(game, judged):
+        some = f"{len(judged)} of {games.free_decisions(game)} decisions are judged"
         command = f"qarena annotate --run {run_id}{console.archive_option(root)}"
         console.print_note(f"{some}: '{command}' judges all of the run")
 
@@ -128,7 +135,7 @@ def _board(game: Game) -> list[str]:
 
 def _columns(game: ArchivedGame, judged: Judgements) -> list[ResultColumn]:
     """A row a ply: the gift, the placement and, where they are judged, their values."""
-    decisions = replay.decisions(game, judged)
+    decisions = games.decisions(game, judged)
     gifts = [each for each in decisions if each.kind == GIFT]
     placements = [each for each in decisions if each.kind == PLACEMENT]
     return [
@@ -173,7 +180,7 @@ def _result(game: ArchivedGame) -> str:
 def _losses(game: ArchivedGame, judged: Judgements) -> list[str]:
     """A line on the losses of each player, if anything is judged."""
     lost: list[list[int]] = [[], []]
-    for each in replay.decisions(game, judged):
+    for each in games.decisions(game, judged):
         if each.judgement is not None and each.judgement.regret:
             lost[each.seat].append(each.judgement.regret)
     return [

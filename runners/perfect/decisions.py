@@ -199,16 +199,16 @@ def _show(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
 def _write(opened: OpenArchive, runs: Sequence[str], agents: pl.Series, page: Path | None, svg: Path | None) -> None:
     """Blunders of agents by ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
     from analytics.report import style
-    from analytics.report.figures import regret
+    from analytics.report.figures import strength
     from analytics.report.figures.reported_games import reported_games
     from analytics.report.page import mistakes_page
 
     chosen = reported_games(opened, among(runs))
-    frame = regret.mistakes_frame(chosen, by_ply=True).filter(pl.col("agent").is_in(agents.implode()))
+    frame = strength.mistakes_frame(chosen, by_ply=True).filter(pl.col("agent").is_in(agents.implode()))
     if page:
         write_file(page, mistakes_page(frame, chosen).encode())
     if svg:
-        write_file(svg, style.svg(regret.mistakes_picture(frame, chosen)).encode())
+        write_file(svg, style.svg(strength.mistakes_picture(frame, chosen)).encode())
 
 
 def _hard_columns(found: Sequence[HardPosition]) -> list[ResultColumn]:

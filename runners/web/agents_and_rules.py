@@ -22,7 +22,7 @@ from runners.arena.config_groups import (
     user_config_dir,
 )
 from runners.arena.spec import AgentSpec
-from runners.web.settings import Site
+from runners.web.site import Site
 
 _PARAMETER = re.compile(r"(\w+): *(.*?)(?:\s+# *(.*))?")
 

@@ -14,17 +14,14 @@ from quarto.notation import parse_position
 from quarto.position import board
 from quarto.rules import CLASSIC, finished_lines
 from runners.arena.config_groups import own_modules
+from runners.web import ask, browse
 from runners.web.analyse import pages as analyse
-from runners.web.ask import pages as ask
-from runners.web.browse import pages
-from runners.web.failures import add_error_pages
-from runners.web.pages import STATIC, page
+from runners.web.browse import NothingToReadError, nothing_to_read
+from runners.web.pages import STATIC, add_error_pages, page
 from runners.web.play import pages as play
-from runners.web.reader import NothingToReadError, nothing_to_read
-from runners.web.security import MOST_BYTES, Guard, check_token
-from runners.web.settings import ServerSettings, Site
+from runners.web.site import MOST_BYTES, Guard, ServerSettings, Site, check_token
 
-ROUTERS = (play.router, analyse.router, pages.router, ask.router)
+ROUTERS = (play.router, analyse.router, browse.router, ask.router)
 SHOWN = "3.9./.F../E.2./..B. -"  # the position of the first page
 
 
@@ -61,5 +58,5 @@ def first_page(request: Request) -> Response:
     """A position, the ways to the other pages, and a first look at the archive."""
     pieces = board(parse_position(SHOWN)[0])
     lines = {cell for line in finished_lines(pieces, CLASSIC) for cell in line}
-    found = pages.first_look(request)
+    found = browse.first_look(request)
     return page(request, "home.html", board=pieces, lines=lines, refresh=10 if found.get("running") else None, **found)

@@ -1,21 +1,30 @@
-"""Pages from templates: every text escaped, nothing loaded from another host."""
+"""Pages from templates, errors as pages, and the values of an address: every text escaped, nothing from elsewhere."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
+import re
 import secrets
+from collections.abc import Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.results.columns import escaped
+from quarto.errors import ArenaError, NotFoundError, RequestError
+from runners.browse.library import BusyError
 from runners.browse.links import address
-from runners.web.settings import site_of
+from runners.web.site import SAFE, site_of
 
 SUBJECTS = {"Play": "/play", "Analyse": "/analyse", "Browse": "/browse", "Ask": "/ask"}  # in the navigation
 STATIC = Path(__file__).parent / "static"
@@ -92,3 +101,108 @@ def static(name: str) -> str:
     """The address of a file in ``static/``, which changes with its content: browsers may keep it."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
     return f"/static/{name}?{digest}"
+
+
+logger = logging.getLogger(__name__)
+
+# The first class that fits decides.
+STATUSES = (
+    (BusyError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (RequestError, HTTPStatus.BAD_REQUEST),
+    (ArenaError, HTTPStatus.INTERNAL_SERVER_ERROR),
+)
+
+
+def add_error_pages(app: FastAPI) -> None:
+    """Answer errors with pages: a wrong request 400, what is not there 404, a failure 500, a busy server 503."""
+    app.add_exception_handler(ArenaError, lambda request, error: _page(request, status_of(error), str(error)))
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_form)
+    app.add_middleware(LastResort)
+
+
+def status_of(error: Exception) -> int:
+    """The status of the page that shows an error."""
+    return next(status for kind, status in STATUSES if isinstance(error, kind))
+
+
+def _of_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  (it is registered for this class alone)
+    unknown = error.status_code == HTTPStatus.NOT_FOUND and error.detail == HTTPStatus.NOT_FOUND.phrase
+    line = f"There is no page {request.url.path[:100]} here" if unknown else error.detail
+    return _page(request, error.status_code, line)
+
+
+def _of_form(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101  (it is registered for this class alone)
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"][1:])
+    return _page(request, 400, f"{field}={str(first.get('input', ''))[:60]!r}: {first['msg']}")
+
+
+class LastResort:
+    """Answers an unexpected error with a page, and logs its traceback.
+
+    Starlette's own way would answer outside of the guard, without the headers of other answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        except Exception as error:
+            if begun or scope["type"] != "http":
+                raise
+            logger.exception("%s %s", scope["method"], scope["path"])
+            line = f"{type(error).__name__}: {error} (unexpected; the terminal of qarena serve shows where)"
+            await _page(Request(scope, receive), 500, line)(scope, receive, send)
+
+
+def _page(request: Request, status: int, line: str) -> Response:
+    busy = status == HTTPStatus.SERVICE_UNAVAILABLE
+    address, reads = f"{request.url.path}?{request.url.query}".removesuffix("?"), request.method in SAFE
+    return page(
+        request,
+        "error.html",
+        status,
+        title="One moment" if busy else "That does not work" if status < 500 else "Something failed",
+        line=" ".join(line.split()),
+        again=address if busy and reads else "",
+        back=address if not reads and status not in (404, 405) else "",
+        subject=next((name for name, path in SUBJECTS.items() if request.url.path.startswith(path)), ""),
+    )
+
+
+_DECISION = re.compile(r"[0-9A-F]|[a-d][1-4]|[0-9A-F]@[a-d][1-4]")
+
+
+def whole(values: Mapping[str, str], name: str, most: int = (1 << 63) - 1, default: str = "") -> int:
+    """The whole number of a name. Raises ``RequestError`` for any other text and beyond ``most``."""
+    text = values.get(name) or default
+    if not re.fullmatch("[0-9]{1,19}", text) or int(text) > most:
+        raise RequestError(f"{name} {text[:40]!r} is not a whole number from 0 to {most}")
+    return int(text)
+
+
+def checked_words(name: str, words: Sequence[str], most: int, *others: str) -> tuple[str, ...]:
+    """Words that have the form of decisions, or are one of ``others``. Whether they are legal, the game says.
+
+    Raises ``RequestError`` for more than ``most`` words and for one of another form.
+    """
+    if len(words) > most:
+        raise RequestError(f"{name}: {len(words)} decisions are more than a game has")
+    for word in words:
+        if not _DECISION.fullmatch(word) and word not in others:
+            forms = ", ".join(("a cell a1 to d4", "a piece 0 to F", "piece@cell", *others))
+            raise RequestError(f"{name}: {word[:40]!r} is not a decision: {forms}")
+    return tuple(words)

@@ -31,7 +31,7 @@ def serve(
         import uvicorn
 
         from runners.web.application import application
-        from runners.web.settings import ServerSettings
+        from runners.web.site import ServerSettings
     check_root(archive)
     with user_config_dir(config_dir):  # a folder that is none is refused before the port is taken
         pass

@@ -8,7 +8,6 @@ from __future__ import annotations
 from analytics.report.figures.learning import learning_curves
 from analytics.report.figures.lengths import game_lengths
 from analytics.report.figures.openings import gifts, openings_board
-from analytics.report.figures.regret import mistakes
-from analytics.report.figures.strength import crosstable, ratings
+from analytics.report.figures.strength import crosstable, mistakes, ratings
 
 __all__ = ["crosstable", "game_lengths", "gifts", "learning_curves", "mistakes", "openings_board", "ratings"]

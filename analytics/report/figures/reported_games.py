@@ -13,9 +13,7 @@ from analytics.query.questions import query_of
 from analytics.query.selection import Selection, select
 from analytics.ratings.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
 from analytics.ratings.ratings import rate
-from analytics.results.agent_codes import AgentNames
-from analytics.results.pairings import PairingResult
-from analytics.results.shared_openings import SharedOpenings
+from analytics.results.pairings import AgentNames, PairingResult, SharedOpenings
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord

@@ -19,20 +19,25 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.browse import links
 from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
-from runners.browse.game_svg import boards_svg
-from runners.browse.games import logged_game, neighbours
+from runners.browse.games import boards_svg, logged_game, neighbours
 from runners.play.game import NextDecision, attributes
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
-from runners.web.analyse.line import PATH, SECONDS, AnalysisLine, line_of_game, parse_line, start_of, text_of
-from runners.web.analyse.played import PlayedHere, known_values
-from runners.web.analyse.reading import read_pasted
-from runners.web.analyse.solving import SolvedPosition, Solving, Values
+from runners.web.analyse.line import (
+    PATH,
+    SECONDS,
+    AnalysisLine,
+    line_of_game,
+    parse_line,
+    read_pasted,
+    start_of,
+    text_of,
+)
+from runners.web.analyse.solving import PlayedHere, SolvedPosition, Solving, Values, known_values
 from runners.web.background import IDLE, MOMENT, BackgroundJob, compiling
-from runners.web.failures import status_of
-from runners.web.pages import SEE_OTHER, page
-from runners.web.reader import ArchiveReader, Reading, whole
-from runners.web.settings import site_of
+from runners.web.browse import ArchiveReader, Reading, whole
+from runners.web.pages import SEE_OTHER, page, status_of
+from runners.web.site import site_of
 from runners.web.tiles import player_name
 
 router = APIRouter()

@@ -1,24 +1,31 @@
-"""Searches for exact values, in threads that end when the time is up or nobody looks any more."""
+"""Searches for a board, in threads: exact values, what the archive played there, and values that are annotated."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
 from analytics.perfect.tablebase import base_for
+from analytics.query.openings import OpeningsQuery
+from quarto.errors import ArenaError, FailureError
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.views import PositionView
+from runners.browse import games
+from runners.browse.explorer import Found, found_in, nothing
+from runners.browse.games import GIFT, ArchivedGame
+from runners.browse.library import StillOpeningError
 from runners.executors.base import available_cores
 from runners.perfect.solve import best_first
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
 from runners.web.background import Background, BackgroundJob
-from runners.web.settings import Site
+from runners.web.browse import ArchiveReader, ArchiveService
+from runners.web.site import Site
 
 LATE = from_plies((piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14))  # quick to solve, with all kernels
 IDLE_SECONDS = 10.0  # without a page that asks, after which a search is given up
@@ -171,3 +178,48 @@ def _value_for_seat_0(game: Game, solver: Solver) -> int:
         return 0 if game.winner == NONE else 1 - 2 * game.winner
     value = solver.value(game.position)
     return value if game.seat == 0 else -value
+
+
+SECONDS = 20.0
+FILL = "qarena run rule_based random games=10000"
+
+
+class PlayedHere:
+    """Questions about positions, each in a thread of its own: no page waits for them."""
+
+    def __init__(self, site: Site) -> None:
+        self._library = site.service(ArchiveService).library
+        self._background = Background(2, waiting=50, kept=300, idle_seconds=SECONDS, politely=True)
+
+    def close(self) -> None:
+        self._background.close()
+
+    def of(self, position: str) -> BackgroundJob:
+        """The search for the decisions in a position in text form; its result is ``Found``."""
+        try:
+            content = self._library.content()
+        except (ArenaError, StillOpeningError) as error:  # the board is shown whatever the archive is like
+            reason = str(error) or "the archive is being opened"
+            return self._background.job((position, reason), lambda _job: nothing(reason))
+
+        def work(_job: BackgroundJob) -> Found:
+            if content is None:
+                return nothing(f"the archive is empty: {FILL} fills it")
+            try:
+                return content.ask(found_in, OpeningsQuery(position))
+            except ArenaError as error:
+                return nothing(str(error))
+
+        return self._background.job(position, work, SECONDS, version=content and id(content))
+
+
+def known_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
+    """The annotated values of a logged game for seat 0, by the number of decisions before."""
+    found: dict[int, int] = {}
+    with suppress(FailureError):  # a damaged file: then all values are searched for here
+        judged = reader.ask(games.annotated, game.record.run_id, game.game_id)
+        for (ply, kind), value in judged.items():
+            at, mover = (ply if game.record.rules.mover_chooses else 2 * ply + (kind != GIFT)), (ply + 1) % 2
+            sign = 1 if (mover == 0) == (kind != GIFT) else -1
+            found |= {at: sign * value.before, at + 1: sign * value.after}
+    return found

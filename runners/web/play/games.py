@@ -1,16 +1,23 @@
-"""The games that this server holds: each with the agent's answers so far, and logged once when it is over."""
+"""The games that this server holds: each with its address and the agent's answers, and logged once when it is over.
+
+The address of a game says who plays, and every decision of the person so far. The agent's turns are not in it: they
+follow from the rest, so an address cannot claim a turn that the agent never took.
+"""
 
 from __future__ import annotations
 
+import re
+import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from analytics.derived_tables.tables import index_runs
 from analytics.store.archive import Archive
+from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent
@@ -20,8 +27,8 @@ from runners.play.hints import hint
 from runners.play.session import AgentFailedError, Opponent, PreparedGame, Session, prepared_game, spec_of
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.background import Background, BackgroundJob
-from runners.web.play.address import RESIGN, GameAddress, GameSetup, new_id
-from runners.web.settings import Site
+from runners.web.pages import checked_words, whole
+from runners.web.site import Site
 
 MOST_GAMES = 1000  # that are held; one that has not been touched for longest is forgotten
 MOST_THINKING = 16  # agents at a time
@@ -292,3 +299,73 @@ class HeldGames:
             while len(self._held) > MOST_GAMES:
                 self._held.popitem(last=False)
             return found
+
+
+PATH = "/play/game"
+RESIGN = "resign"
+MOST_MOVES = 33  # gifts and placements of one person, and a resignation
+
+_ID = re.compile(r"[\w-]{22}")
+
+
+class GameSetup(NamedTuple):
+    """The players and settings of a game."""
+
+    agent: str  # label
+    rules: str
+    seat: int  # the person's
+    seed: int
+    name: str  # the person's
+
+
+class GameAddress(NamedTuple):
+    """A game and the person's decisions."""
+
+    setup: GameSetup
+    number: int  # in its run
+    id: str  # a random one, by which this server knows the game
+    moves: tuple[str, ...] = ()  # cells, pieces, piece@cell where the mover chooses, ``resign``
+
+    def query(self) -> dict[str, object]:
+        """The values of the address by name."""
+        made = {**self.setup._asdict(), "number": self.number, "id": self.id}
+        return made | ({"moves": ".".join(self.moves)} if self.moves else {})
+
+    def after(self, decision: str) -> GameAddress:
+        """The address after one more decision. Raises ``RequestError`` for a text that cannot be one."""
+        return self._replace(moves=_moves([*self.moves, decision]))
+
+    @property
+    def beginning(self) -> GameAddress:
+        return self._replace(moves=())
+
+
+def new_id() -> str:
+    """An id that nobody can guess."""
+    return secrets.token_urlsafe(16)
+
+
+def checked_setup(values: Mapping[str, str]) -> GameSetup:
+    """The setup among the values of a form or an address. Raises ``RequestError`` for what is missing or wrong."""
+    seat, seed = whole(values, "seat", 1), whole(values, "seed")
+    return GameSetup(_text(values, "agent"), values.get("rules") or "classic", seat, seed, _text(values, "name"))
+
+
+def parse_address(values: Mapping[str, str]) -> GameAddress:
+    """The address of a game. Raises ``RequestError`` naming the value that is missing or wrong."""
+    identity, moves = values.get("id", ""), values.get("moves", "")
+    if not _ID.fullmatch(identity):
+        raise RequestError(f"id {identity[:40]!r} is not that of a game: begin a new game")
+    words = _moves(moves.split(".") if moves else [])
+    return GameAddress(checked_setup(values), whole(values, "number", MAX_PAIRS - 1), identity, words)
+
+
+def _moves(words: list[str]) -> tuple[str, ...]:
+    return checked_words("moves", words, MOST_MOVES, RESIGN)
+
+
+def _text(values: Mapping[str, str], name: str) -> str:
+    text = values.get(name, "").strip()
+    if not text or len(text) > 200:
+        raise RequestError(f"{name} {text[:40]!r} is not a text of 1 to 200 characters")
+    return text

@@ -1,9 +1,9 @@
-"""The pages of playing: choosing an opponent, the game itself, and the forms of its decisions."""
+"""The pages of playing: choosing an opponent, the game with its board, and the forms of its decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Form
 from starlette.requests import Request
@@ -11,22 +11,22 @@ from starlette.responses import Response
 
 from analytics.store.schema import first_game_id
 from quarto.errors import RequestError
-from quarto.notation import parse_piece
-from quarto.rules import NONE
+from quarto.notation import format_cell, format_game, format_piece, parse_piece
+from quarto.rules import CELLS, NONE, PIECES
 from runners.arena.agent_policies import untrained
 from runners.arena.spec import label_of
 from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
+from runners.play.game import Game, NextDecision, attributes
 from runners.play.hints import Hint
 from runners.play.session import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
 from runners.web.background import BackgroundJob, compiling
 from runners.web.pages import go_to, page, session_of
-from runners.web.play.address import PATH, RESIGN, GameAddress, checked_setup, parse_address
-from runners.web.play.games import HeldGame, HeldGames, Seen
-from runners.web.play.view import GameView, view_of
-from runners.web.settings import site_of
+from runners.web.play.games import PATH, RESIGN, GameAddress, HeldGame, HeldGames, Seen, checked_setup, parse_address
+from runners.web.site import site_of
+from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
 
 router = APIRouter()
 
@@ -213,3 +213,77 @@ def _shown(
 
 def _waiting(request: Request, job: BackgroundJob) -> Response:
     return page(request, "waiting.html", compiling=compiling().active, queued=job.queued, refresh=1)
+
+
+class GameView(NamedTuple):
+    """Everything that the page of a game shows."""
+
+    cells: list[DecisionTile]
+    pieces: list[DecisionTile]
+    hand: int  # in hand, or chosen to be placed; NONE
+    words: list[str]  # attributes of that piece
+    task: str  # what the person is to do
+    asked: NextDecision
+    yours: bool  # the person decides
+    text: str  # the plies so far
+    hints: list[str]
+
+
+def view_of(seen: Seen, chosen: int, found: Hint | None, closed: bool = False) -> GameView:
+    """The view of a game; ``chosen`` is the piece to place where the mover chooses, NONE before that.
+
+    ``closed``: the game is in the archive, and this may be an earlier moment of it: nothing can be decided.
+    """
+    game = seen.game
+    yours = not (closed or seen.session.over or seen.thinking)
+    asked = game.asked if yours else NextDecision.NOTHING
+    hand = game.hand if asked is not NextDecision.PLY or chosen not in game.left else chosen
+    best = {word for each in (found.best if found and yours else ()) for word in (each, each.partition("@")[0])}
+    return GameView(
+        [_marked(_cell(game, asked, cell, hand), best) for cell in range(CELLS)],
+        [_marked(_piece(game, asked, piece, hand), best) for piece in range(PIECES)],
+        hand,
+        [] if hand == NONE else attributes(hand),
+        _task(asked, hand),
+        asked,
+        yours,
+        format_game(game.plies),
+        found.lines if found and yours else [],
+    )
+
+
+def _marked(tile: DecisionTile, best: set[str]) -> DecisionTile:
+    """The tile with a mark if a hint recommends it."""
+    if (tile.decision or tile.choice) not in best:
+        return tile
+    return tile._replace(hinted=True, label=f"{tile.label} (hint)")
+
+
+def _cell(game: Game, asked: NextDecision, cell: int, hand: int) -> DecisionTile:
+    name, filled = format_cell(cell), filled_cell(game, cell)
+    if filled is not None:
+        return filled
+    if hand == NONE or asked not in (NextDecision.PLACEMENT, NextDecision.PLY):
+        return DecisionTile(name, NONE, f"{name}, empty")
+    decision = name if asked is NextDecision.PLACEMENT else f"{format_piece(hand)}@{name}"
+    return DecisionTile(name, NONE, f"{name}, empty: place {format_piece(hand)} here", decision=decision)
+
+
+def _piece(game: Game, asked: NextDecision, piece: int, hand: int) -> DecisionTile:
+    name, taken = format_piece(piece), taken_piece(game, piece)
+    if taken is not None:
+        return taken
+    if asked is NextDecision.PLY:
+        held = "hand" if piece == hand else "left"
+        return DecisionTile(name, piece, f"Place {named(piece)}", choice=name, held=held)
+    if asked is NextDecision.GIFT:
+        return DecisionTile(name, piece, f"Give {named(piece)}", decision=name)
+    return DecisionTile(name, piece, named(piece))
+
+
+def _task(asked: NextDecision, hand: int) -> str:
+    if asked is NextDecision.GIFT:
+        return "Your turn: give a piece."
+    if asked is NextDecision.PLACEMENT or (asked is NextDecision.PLY and hand != NONE):
+        return f"Your turn: place piece {format_piece(hand)} on an empty cell."
+    return "Your turn: choose a piece to place." if asked is NextDecision.PLY else ""

@@ -15,7 +15,7 @@ import pytest
 from analytics import open_archive
 from analytics.ratings.ratings import rate
 from analytics.report import figures, sections, style
-from analytics.report.figures import learning, lengths, openings, regret, strength
+from analytics.report.figures import learning, lengths, openings, strength
 from analytics.report.figures.reported_games import MOST_AGENTS, reported_games
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import mean_score, wilson
@@ -230,7 +230,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:
-        assert regret.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
+        assert strength.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
     rows = add_decisions(archive)
     with open_archive(archive.root) as opened:
         for where, keep in CHOICES:
@@ -241,7 +241,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                 for row in rows:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
-                frame = regret.mistakes_frame(reported_games(opened, where), by_ply)
+                frame = strength.mistakes_frame(reported_games(opened, where), by_ply)
                 found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
                 assert found.keys() == expected.keys()
                 for key, each in expected.items():

@@ -20,9 +20,8 @@ from analytics.report import style
 from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, strength
 from analytics.report.figures.reported_games import reported_games
-from analytics.report.page import report
+from analytics.report.page import render, report
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.report.rendering import render
 from analytics.report.sections import SECTIONS, crosstable_section
 from analytics.report.style import AGENTS
 from quarto.errors import FailureError, RequestError

@@ -9,7 +9,9 @@ import altair as alt
 import polars as pl
 import pytest
 
-from analytics.report.style import FEW, MOST, curve_svg, inline, signed, svg
+from analytics.report.pieces import DARK, HEIGHTS, PLAIN, piece_shapes, piece_symbols
+from analytics.report.style import FEW, MOST, curve_svg, inline, piece_sheet, signed, svg
+from tests.paths import ROOT
 
 
 def by_games(rows: int, block: int = 100) -> pl.DataFrame:
@@ -110,3 +112,32 @@ def test_a_sign_is_shown_unless_the_number_rounds_to_nothing() -> None:
     minus = "\N{MINUS SIGN}"
     shown = ["+1.25", f"{minus}1.25", "0.00", "0.00", "0.00", "0.00", f"{minus}0.01", "+10.00"]
     assert [signed(value, 2) for value in values] == shown
+
+
+def forms(piece: int) -> list[str]:
+    """The paths of a piece without its colours."""
+    return re.findall(r' d="([^"]+)"', piece_shapes(piece))
+
+
+def test_every_attribute_can_be_seen_without_colours() -> None:
+    assert len({tuple(forms(piece)) for piece in range(16)}) == 16
+
+
+@pytest.mark.parametrize("piece", range(16))
+def test_each_attribute_changes_the_form_that_stands_for_it(piece: int) -> None:
+    drawn = piece_shapes(piece)
+    top = int(re.findall(r"M\d+ (\d+)", forms(piece)[0])[0])
+    assert top == 50 - HEIGHTS[piece >> 3 & 1]
+    assert drawn.count(DARK.band or "?") == (piece >> 2 & 1) * (1 + (piece >> 3 & 1))
+    assert (PLAIN.hole in drawn or DARK.hole in drawn) == (not piece >> 1 & 1)
+    assert all("A" not in path for path in forms(piece)) == bool(piece & 1)
+
+
+def test_symbols_are_the_same_drawings() -> None:
+    symbols = dict(re.findall(r'<symbol id="piece-(\d+)" viewBox="[^"]+">(.*?)</symbol>', piece_symbols()))
+    assert symbols == {str(piece): piece_shapes(piece) for piece in range(16)}
+
+
+def test_the_documents_show_the_same_drawings() -> None:
+    assert (ROOT / "docs" / "pieces.svg").read_text() == piece_sheet()
+    assert "](pieces.svg)" in (ROOT / "docs" / "rules.md").read_text()

@@ -20,14 +20,13 @@ from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
+from runners.browse.agents import policies_table
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
 from runners.browse.explorer import found_in, played_table
-from runners.browse.games import NO_GAMES, games_list, logged_game
+from runners.browse.games import GIFT, NO_GAMES, PLACEMENT, ValueChange, decisions, games_list, logged_game
 from runners.browse.library import Library
 from runners.browse.links import address
-from runners.browse.policies import policies_table
-from runners.browse.replay import GIFT, PLACEMENT, ValueChange, decisions
 from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section, worst
 from tests.analytics.indexed import decide

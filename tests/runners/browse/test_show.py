@@ -15,7 +15,7 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive
 from quarto.notation import format_game, parse_game
-from runners.browse.game_svg import FINISHED, LAST
+from runners.browse.games import FINISHED, LAST
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 

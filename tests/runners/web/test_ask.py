@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.query.questions import questions
-from runners.web.ask.pages import QuestionService
+from runners.web.ask import QuestionService
 from tests.runners.web.visiting import Page, plain
 
 if TYPE_CHECKING:

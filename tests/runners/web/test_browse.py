@@ -23,8 +23,8 @@ from analytics.store.records import now
 from runners.browse import library
 from runners.browse.asking import Asking, AskLimits
 from runners.browse.library import Library
-from runners.web.ask.pages import QuestionService
-from runners.web.reader import ArchiveService
+from runners.web.ask import QuestionService
+from runners.web.browse import ArchiveService
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.paths import SAMPLE
 from tests.runners.web.visiting import PATIENCE, plain, visitor

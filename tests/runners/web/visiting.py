@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from runners.web.application import application
-from runners.web.settings import ServerSettings, Site
+from runners.web.site import ServerSettings, Site
 
 HOME = "http://127.0.0.1:8000"
 PATIENCE = 120  # seconds: kernels may have to be compiled first

@@ -19,9 +19,8 @@ from runners.browse.asking import Asking, SqlAnswer, answer_table
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
 from runners.web.background import IDLE, Background, BackgroundJob
-from runners.web.failures import status_of
-from runners.web.pages import go_to, page
-from runners.web.settings import Site, site_of
+from runners.web.pages import go_to, page, status_of
+from runners.web.site import Site, site_of
 
 router = APIRouter()
 

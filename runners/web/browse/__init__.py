@@ -1,1 +1,0 @@
-"""Pages that show what is in the archive."""
