@@ -21,7 +21,7 @@ ASKING = "runners/browse/test_asking.py"
 REPLAY = "runners/archive/test_replay.py"
 DERIVED = "analytics/verify/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
-START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "sessions"))
+START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
 # By the beginning of a sentence: the test that proves it. None: it promises nothing, it says what is not protected.
 PROVEN = {
@@ -83,8 +83,8 @@ PROVEN = {
     "A turn for which": f"{SESSIONS}::test_who_closes_the_page_of_a_slow_agent_can_play_another_one",
     "It cannot be ended": None,
     "Texts of an archive": f"{WEB}::test_texts_of_an_address_are_escaped",
-    "Control characters": "runners/terminal/test_spreadsheets.py::test_no_form_for_people_holds_a_control_character",
-    "`--format spreadsheet`": "runners/terminal/test_spreadsheets.py::"
+    "Control characters": "runners/terminal/test_tables.py::test_no_form_for_people_holds_a_control_character",
+    "`--format spreadsheet`": "runners/terminal/test_tables.py::"
     "test_for_a_spreadsheet_texts_are_no_formulas_and_numbers_stay_numbers",
 }
 

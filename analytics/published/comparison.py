@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import zip_longest
 
 from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
-from analytics.report.content import Cell, PageTable
 from analytics.report.page import render
-from analytics.results.columns import ResultColumn, markdown, words
+from analytics.results.columns import Cell, ResultColumn, Table, words
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import DRAW, WIN, Row, Tally
 from analytics.statistics.tally import Row as Counts
@@ -134,7 +133,7 @@ def document(reproduction: Reproduction, made: str) -> str:
     """All comparisons as a Markdown document; ``made`` says by which command."""
     parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
     for study, comparisons in reproduction.studies:
-        table = "\n".join(markdown([*reproduction.columns(comparisons).values()]))
+        table = Table("", [*reproduction.columns(comparisons).values()]).markdown
         parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
     if reproduction.notes:
         listed = enumerate(reproduction.notes, 1)
@@ -207,7 +206,7 @@ def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str
     )
 
 
-def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> PageTable:
+def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> Table:
     """For our rates the labels of the agents appear as a hint."""
     columns = reproduction.columns(comparisons)
     cells = {
@@ -218,7 +217,7 @@ def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Compa
         "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
     }
     shown = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
-    return PageTable.of(f"Study {study.study}: games won, in %", shown)
+    return Table(f"Study {study.study}: games won, in %", shown)
 
 
 def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:

@@ -17,11 +17,10 @@ import polars as pl
 
 from analytics.query.selection import EVERYTHING
 from analytics.report import style
-from analytics.report.content import ReportSection
 from analytics.report.figures import strength
 from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.report.sections import SECTIONS, crosstable_section, drawn, ratings_section
+from analytics.report.sections import SECTIONS, ReportSection, crosstable_section, drawn, ratings_section
 from analytics.sql.database import OpenArchive
 
 if TYPE_CHECKING:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from analytics.query.selection import repeated_games
 from analytics.report import style
-from analytics.report.content import Cell, Figure, PageTable, ReportSection
 from analytics.report.figures import learning, lengths, openings, strength
 from analytics.report.figures.reported_games import ReportedGames
-from analytics.report.style import Panel
+from analytics.report.style import Figure, Panel
 from analytics.results.columns import (
     ITSELF,
     MISSING,
+    Cell,
     ResultColumn,
+    Table,
     column,
     decision_columns,
     elo,
@@ -32,6 +34,25 @@ from analytics.store.records import RunRecord
 from quarto.notation import format_cell, format_piece
 
 MOST_RUNS = 50  # rows of the table of runs
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A part of a report. ``missing``, if not empty, says why there is nothing to show."""
+
+    title: str
+    note: str = ""  # how to read it
+    table: Table | None = None
+    figures: Sequence[Figure] = ()
+    numbers: Table | None = None  # the figures' values, shown on request
+    beside: bool = False  # figures and table side by side
+    missing: str = ""
+    legend: Sequence[str] = ()  # of the figures: results, and "random play"
+
+    @property
+    def anchor(self) -> str:
+        """The section's id in the page."""
+        return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
 def agent_cells(chosen: ReportedGames, agents: Iterable[str], ranked: bool = False) -> list[Cell]:
@@ -72,7 +93,7 @@ def crosstable_section(chosen: ReportedGames) -> ReportSection:
         f"Intervals are normal, over {_unit(chosen)}."
     )
     caption = "Scores of all agents against each other, in %"
-    return ReportSection("Crosstable", note, PageTable.of(caption, columns))
+    return ReportSection("Crosstable", note, Table(caption, columns))
 
 
 def _unit(chosen: ReportedGames) -> str:
@@ -116,7 +137,7 @@ def ratings_section(chosen: ReportedGames) -> ReportSection:
         f" {agent} forfeited all of its {games:,} games and is not rated." for agent, games in fit.forfeited
     )
     figures = drawn(chosen, f"ratings-{chosen.rules[0]}-", [strength.ratings_panel(frame, chosen)])
-    table = PageTable.of("Ratings in Elo", columns)
+    table = Table("Ratings in Elo", columns)
     return ReportSection("Ratings", note + (apart if several else ""), table, figures, beside=True)
 
 
@@ -135,7 +156,7 @@ def game_lengths_section(chosen: ReportedGames) -> ReportSection:
     )
     notes = [_mean_length(rows) for _, rows in frame.group_by("rules", "agent", maintain_order=True)]
     figures = drawn(chosen, "lengths", lengths.lengths_panels(frame), notes)
-    numbers = PageTable.of("Games by length", _length_columns(frame))
+    numbers = Table("Games by length", _length_columns(frame))
     return ReportSection("Game lengths", note, figures=figures, numbers=numbers, legend=(*style.RESULTS, "random play"))
 
 
@@ -202,7 +223,7 @@ def _openings(chosen: ReportedGames, kind: openings.Kind, title: str, note: str)
         intervals(frame["low"], frame["high"]),
     ]
     figures = drawn(chosen, kind.column, openings.openings_panels(frame, kind))
-    return ReportSection(title, note + left_out, figures=figures, numbers=PageTable.of(title, columns))
+    return ReportSection(title, note + left_out, figures=figures, numbers=Table(title, columns))
 
 
 def learning_curves_section(chosen: ReportedGames) -> ReportSection:
@@ -237,7 +258,7 @@ def mistakes_section(chosen: ReportedGames) -> ReportSection:
     )
     figures = drawn(chosen, "mistakes", strength.mistakes_panels(by_ply, chosen))
     tables = [
-        PageTable.of(caption, [words("agent", agent_cells(chosen, frame["agent"])), *decision_columns(frame)[1:]])
+        Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *decision_columns(frame)[1:]])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
     return ReportSection("Mistakes", note, tables[0], figures, tables[1])
@@ -262,7 +283,7 @@ def runs_section(chosen: ReportedGames) -> ReportSection:
     oldest = [f"The oldest {MOST_RUNS} of {len(records)} runs."] if len(records) > MOST_RUNS else []
     notes = [*chosen.names.notes, *repeated_games(chosen.opened, chosen.records)]
     note = " ".join([*oldest, *(f"{note[0].upper()}{note[1:]}." for note in notes)])
-    table = PageTable.of("Runs of the chosen games", columns)
+    table = Table("Runs of the chosen games", columns)
     return ReportSection("Runs", note, table, numbers=_parameters([record for record, _ in rows]))
 
 
@@ -276,7 +297,7 @@ def _code(record: RunRecord) -> str:
     return " ".join(filter(None, known))
 
 
-def _parameters(records: Iterable[RunRecord]) -> PageTable:
+def _parameters(records: Iterable[RunRecord]) -> Table:
     """Each agent of some runs with all of its parameters, those that its label leaves out too."""
     agents = dict.fromkeys(
         (
@@ -288,9 +309,7 @@ def _parameters(records: Iterable[RunRecord]) -> PageTable:
         for agent in record.spec["agents"]
     )
     labels, settings, codes = zip(*sorted(agents), strict=True)
-    return PageTable.of(
-        "Agents of these runs", [words("agent", labels), words("parameters", settings), words("code", codes)]
-    )
+    return Table("Agents of these runs", [words("agent", labels), words("parameters", settings), words("code", codes)])
 
 
 SECTIONS = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -54,6 +56,22 @@ class Panel(NamedTuple):
     title: str
     picture: Picture
     agent: str | None = None  # the agent that it is about, if there is one
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart under its title. It is drawn when it is first shown: that takes a tenth of a second."""
+
+    title: str
+    picture: Picture
+    name: str  # of its ids in a page
+    note: str = ""
+    colour: int | None = None  # the number of the colour of the agent that it is about
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as SVG for the middle of a page."""
+        return inline(self.picture, self.name)
 
 
 def signed(value: float, digits: int) -> str:

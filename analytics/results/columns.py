@@ -1,15 +1,16 @@
-"""Columns of results for people: their headings, units and digits.
+"""Results as tables for people: columns with their headings, units and digits.
 
-A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports and pages show the
-same columns. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not name the
-unit, the title of its table does. Whatever is shown is ``escaped`` first.
+A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
+show the same tables. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not
+name the unit, the title of its table does. Whatever is shown is ``escaped`` first.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,6 +21,23 @@ ITSELF = "·"  # where the agent of the row is that of the column
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
 
 
+@dataclass(frozen=True)
+class Cell:
+    """A text of a column of a page, and what distinguishes it from plain text."""
+
+    text: str
+    prefix: str = ""  # stands before the mark of the colour
+    colour: int | None = None  # the number of an agent's colour, shown as a small square
+    tint: float | None = None  # background colour, from -1 (worse) to 1 (better)
+    code: bool = False
+    hint: str = ""  # shown when the pointer rests on the cell
+    notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
+    itself: bool = False  # where the row and the column of a crosstable are the same agent
+    piece: int | None = None  # drawn beside the text
+    link: str = ""  # address that the text leads to; reports have none
+    parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
+
+
 class ResultColumn(NamedTuple):
     """A column of a table for people."""
 
@@ -27,6 +45,36 @@ class ResultColumn(NamedTuple):
     texts: Sequence[Any]  # of a page: cells with links and colours, too
     right: bool = True  # numbers
     spare: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The texts as cells."""
+        return [each if isinstance(each, Cell) else Cell(each) for each in self.texts]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A result for people. Its first column names its rows."""
+
+    title: str
+    columns: Sequence[ResultColumn] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The texts, or the cells of a page, of each row."""
+        return [*zip(*(column.texts for column in self.columns), strict=True)]
+
+    @property
+    def cells(self) -> list[tuple[Cell, ...]]:
+        """The rows, every text as a cell."""
+        return [*zip(*(column.cells for column in self.columns), strict=True)]
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown, without its title."""
+        sides = "|".join("---:" if each.right else "---" for each in self.columns)
+        head, *rows = (f"| {' | '.join(row)} |" for row in ([each.heading for each in self.columns], *self.rows))
+        return "\n".join([head, f"|{sides}|", *rows])
 
 
 # The forms of values.
@@ -99,15 +147,18 @@ def ranked(agents: Sequence[str]) -> list[ResultColumn]:
     return [column("", range(1, len(agents) + 1)), words("agent", agents)]
 
 
-def markdown(columns: Sequence[ResultColumn]) -> list[str]:
-    """The lines of a table in Markdown."""
-    sides = "|".join("---:" if each.right else "---" for each in columns)
-    rows = zip(*(each.texts for each in columns), strict=True)
-    return [
-        f"| {' | '.join(each.heading for each in columns)} |",
-        f"|{sides}|",
-        *(f"| {' | '.join(row)} |" for row in rows),
-    ]
+def linked(
+    heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right: bool = False
+) -> ResultColumn:
+    """A column of texts that lead to addresses."""
+    cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
+    return ResultColumn(heading, cells, right)
+
+
+def properties(values: Mapping[str, str], code: Collection[str] = ()) -> list[ResultColumn]:
+    """The columns of names and their values; those under the names in ``code`` are set as code in pages."""
+    texts = [Cell(value, code=True) if name in code else value for name, value in values.items()]
+    return [words("property", values), words("value", texts)]
 
 
 # Results.

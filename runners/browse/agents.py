@@ -13,9 +13,20 @@ from analytics.query.mistakes import decision_summaries, judged_agents
 from analytics.ratings.head_to_head import HeadToHead, head_to_head
 from analytics.ratings.ratings import rate
 from analytics.report import style
-from analytics.report.content import Cell, Figure, PageTable, linked
 from analytics.report.figures.learning import Curve, learning_panels
-from analytics.results.columns import column, count, decision_columns, elo, pairing_columns, words
+from analytics.report.style import Figure
+from analytics.results.columns import (
+    Cell,
+    Table,
+    column,
+    count,
+    decision_columns,
+    elo,
+    linked,
+    pairing_columns,
+    properties,
+    words,
+)
 from analytics.results.pairings import PairingResult, pairings_frame
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -23,7 +34,7 @@ from analytics.store.policy_cards import TABLE, PolicyCard
 from quarto.errors import NotFoundError, RequestError, nearest
 from runners.arena.agent_policies import made_by
 from runners.browse import links
-from runners.browse.runs import chosen_records, known, minute_of, properties_table, run_rows
+from runners.browse.runs import chosen_records, known, minute_of, run_rows
 from runners.browse.sections import worst
 from runners.policies.lineage import INDENT, lineage
 
@@ -44,9 +55,9 @@ class OneAgent(NamedTuple):
     rules: str
     rules_played: tuple[str, ...]
     ranked: Ranked | None
-    opponents: PageTable
-    regret: PageTable | None
-    worst: PageTable | None
+    opponents: Table
+    regret: Table | None
+    worst: Table | None
 
 
 def ranking(opened: OpenArchive, rules: str) -> tuple[Ranked, ...]:
@@ -74,7 +85,7 @@ def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> OneAgent:
     return OneAgent(agent, rules, played, found, opponents, regret, regret and worst(opened, wanted))
 
 
-def _opponents(met: HeadToHead, agent: str) -> PageTable:
+def _opponents(met: HeadToHead, agent: str) -> Table:
     """The results as one agent sees them, a row an opponent, the most games first."""
     seen = sorted((_seen_by(agent, each, met) for each in met.results), key=lambda each: -each.games)
     opponents = [each.second for each in seen]
@@ -85,7 +96,7 @@ def _opponents(met: HeadToHead, agent: str) -> PageTable:
         linked("games", counts, games, right=True),
         *(each for each in pairing_columns(pairings_frame(seen))[2:] if each.heading != "games"),
     ]
-    return PageTable.of(f"Results of {agent}, in %", columns)
+    return Table(f"Results of {agent}, in %", columns)
 
 
 def _seen_by(agent: str, result: PairingResult, met: HeadToHead) -> PairingResult:
@@ -96,7 +107,7 @@ def _seen_by(agent: str, result: PairingResult, met: HeadToHead) -> PairingResul
     return replace(result, first=agent, second=result.first, tally=tally, clusters=clusters)
 
 
-def _regret(opened: OpenArchive, wanted: GameFilter) -> PageTable | None:
+def _regret(opened: OpenArchive, wanted: GameFilter) -> Table | None:
     """Regret by ply; None if no decision of the agent is annotated."""
     records = chosen_records(opened, wanted)
     runs = among(record.run_id for record in records)
@@ -105,7 +116,7 @@ def _regret(opened: OpenArchive, wanted: GameFilter) -> PageTable | None:
     own = frame.filter(frame["agent"] == wanted.agent)
     if own.is_empty():
         return None
-    return PageTable.of("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
+    return Table("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
 
 
 CURVE = "curve"
@@ -113,7 +124,7 @@ MOST_ROWS = 200
 _ID = re.compile(r"(?<=run )[0-9a-f]{12}|(?<=policy )[0-9a-f]{12}|(?<=\()[0-9a-f]{12}(?=\))")
 
 
-def policies_table(opened: OpenArchive) -> PageTable:
+def policies_table(opened: OpenArchive) -> Table:
     """All policies, the newest first."""
     cards = opened.archive.cards()
     current = {card.name: card.policy_id for card in cards}
@@ -129,7 +140,7 @@ def policies_table(opened: OpenArchive) -> PageTable:
         words("", ["" if current[card.name] == card.policy_id else "older" for card in shown]),
     ]
     left_out = "" if len(cards) <= MOST_ROWS else f" (the newest {MOST_ROWS} of {len(cards):,})"
-    return PageTable.of(f"Policies, the newest first{left_out}", columns)
+    return Table(f"Policies, the newest first{left_out}", columns)
 
 
 class LineageLine(NamedTuple):
@@ -143,7 +154,7 @@ class OnePolicy(NamedTuple):
     """A policy: what it is, where it comes from, how it learned."""
 
     card: PolicyCard
-    properties: PageTable
+    properties: Table
     lineage: list[LineageLine]
     curve: Figure | None
 
@@ -172,7 +183,7 @@ def _parts(text: str) -> Iterator[Cell]:
     yield Cell(text[end:])
 
 
-def _properties(card: PolicyCard) -> PageTable:
+def _properties(card: PolicyCard) -> Table:
     learned = card.learned
     how, maker = made_by(card)
     table = card.files.get(TABLE)
@@ -188,7 +199,7 @@ def _properties(card: PolicyCard) -> PageTable:
         "code": f"{card.code.get('version', '?')}, fingerprint {card.code.get('fingerprint', '?')}",
         "command": str(learned.get("command", "")),
     }
-    return properties_table("Properties of the policy", values, ("command", "games chosen by"))
+    return Table("Properties of the policy", properties(values, ("command", "games chosen by")))
 
 
 def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from agents.base import LateError
-from analytics.report.content import Cell, PageTable
+from analytics.results.columns import Cell, ResultColumn, Table
 from analytics.sql.connection import Scratch
 from analytics.store.records import RUN_ID
 from quarto.errors import FailureError, RemoteError, RequestError
@@ -170,19 +170,21 @@ class _Slot:
             self.scratch.remove()
 
 
-def answer_table(frame: pl.DataFrame) -> PageTable:
+def answer_table(frame: pl.DataFrame) -> Table:
     """The first rows and columns of an answer."""
     shown = frame[:, :MOST_COLUMNS]
-    rows = min(MOST_ROWS, max(10, MOST_CELLS // max(1, shown.width)))
-    shown = shown.head(rows)
-    left = [number for number, kind in enumerate(shown.dtypes) if not kind.is_numeric()]
-    cells = [[_cell(name, value, row) for name, value in row.items()] for row in shown.to_dicts()]
+    shown = shown.head(min(MOST_ROWS, max(10, MOST_CELLS // max(1, shown.width))))
+    rows = shown.to_dicts()
+    columns = [
+        ResultColumn(name, [_cell(name, row[name], row) for row in rows], right=kind.is_numeric())
+        for name, kind in shown.schema.items()
+    ]
     what = f"{frame.height:,} {'row' if frame.height == 1 else 'rows'}"
     if shown.height < frame.height:
         what = f"The first {shown.height:,} of {what}"
     if shown.width < frame.width:
         what += f", the first {shown.width} of {frame.width} columns"
-    return PageTable(what, shown.columns, cells, left)
+    return Table(what, columns)
 
 
 def _cell(name: str, value: Any, row: dict[str, Any]) -> Cell:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from analytics.report import style
-from analytics.report.content import Figure
+from analytics.report.style import Figure
 from quarto.errors import RequestError, nearest
 
 KINDS = ("bars", "line", "points", "heat map")

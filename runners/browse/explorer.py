@@ -11,8 +11,7 @@ import polars as pl
 from analytics.derived_tables.positions import turns_in
 from analytics.derived_tables.tables import POSITIONS_TABLE, counts_turns_of
 from analytics.query.openings import Explored, OpeningsQuery, checked, explore
-from analytics.report.content import Cell, PageTable
-from analytics.results.columns import opening_columns, words
+from analytics.results.columns import Cell, Table, opening_columns, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, FailureError, RequestError
@@ -93,7 +92,7 @@ def _least(position: Position, rules: Rules, column: str) -> list[tuple[str, str
     return [(text(each), text(least)) for each, least in named.iter_rows()]
 
 
-def played_table(found: Explored, after: Callable[[str], str], brief: bool = False) -> PageTable:
+def played_table(found: Explored, after: Callable[[str], str], brief: bool = False) -> Table:
     """The decisions with their results, most played first; ``after`` is the address after one of them.
 
     ``brief``: only how often, and with which score.
@@ -112,7 +111,7 @@ def played_table(found: Explored, after: Callable[[str], str], brief: bool = Fal
         decided.append(words("sample game", [links.game_cell(run_id, game_id, plies) for run_id, game_id in games]))
     more = f", the {MOST_ROWS} most frequent of {found.rows.height:,}" if found.rows.height > MOST_ROWS else ""
     caption = f"{found.by.capitalize()}s in {found.games:,} games{more}; in %, for {DECIDERS[found.by]}"
-    return PageTable.of(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
+    return Table(caption, [*decided[: len(names)], *results, *decided[len(names) :]])
 
 
 def _decided(found: Explored, name: str, row: Mapping[str, str | None], after: Callable[[str], str]) -> Cell:

@@ -11,9 +11,8 @@ import polars as pl
 
 from analytics.query.game_filter import GameFilter
 from analytics.query.selection import files_with, plies_of, rows_in
-from analytics.report.content import PageTable, linked
 from analytics.report.pieces import piece_symbols
-from analytics.results.columns import column, words
+from analytics.results.columns import Table, column, linked, words
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, NotFoundError, RequestError
@@ -32,14 +31,14 @@ ORDERS = ("logged", "shortest", "longest")
 class GamesPage(NamedTuple):
     """A page of a list of games."""
 
-    table: PageTable
+    table: Table
     total: int  # games that meet the filters, in the runs that were searched
     searched: int  # runs
     matching: int  # runs that may have such games
     damaged: tuple[str, ...] = ()  # a line for each run that was left out because a file of it is damaged
 
 
-NO_GAMES = GamesPage(PageTable("Games", (), (), ()), 0, 0, 0)
+NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
 
 
 def games_list(
@@ -101,7 +100,7 @@ def _condition(wanted: GameFilter, result: str) -> pl.Expr:
     return both[0] | both[1]
 
 
-def _table(page: pl.DataFrame) -> PageTable:
+def _table(page: pl.DataFrame) -> Table:
     agents = page.select("agent_0", "agent_1").rows()
     columns = [
         words("game", [links.game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
@@ -112,7 +111,7 @@ def _table(page: pl.DataFrame) -> PageTable:
         words("ending", page["ending"].str.replace_all("_", " ")),
         column("imposed plies", page["opening"]),
     ]
-    return PageTable.of("Games", columns)
+    return Table("Games", columns)
 
 
 def result_text(winner: int, agents: Sequence[str]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from analytics.report.content import Cell
-from analytics.results.columns import game_name
+from analytics.results.columns import Cell, game_name
 from quarto.notation import CLASSIC_NAME, format_game, format_piece
 from quarto.rules import NONE
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.content import Cell, PageTable, linked
-from analytics.results.columns import ResultColumn, column, count, pairing_columns, percent, words
+from analytics.results.columns import (
+    Cell,
+    ResultColumn,
+    Table,
+    column,
+    count,
+    linked,
+    pairing_columns,
+    percent,
+    properties,
+    words,
+)
 from analytics.results.pairings import PairingResult, pairings_frame, results
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import GAMES, unknown_run
@@ -151,7 +161,7 @@ def first_score(opened: OpenArchive, row: RunRow) -> float | None:
     return results(opened.archive, row.run_id)[0].score.mean
 
 
-def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> PageTable:
+def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
     """A table of runs; ``brief``: with the most important columns only."""
     columns = [
         linked("run", [row.run_id for row in rows], [links.run_page(row.run_id) for row in rows], code=True),
@@ -166,7 +176,7 @@ def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief:
             words("begun (UTC)", [row.begun for row in rows]),
             words("", ["training" if row.record.training else "" for row in rows]),
         ]
-    return PageTable.of(caption, columns)
+    return Table(caption, columns)
 
 
 class OneRun(NamedTuple):
@@ -174,8 +184,8 @@ class OneRun(NamedTuple):
 
     record: RunRecord
     games: int
-    properties: PageTable
-    pairings: PageTable
+    properties: Table
+    pairings: Table
 
 
 MOST_PAIRINGS = 100  # rows
@@ -188,7 +198,7 @@ def one_run(opened: OpenArchive, run_id: str) -> OneRun:
     return OneRun(row.record, row.games, properties, _pairings(row.record, results(opened.archive, run_id)))
 
 
-def _properties(row: RunRow, fingerprint: str) -> PageTable:
+def _properties(row: RunRow, fingerprint: str) -> Table:
     record, spec, code = row.record, row.record.spec, row.record.code
     values = {
         "status": row.status,
@@ -203,16 +213,10 @@ def _properties(row: RunRow, fingerprint: str) -> PageTable:
         "code": f"{code.get('version', '?')}, fingerprint {code.get('fingerprint', '?')}",
         "command": record.command,
     }
-    return properties_table("Properties of the run", values, ("command",))
+    return Table("Properties of the run", properties(values, ("command",)))
 
 
-def properties_table(caption: str, values: Mapping[str, str], code: Collection[str]) -> PageTable:
-    """A table of names and values; those under the names in ``code`` are set as code."""
-    cells = [Cell(value, code=name in code) for name, value in values.items()]
-    return PageTable.of(caption, [words("property", values), words("value", cells)])
-
-
-def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
+def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> Table:
     """The results of the first agents, in the columns of `qarena run`."""
     shown, rules = found[:MOST_PAIRINGS], record.rules.name
     games = [links.games_page(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
@@ -224,7 +228,7 @@ def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> PageTable:
         ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),
     ]
     some = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
-    return PageTable.of(f"Results of the first agent{some}, in %", columns)
+    return Table(f"Results of the first agent{some}, in %", columns)
 
 
 def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from analytics.query.game_filter import GameFilter
 from analytics.query.selection import Selection
 from analytics.report import sections
-from analytics.report.content import Cell, PageTable, ReportSection, linked
 from analytics.report.figures.reported_games import ReportedGames
-from analytics.results.columns import column, words
+from analytics.report.sections import ReportSection
+from analytics.results.columns import ResultColumn, Table, column, linked, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from analytics.store.records import RunRecord
@@ -86,35 +86,38 @@ def _labels(records: Iterable[RunRecord]) -> set[str]:
     return {label for record in records for label in record.labels}
 
 
-def _with_agents(table: PageTable | None, records: Collection[RunRecord]) -> PageTable | None:
-    """A table in which the labels of agents lead to their pages."""
+def _with_agents(table: Table | None, records: Collection[RunRecord]) -> Table | None:
+    """A table in whose first column the labels of agents lead to their pages."""
     if table is None:
         return None
     labels, rules = _labels(records), {record.rules.name for record in records}
-    own = next(iter(rules)) if len(rules) == 1 else ""
+    own, (first, *others) = next(iter(rules)) if len(rules) == 1 else "", table.columns
+    cells = [
+        replace(cell, link=links.agent_page(cell.text, own)) if cell.text in labels else cell for cell in first.cells
+    ]
+    return replace(table, columns=[first._replace(texts=cells), *others])
 
-    def cell(shown: Cell) -> Cell:
-        return replace(shown, link=links.agent_page(shown.text, own)) if shown.text in labels else shown
 
-    return replace(table, rows=[[cell(row[0]), *row[1:]] for row in table.cells])
-
-
-def _with_games(table: PageTable, labels: Collection[str], wanted: GameFilter) -> PageTable:
+def _with_games(table: Table, labels: Collection[str], wanted: GameFilter) -> Table:
     """A crosstable in which each score leads to the games behind it, unless a name is more than a label."""
-    agents = [row[0].text for row in table.cells]
+    agents = [cell.text for cell in table.columns[0].cells]
+    filters = {"run": wanted.runs[0]} if wanted.runs else {"rules": wanted.rules or ""}
 
-    def cell(row: int, column: int, shown: Cell) -> Cell:
-        other = column - FIRST_SCORE
-        if not 0 <= other < len(agents) or shown.tint is None or not {agents[row], agents[other]} <= set(labels):
-            return shown
-        filters = {"run": wanted.runs[0]} if wanted.runs else {"rules": wanted.rules or ""}
-        return replace(shown, link=links.games_page(agent=agents[row], opponent=agents[other], **filters))
+    def against(opponent: str, scores: ResultColumn) -> ResultColumn:
+        cells = [
+            cell
+            if cell.tint is None or not {agent, opponent} <= set(labels)
+            else replace(cell, link=links.games_page(agent=agent, opponent=opponent, **filters))
+            for agent, cell in zip(agents, scores.cells, strict=True)
+        ]
+        return scores._replace(texts=cells)
 
-    rows = [[cell(row, column, each) for column, each in enumerate(cells)] for row, cells in enumerate(table.cells)]
-    return replace(table, rows=rows)
+    end = FIRST_SCORE + len(agents)
+    scores = map(against, agents, table.columns[FIRST_SCORE:end])
+    return replace(table, columns=[*table.columns[:FIRST_SCORE], *scores, *table.columns[end:]])
 
 
-def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> PageTable:
+def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | None = None) -> Table:
     """The mistakes of some games, those that gave up most first, then the latest in a game; of each sort a few.
 
     A sort is an agent, a kind of decision and a ply.
@@ -138,4 +141,4 @@ def worst(opened: OpenArchive, wanted: GameFilter, kind: str = "", ply: int | No
         column("ply", found["ply"]),
         words("value", [f"{VALUE_NAMES[before]} → {VALUE_NAMES[after]}" for before, after in values]),
     ]
-    return PageTable.of("The largest mistakes, the latest in a game first", columns)
+    return Table("The largest mistakes, the latest in a game first", columns)

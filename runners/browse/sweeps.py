@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.report.content import Cell, Figure, PageTable, linked
-from analytics.results.columns import ResultColumn, interval, percent, words
+from analytics.report.style import Figure
+from analytics.results.columns import MISSING, ResultColumn, Table, column, intervals, linked, percent, words
 from analytics.results.pairings import PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import value_of
@@ -52,7 +52,7 @@ def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepR
     return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
 
 
-def sweeps_table(rows: Sequence[SweepRow]) -> PageTable:
+def sweeps_table(rows: Sequence[SweepRow]) -> Table:
     """A table of sweeps."""
     jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
     columns = [
@@ -62,7 +62,7 @@ def sweeps_table(rows: Sequence[SweepRow]) -> PageTable:
         words("objective", [row.objective or "·" for row in rows]),
         words("begun (UTC)", [row.created or "·" for row in rows]),
     ]
-    return PageTable.of("Sweeps, the newest first", columns)
+    return Table("Sweeps, the newest first", columns)
 
 
 class OneSweep(NamedTuple):
@@ -71,7 +71,7 @@ class OneSweep(NamedTuple):
     sweep_id: str
     settings: tuple[str, ...]  # that vary
     fixed: tuple[tuple[str, str], ...]  # settings that all jobs share
-    table: PageTable
+    table: Table
     failures: list[tuple[int, str]]  # number and error of each job that has no results because of it
     figure: Figure | None
     why_not: str  # there is no picture
@@ -114,25 +114,26 @@ def _is_score(found: Found) -> bool:
     return all(len(pairings) == 1 for _, pairings in found if pairings) and _objective(found) in (None, "score")
 
 
-def _table(settings: Sequence[str], found: Found) -> PageTable:
-    rows: list[list[str | Cell]] = []
-    objective = [] if _is_score(found) else [_objective(found) or "objective"]  # a score has columns of its own
-    for job, pairings in found:
-        head: list[str | Cell] = [
-            Cell(str(job.job), link=links.run_page(job.run_id) if job.run_id else ""),
-            *(job.overrides.get(name, "·") for name in settings),
-        ]
-        value = ["·" if job.value is None else f"{job.value:.6g}" for _ in objective]
-        if not pairings:
-            rows.append([*head, *value, job.status, "", "", "", ""])
-        for each in pairings:
-            score = interval(each.score.low, each.score.high, percent)
-            rows.append([*head, *value, each.first, each.second, f"{each.games:,}", percent(each.score.mean), score])
-    shown = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
-    headings = ["job", *settings, *objective, "first agent", "second agent", "games", "score, %", "95 % interval"]
-    agents = len(settings) + len(objective) + 1
-    left = [*range(1, len(settings) + 1), agents, agents + 1]
-    return PageTable(f"Jobs{shown}", headings, rows[:MOST_ROWS], left)
+def _table(settings: Sequence[str], found: Found) -> Table:
+    """A row for each pairing of each job; a job without results says why in the place of its first agent."""
+    rows = [(job, each) for job, pairings in found for each in pairings or [None]]
+    shown = rows[:MOST_ROWS]
+    jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
+    scores = [each and each.score for each in pairings]
+    pages = [links.run_page(job.run_id) if job.run_id else "" for job in jobs]
+    values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
+    columns = [
+        linked("job", [str(job.job) for job in jobs], pages),
+        *(words(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
+        *([] if _is_score(found) else [ResultColumn(_objective(found) or "objective", values)]),
+        words("first agent", [each.first if each else job.status for job, each in shown]),
+        words("second agent", [each.second if each else MISSING for each in pairings]),
+        column("games", [each and each.games for each in pairings]),
+        column(SCORE, [each and each.mean for each in scores], percent),
+        intervals([each and each.low for each in scores], [each and each.high for each in scores]),
+    ]
+    some = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
+    return Table(f"Jobs{some}", columns)
 
 
 def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:

@@ -43,16 +43,16 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games."""
     from analytics.policies import policy_store
+    from analytics.results.columns import properties
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
     from runners.terminal import console
-    from runners.terminal.tables import properties_table
 
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
-    properties = description(card, policy_cards.folder_of(opened, card.policy_id))
-    console.show([properties_table(properties, f"policy {card.name}")])
+    described = description(card, policy_cards.folder_of(opened, card.policy_id))
+    console.show([console.tabulated(properties(dict(described)), f"policy {card.name}")])
 
 
 @app.command(

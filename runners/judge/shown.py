@@ -12,11 +12,11 @@ from analytics.perfect.tablebase import largest_for
 from analytics.policies import policy_store
 from analytics.results.columns import (
     ResultColumn,
+    Table,
     column,
     half_points,
     interval,
     intervals,
-    markdown,
     percent,
     ranked,
     words,
@@ -161,7 +161,7 @@ def page(judged: Verdicts, options: JudgeOptions, command: Sequence[str], root: 
         ResultColumn("bytes", [f"{size:,}" if size else "" for size in sizes]),
     ]
     made = ["", "## The policies", "", "```", *commands, "```"] if commands else []
-    return head + "\n".join([*markdown(columns), *made]) + "\n"
+    return head + "\n".join([Table("", columns).markdown, *made]) + "\n"
 
 
 def bytes_of(agent: AgentSpec, root: PurePath, rules: Rules) -> int | None:

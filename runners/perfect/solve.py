@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from analytics.derived_tables.jobs import run_jobs
 from analytics.perfect.tablebase import base_for
-from analytics.results.columns import ResultColumn, column, words
+from analytics.results.columns import ResultColumn, Table, column, words
 from quarto.errors import FailureError, RequestError
 from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import EMPTY, Position, board
@@ -31,7 +31,7 @@ from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.config_groups import load_rules
 from runners.executors.base import MEBIBYTE, available_cores, check_tables
 from runners.terminal import console
-from runners.terminal.console import TerminalTable, progress_bar
+from runners.terminal.console import progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
 
 LINES_A_TASK = 16
@@ -310,7 +310,7 @@ def sentence(question: Question, solution: Solution) -> str:
     return f"{value}, {'the board is full' if solution.distance == 0 else f'over in {placements}'}"
 
 
-def turns_table(question: Question, solution: Solution) -> TerminalTable:
+def turns_table(question: Question, solution: Solution) -> Table:
     """All turns, best first: a row a gift on a board without a hand, else a row a cell and a column a piece."""
     if solution.turns[0].cell == NONE:
         return _gifts_table(solution.turns)
@@ -337,7 +337,7 @@ def cell_order(turns: Sequence[SolvedTurn]) -> tuple[int, ...]:
     return -best, soonest, -good if best >= 0 else 0, turns[0].cell
 
 
-def _gifts_table(turns: Sequence[SolvedTurn]) -> TerminalTable:
+def _gifts_table(turns: Sequence[SolvedTurn]) -> Table:
     columns = [
         words("gift", [format_piece(turn.gift) for turn in turns]),
         words("value", [VALUE_NAMES[turn.value] for turn in turns]),

@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 
 from analytics.perfect.tablebase import Card, Tablebase
 from analytics.perfect.tablebase_build import Chunks, solved
-from analytics.results.columns import column, words
+from analytics.results.columns import Table, column, words
 from quarto.perft import Layer
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
 from runners.executors.base import Executor, Stop, Task
 from runners.terminal import console
-from runners.terminal.console import TerminalTable
 
 
-def tablebase_tables(found: Sequence[Tablebase]) -> list[TerminalTable]:
+def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
     """A list of tablebases, then for each the number of boards by pieces and value for the player to act."""
     cards = [each.card for each in found]
     columns = [
@@ -37,14 +36,14 @@ def tablebase_tables(found: Sequence[Tablebase]) -> list[TerminalTable]:
     return [console.tabulated(columns), *map(_layers_table, cards)]
 
 
-def _layers_table(card: Card) -> TerminalTable:
+def _layers_table(card: Card) -> Table:
     parts = {"boards": card.boards, "won": card.won, "drawn": card.drawn, "lost": card.lost}
     columns = [column(name, counts) for name, counts in parts.items()]
     pieces = column("pieces", range(card.pieces + 1))
     return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
-def perft_table(rules: str, layers: Sequence[Layer]) -> TerminalTable:
+def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
     """The counts of each ply."""
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)]

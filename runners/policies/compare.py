@@ -17,7 +17,7 @@ from agents.policy import VALUE_COLUMNS
 from agents.random import Random
 from agents.rl_tabular import COUNTERS
 from analytics.policies import policy_store
-from analytics.results.columns import ResultColumn, percent
+from analytics.results.columns import ResultColumn, percent, properties
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.batch import Batch, Turns
@@ -31,7 +31,6 @@ from quarto.symmetry import symmetries
 from runners.arena.agent_policies import player_of
 from runners.arena.engine import Engine, Order
 from runners.terminal import console
-from runners.terminal.tables import properties_table
 
 EVIDENCE = ("count", "losses")  # columns that show how much evidence a value has, unless they are the value itself
 MOST_POSITIONS = 20_000  # in which both policies choose
@@ -61,13 +60,13 @@ def compare(root: PurePath, one: str, other: str) -> None:
     if rules.lines != Rules(**cards[1].rules).lines:
         names = " and ".join(f"{card.name} ({card.rules['name']})" for card in cards)
         raise RequestError(f"policies {names} were learned under different rules: their positions are not the same")
-    properties = [("policies", " and ".join(f"{card.name} ({card.policy_id}, {card.kind})" for card in cards))]
+    compared = [("policies", " and ".join(f"{card.name} ({card.policy_id}, {card.kind})" for card in cards))]
     common = joined(*learned)
     if common is not None:
-        properties += _knowledge(learned, common)
+        compared += _knowledge(learned, common)
     choices = choices_of(learned[0], learned[1], rules)
-    properties += _agreement(choices)
-    tables = [properties_table(properties, "compared")]
+    compared += _agreement(choices)
+    tables = [console.tabulated(properties(dict(compared)), "compared")]
     if common is not None and common["difference"].sum():
         tables.append(console.tabulated(_largest(common, cards), "Largest differences"))
     if (choices.decided & ~choices.same_turn).any():

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from agents.lift import lift
-from analytics.results.columns import ResultColumn
+from analytics.results.columns import ResultColumn, Table
 from quarto.batch import Batch
 from quarto.position import ALL_PIECES, Position
 from quarto.rng import Streams
@@ -35,7 +35,7 @@ from runners.speed.throughput import Yardstick, throughput, yardstick
 from runners.speed.timing import process
 from runners.speed.turn_times import NANOSECONDS, figure_text, turn_nanoseconds
 from runners.speed.warm import rules_played_by, warm
-from runners.terminal.console import TerminalTable, tabulated
+from runners.terminal.console import tabulated
 
 Figures = dict[str, Any]
 
@@ -83,7 +83,7 @@ MEASUREMENTS: Mapping[str, Callable[[bool], Figures]] = {
 }
 
 
-def bench_table(figures: Figures) -> TerminalTable:
+def bench_table(figures: Figures) -> Table:
     """Figures as a flat table."""
     found = dict(flat(figures))
     texts = [figure_text(value) for value in found.values()]

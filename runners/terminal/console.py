@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from rich.cells import cell_len
@@ -29,7 +28,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.results.columns import ResultColumn
+from analytics.results.columns import ResultColumn, Table
 from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
 
@@ -74,43 +73,37 @@ def least_width(column: ResultColumn) -> int:
     return FOLDED if folds(column) else width_of(column)
 
 
-@dataclass(frozen=True)
-class TerminalTable:
-    """A table for people. Its text is not cut, and not read as markup."""
-
-    columns: Sequence[ResultColumn]
-    title: str | None = None
-    folded: bool = False  # long texts go on in the next line if the table is too wide
-    left_out: Sequence[str] = ()  # headings of columns
-
-    @property
-    def width(self) -> int:
-        """The width with each text in one line."""
-        return 1 + sum(width_of(column) + FRAME for column in self.columns)
-
-    def narrowed(self, width: int) -> TerminalTable:
-        """The table without as many of its spare columns as have to go for it to fit, long texts folded."""
-        going = sorted((column.spare, index) for index, column in enumerate(self.columns) if column.spare)
-        taken, gone = 1 + sum(least_width(column) + FRAME for column in self.columns), list[int]()
-        while going and taken > width:
-            gone.append(going.pop()[1])
-            taken -= least_width(self.columns[gone[-1]]) + FRAME
-        kept = [column for index, column in enumerate(self.columns) if index not in {*gone}]
-        return TerminalTable(kept, self.title, True, [self.columns[index].heading for index in sorted(gone)])
-
-    def __rich__(self) -> RichTable:
-        table = RichTable(title=self.title, title_justify="left")
-        sides: list[JustifyMethod] = ["right" if column.right else "left" for column in self.columns]
-        for column, side in zip(self.columns, sides, strict=True):
-            folded = self.folded and folds(column)
-            least = FOLDED if folded else None
-            table.add_column(Text(column.heading, justify=side), no_wrap=not folded, overflow="fold", min_width=least)
-        for row in zip(*(column.texts for column in self.columns), strict=True):
-            table.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
-        return table
+def full_width(table: Table) -> int:
+    """The width with each text in one line."""
+    return 1 + sum(width_of(column) + FRAME for column in table.columns)
 
 
-def drawn(table: TerminalTable) -> Iterator[str]:
+def narrowed(table: Table, width: int) -> tuple[Table, list[str]]:
+    """The table without as many of its spare columns as have to go for it to fit, long texts folded; their headings."""
+    columns = table.columns
+    going = sorted((column.spare, index) for index, column in enumerate(columns) if column.spare)
+    taken, gone = 1 + sum(least_width(column) + FRAME for column in columns), list[int]()
+    while going and taken > width:
+        gone.append(going.pop()[1])
+        taken -= least_width(columns[gone[-1]]) + FRAME
+    kept = [column for index, column in enumerate(columns) if index not in {*gone}]
+    return Table(table.title, kept), [columns[index].heading for index in sorted(gone)]
+
+
+def rich_table(table: Table, folded: bool = False) -> RichTable:
+    """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
+    made = RichTable(title=table.title or None, title_justify="left")
+    sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
+    for column, side in zip(table.columns, sides, strict=True):
+        folds_here = folded and folds(column)
+        least = FOLDED if folds_here else None
+        made.add_column(Text(column.heading, justify=side), no_wrap=not folds_here, overflow="fold", min_width=least)
+    for row in table.rows:
+        made.add_row(*(Text(value, justify=side) for value, side in zip(row, sides, strict=True)))
+    return made
+
+
+def drawn(table: Table) -> Iterator[str]:
     """The lines of a table without a title at full width, as Rich draws it; Rich takes a millisecond a row."""
     columns = table.columns
     texts = [(each.heading, *each.texts) for each in columns]
@@ -132,44 +125,44 @@ def drawn(table: TerminalTable) -> Iterator[str]:
     yield ruled("┏", "━", "┳", "┓")
     yield from lines([each.heading for each in columns], "┃")
     yield ruled("┡", "━", "╇", "┩")
-    for row in zip(*(each.texts for each in columns), strict=True):
+    for row in table.rows:
         yield from lines(row, "│")
     yield ruled("└", "─", "┴", "┘")
 
 
-def tabulated(columns: Sequence[ResultColumn], title: str | None = None) -> TerminalTable:
+def tabulated(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """A table of these columns, in whose texts a terminal obeys nothing."""
     visible = [
         column._replace(heading=escaped(column.heading), texts=[escaped(text) for text in column.texts])
         for column in columns
     ]
-    return TerminalTable(visible, title and escaped(title))
+    return Table(escaped(title), visible)
 
 
-def show(*choices: Sequence[TerminalTable], wide: bool | None = None) -> None:
+def show(*choices: Sequence[Table], wide: bool | None = None) -> None:
     """Print the first choice of tables that fits the terminal; if none does, the last one without spare columns.
 
     A line then names the columns that are left out. Without a terminal (in a pipe), or if ``wide``, print the first
     choice at full width. ``wide`` is None where the command has no option ``--wide``.
     """
     console = out()
-    fitting = [tables for tables in choices if max(table.width for table in tables) <= console.width]
+    fitting = [tables for tables in choices if max(map(full_width, tables)) <= console.width]
     if wide or not console.is_terminal:
         _print(console, choices[0])
     elif fitting:
         _print(console, fitting[0])
     else:
-        narrow = [table.narrowed(console.width) for table in choices[-1]]
-        _print(console, narrow)
-        _print_left_out(console, [heading for table in narrow for heading in table.left_out], wide is not None)
+        narrow = [narrowed(table, console.width) for table in choices[-1]]
+        _print(console, [table for table, _ in narrow], folded=True)
+        _print_left_out(console, [heading for _, gone in narrow for heading in gone], wide is not None)
 
 
-def _print(console: Console, tables: Sequence[TerminalTable]) -> None:
+def _print(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
     width = console.width
     for table in tables:
-        least = 1 + sum((least_width(column) if table.folded else width_of(column)) + FRAME for column in table.columns)
+        least = 1 + sum((least_width(column) if folded else width_of(column)) + FRAME for column in table.columns)
         console.width = max(width, least)
-        console.print(table, crop=False)
+        console.print(rich_table(table, folded), crop=False)
     console.width = width
 
 

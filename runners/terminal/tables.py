@@ -7,7 +7,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.results.columns import ResultColumn, csv_of, escaped_json
+from analytics.results.columns import ResultColumn, Table, csv_of, escaped_json
 from analytics.sql.answers import checked_times, holds_times
 from runners.terminal import console
-from runners.terminal.console import TerminalTable
 from runners.terminal.files import PRINTED, TableOutput, new_file, write_file
 
 PART_ROWS = 1 << 16
@@ -184,7 +183,7 @@ def _json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def table_of(frame: pl.DataFrame) -> TerminalTable:
+def table_of(frame: pl.DataFrame) -> Table:
     """All rows and columns of a frame, numbers aligned to the right; the last columns are the first to be spared."""
     return console.tabulated(
         [
@@ -201,12 +200,6 @@ def cell_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value.to_list() if isinstance(value, pl.Series) else value)
-
-
-def properties_table(properties: Sequence[tuple[str, str]], title: str) -> TerminalTable:
-    """A table of names and their values, one a row."""
-    headings = zip(("property", "value"), zip(*properties, strict=True), strict=True)
-    return console.tabulated([ResultColumn(heading, [*texts], right=False) for heading, texts in headings], title)
 
 
 def write_json(figures: Mapping[str, Any], path: Path) -> None:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.questions import CookbookQuestion, questions
-from analytics.report.content import Figure
+from analytics.report.style import Figure
 from analytics.sql.views import VIEWS
 from analytics.store.marker import content_of
 from quarto.errors import ArenaError, FailureError, NotFoundError, RequestError

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.game_filter import GameFilter
-from analytics.report.content import PageTable
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.page import render
+from analytics.results.columns import Table
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, RequestError
@@ -176,7 +176,7 @@ def _matching(opened: OpenArchive, wanted: RunsWanted) -> list[runs.RunRow]:
     return runs.matching(runs.run_rows(opened), *wanted)
 
 
-def _runs_shown(opened: OpenArchive, wanted: RunsWanted, order: str, at: int) -> PageTable:
+def _runs_shown(opened: OpenArchive, wanted: RunsWanted, order: str, at: int) -> Table:
     ordered = runs.in_order(opened, _matching(opened, wanted), order)
     return runs.runs_table(opened, ordered[ROWS * (at - 1) : ROWS * at], f"Runs, by {order}")
 
@@ -209,14 +209,14 @@ def first_look(request: Request) -> dict[str, Any]:
     return {"archive_shown": True, **shown}
 
 
-def _crosstable(reader: ArchiveReader, record: RunRecord) -> PageTable | None:
+def _crosstable(reader: ArchiveReader, record: RunRecord) -> Table | None:
     """The crosstable of a run of several pairings."""
     if len(record.pairings) < 2:
         return None
     return reader.ask(sections.section, "crosstable", GameFilter(runs=(record.run_id,))).section.table
 
 
-def _latest(opened: OpenArchive) -> PageTable:
+def _latest(opened: OpenArchive) -> Table:
     return runs.runs_table(opened, runs.run_rows(opened)[:LATEST], "Latest runs", brief=True)
 
 

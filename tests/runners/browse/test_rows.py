@@ -15,6 +15,7 @@ from analytics.query.game_filter import GameFilter
 from analytics.query.openings import OpeningsQuery
 from analytics.ratings.head_to_head import head_to_head
 from analytics.report import style
+from analytics.results.columns import MISSING
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
@@ -141,7 +142,7 @@ def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened:
     table = played_table(found.explored, lambda word: f"/{word}")
     assert [row[0].link for row in table.cells] == [f"/{cell}" for cell in found.explored.rows["cell"]]
     assert table.cells[0][-1].link.endswith("?ply=2")
-    assert len(played_table(found.explored, str, brief=True).headings) == 5
+    assert len(played_table(found.explored, str, brief=True).columns) == 5
     of_turns = found_in(opened, OpeningsQuery(text, by="turn"))
     assert of_turns.explored is not None
     assert {cell.link for cell in played_table(of_turns.explored, str).cells[0][:2]} == {""}
@@ -186,7 +187,7 @@ def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
     monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
     sweep = sweeps.one_sweep(opened, jobs[0].sweep_id)
     assert sweep.failures == [(jobs[1].job, error)]
-    assert texts(sweep.table)[1][-5:] == ["failed", "", "", "", ""]
+    assert texts(sweep.table)[1][-5:] == ["failed", *[MISSING] * 4]
 
 
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
@@ -248,7 +249,7 @@ def test_answers_lead_to_runs_games_and_positions() -> None:
     assert len(row[3].text) == 120
     wide = pl.DataFrame({f"c{number}": range(1000) for number in range(50)})
     table = answer_table(wide)
-    assert table.caption == "The first 60 of 1,000 rows, the first 40 of 50 columns"
+    assert table.title == "The first 60 of 1,000 rows, the first 40 of 50 columns"
 
 
 def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:

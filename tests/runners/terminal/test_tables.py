@@ -17,6 +17,7 @@ from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
 from quarto.errors import RequestError
 from runners.terminal import console
+from runners.terminal.console import rich_table
 from runners.terminal.files import TableOutput, output_of
 from runners.terminal.tables import as_text, show_first, table_of, write
 from tests.paths import SAMPLE
@@ -70,7 +71,7 @@ def test_a_table_in_a_file_is_drawn_as_rich_draws_it() -> None:
         {"name": ["a", "two\nlines", "日本", "x\x1b[2J"], "n": [1, -22, None, 3], "list": [[1], [], None, [2, 3]]}
     )
     expected = io.StringIO()
-    Console(file=expected, width=1 << 16).print(table_of(frame), crop=False, soft_wrap=True)
+    Console(file=expected, width=1 << 16).print(rich_table(table_of(frame)), crop=False, soft_wrap=True)
     assert as_text(frame).decode() == expected.getvalue()
     assert as_text(frame.clear()).decode().count("\n") == 4
 
