@@ -1,4 +1,4 @@
-"""Comparisons as texts: the table's rows, Markdown, the page and its plots."""
+"""Comparisons: the rule of agreement; the table's rows, Markdown, the page and its plots."""
 
 from __future__ import annotations
 
@@ -9,17 +9,63 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from analytics.published import Note, Span, figures
+from analytics.published import Note, PublishedFigure, Span, figures
 from analytics.published import comparison as comparisons
-from analytics.published.comparison import Reproduction, document, page
+from analytics.published.comparison import (
+    Comparison,
+    MeasuredFigure,
+    Reproduction,
+    agrees,
+    document,
+    measured_figure,
+    measured_rate,
+    page,
+    published_rate,
+    results_in,
+)
 from analytics.published.panels import chart, panels
 from analytics.report.style import svg
-from tests.analytics.published.experiments import FIGURE, comparison, figure
+from analytics.statistics.intervals import Estimate, wilson
+from analytics.statistics.tally import Tally
 
 TO = "\N{EN DASH}"  # within an interval
 
 FIRST = Note(("A01", "A02"), "proven", "A <first> note with `code` on two figures.")
 SECOND = Note(("A02",), "likely", "A second note.")
+
+FIGURE = PublishedFigure(
+    figure="A01",
+    study="A",
+    player="ga5",
+    opponent="rule_based",
+    rules="classic",
+    seat="both",
+    games=1000,
+    win=Span("28.2", 28.2, 28.2),
+    draw=None,
+    draws_for="opponent",
+    version="earlier",
+    where="README",
+    remark="",
+)
+
+# 100 pairs; the first agent's (losses, draws, wins) are (30, 10, 60) in seat 0 and (50, 20, 30) in seat 1.
+TALLY = Tally(pairs=((20, 5, 5), (5, 5, 0), (25, 10, 25)))
+
+
+def figure(win: str = "28.2", games: int = 1000, seat: str = "both", draws_for: str = "opponent") -> PublishedFigure:
+    """A figure that differs from ``FIGURE`` as given."""
+    span = Span.read(win)
+    assert span
+    return replace(FIGURE, win=span, games=games, seat=seat, draws_for=draws_for)
+
+
+def ours(of: PublishedFigure, tally: Tally = TALLY) -> MeasuredFigure:
+    return measured_figure(of, of.player, of.opponent, results_in(tally, of.seat))
+
+
+def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> Comparison:
+    return Comparison(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
 
 
 @pytest.fixture
@@ -162,3 +208,81 @@ def test_every_published_figure_can_be_told() -> None:
     text = document(every, "")
     assert all(f"| {each.figure} |" in text for each in figures())
     assert all(name in page(every, "", {}) for name in ("A34", "B10", "C01", "D03", "E11"))
+
+
+@pytest.mark.parametrize(
+    ("seat", "expected"),
+    [
+        ("0", (30, 10, 60)),
+        ("1", (50, 20, 30)),
+        ("first", (50, 20, 30)),  # seat 1 places first
+        ("second", (30, 10, 60)),
+        ("both", (80, 30, 90)),
+    ],
+)
+def test_results_in_the_published_seat(seat: str, expected: tuple[int, int, int]) -> None:
+    assert results_in(TALLY, seat) == expected
+
+
+def test_results_of_games_that_come_alone() -> None:
+    alone = Tally(singles=((0, 0, 0), (4, 1, 5)))
+    assert results_in(alone, "1") == results_in(alone, "both") == (4, 1, 5)
+    assert results_in(alone, "0") == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("draws_for", "won"), [("player", 120), ("opponent", 90), ("nobody", 90)])
+def test_a_draw_counts_for_whom_the_study_counted_it(draws_for: str, won: int) -> None:
+    found = measured_rate((80, 30, 90), draws_for)
+    assert found.mean == won / 200
+    assert (found.low, found.high) == wilson(won, 200)
+
+
+def test_the_two_sides_of_a_pairing_measure_the_same_when_one_of_them_is_given_the_draws() -> None:
+    ours = measured_rate(results_in(TALLY, "both"), "opponent")
+    theirs = measured_rate(results_in(TALLY.swapped, "both"), "player")
+    assert theirs.mean == pytest.approx(1 - ours.mean)
+    assert (theirs.low, theirs.high) == pytest.approx((1 - ours.high, 1 - ours.low))
+
+
+def test_without_games_nothing_is_known() -> None:
+    assert measured_rate((0, 0, 0), "player") == Estimate(0.0, 0.0, 1.0)
+
+
+def test_a_published_figure_has_the_interval_of_its_games() -> None:
+    found = published_rate(figure("28.2", games=1000))
+    assert found.mean == pytest.approx(0.282)
+    assert (found.low, found.high) == pytest.approx((0.2550, 0.3107), abs=5e-4)  # Wilson's, by hand
+    few = published_rate(figure("60.0", games=10))
+    assert (few.low, few.high) == pytest.approx((0.3127, 0.8318), abs=5e-4)
+
+
+def test_a_published_range_reaches_from_the_lower_end_of_one_interval_to_the_upper_end_of_the_other() -> None:
+    found, one, two = (published_rate(figure(win)) for win in ("80-84", "80", "84"))
+    assert found.mean == pytest.approx(0.82)
+    assert (found.low, found.high) == (one.low, two.high)
+
+
+@pytest.mark.parametrize(
+    ("win", "games", "rate", "reach", "expected"),
+    [
+        ("50", 1_000_000, 0.5299, 0.0, True),  # within three points
+        ("50", 1_000_000, 0.5301, 0.0, False),
+        ("50", 1_000_000, 0.4701, 0.0, True),
+        ("50", 1_000_000, 0.4699, 0.0, False),
+        ("50", 1_000_000, 0.54, 0.045, True),  # our interval reaches theirs
+        ("50", 100, 0.59, 0.0, True),  # theirs reaches us: 40.4 to 59.6
+        ("50", 100, 0.60, 0.0, False),
+        ("50", 100, 0.39, 0.02, True),
+        ("40-60", 1_000_000, 0.62, 0.0, True),  # of a range, the nearer end counts
+        ("40-60", 1_000_000, 0.50, 0.0, True),
+        ("40-60", 1_000_000, 0.38, 0.0, True),
+        ("40-60", 1_000_000, 0.64, 0.0, False),
+        ("40-60", 1_000_000, 0.36, 0.0, False),
+        ("100", 1_000_000, 0.97, 0.0, True),
+        ("0", 1_000_000, 0.04, 0.0, False),
+    ],
+)
+def test_rates_agree_within_three_points_or_their_intervals(
+    win: str, games: int, rate: float, reach: float, expected: bool
+) -> None:
+    assert agrees(figure(win, games), Estimate(rate, rate - reach, rate + reach)) is expected

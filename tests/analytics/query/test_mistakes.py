@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
 from analytics import open_archive
 from analytics.query.mistakes import decision_summaries, judged_agents
-from analytics.query.selection import repeated_games
 from analytics.statistics.intervals import quantile, wilson
 from analytics.store.archive import Archive
 from tests.analytics.indexed import decide
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, block_of, random_block, random_game, record, spec_of, store
+from tests.analytics.naive_games import random_block, record, spec_of, store
 
 
-@pytest.fixture
-def judged(tmp_path: Path) -> Archive:
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """Two runs with the openings of one seed, one run without imposed openings; all decisions are judged."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = Archive.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
     for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
         run = record(spec)
         archive.save_run(run)
@@ -61,15 +58,3 @@ def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
             else:
                 reach = quantile() * math.sqrt(variance)
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
-
-
-def test_games_that_are_copies_are_named(archive: Archive) -> None:
-    one, other = (random_game(random.Random(seed), forfeits=0) for seed in (1, 2))
-    copied = record(spec_of(seed=9))
-    archive.save_run(copied)
-    store(archive, copied.run_id, [block_of([one, other] * 5), random_block(4, 1)])
-    with open_archive(archive.root) as opened:
-        (note,) = repeated_games(opened, [copied.run_id, RUN_ID])
-        assert repeated_games(opened, [RUN_ID]) == []
-    first, second = PAIRINGS[0]
-    assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} are 2 over and over")

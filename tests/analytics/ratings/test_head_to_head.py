@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CLASSIC, Rules
+from tests.analytics.conftest import filled
+from tests.analytics.folders import copied
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, Pairings, random_block, record, single_games, spec_of, store
 from tests.marks import seldom
 
@@ -34,14 +37,31 @@ def add(archive: Archive, run: RunRecord, seed: int, pairings: Pairings = PAIRIN
     store(archive, run.run_id, swapped if run.swapped else [single_games(seed, n, 0) for n in games], pairings)
 
 
-@pytest.fixture
-def several(archive: Archive) -> Archive:
-    """The archive of ``conftest``; runs with openings and the agents turned, with fixed seats, and of self-play."""
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The archive of ``conftest``; runs with openings and the agents turned, with fixed seats, and of self-play.
+
+    No test changes it.
+    """
+    archive = filled(tmp_path_factory.mktemp("several") / "archive")
     add(archive, record(spec_of(seed=8, pairings=TURNED, opening_plies=2)), 2, TURNED)
     add(archive, record(spec_of(seed=9, seats="fixed")), 3)
     alone = [("random", "random")]
     add(archive, record(spec_of(seed=10, pairings=alone)), 4, alone)
     return archive
+
+
+@pytest.fixture(scope="module")
+def opened(several: Archive) -> Iterator[OpenArchive]:
+    """``several``, opened once."""
+    with open_archive(several.root) as opened:
+        yield opened
+
+
+@pytest.fixture
+def copy(several: Archive, tmp_path: Path) -> Archive:
+    """The same archive, to be changed."""
+    return copied(several, tmp_path / "copy")
 
 
 def naive(opened: OpenArchive, where: str) -> dict[tuple[str, str], Counter[str]]:
@@ -79,10 +99,9 @@ def as_naive(met: HeadToHead) -> dict[tuple[str, str], Counter[str]]:
     return found
 
 
-def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        tallies = of_tallies(opened, several.runs())
-        assert tallies == of_games(opened, "true", several.runs())
+def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive, opened: OpenArchive) -> None:
+    tallies = of_tallies(opened, several.runs())
+    assert tallies == of_games(opened, "true", several.runs())
     assert all(sum(result.tally.illegal[i] for result in tallies.values()) > 0 for i in (0, 1))
     assert all(sum(result.tally.errors[i] for result in tallies.values()) > 0 for i in (0, 1))
 
@@ -90,78 +109,74 @@ def test_tallies_and_sql_say_the_same_of_every_pairing(several: Archive) -> None
 @pytest.mark.parametrize(
     "where", ["true", "game_id % 3 = 1", *seldom("winner <> 0", "agent_0 = 'random'", "plies % 2 = 0")]
 )
-def test_pairs_are_those_that_a_count_game_by_game_finds(several: Archive, where: str) -> None:
-    with open_archive(several.root) as opened:
-        found = head_to_head(opened, GameFilter(where))
-        assert as_naive(found) == naive(opened, where)
-        assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
+def test_pairs_are_those_that_a_count_game_by_game_finds(opened: OpenArchive, where: str) -> None:
+    found = head_to_head(opened, GameFilter(where))
+    assert as_naive(found) == naive(opened, where)
+    assert found.games == opened.sql(f"SELECT count(*) FROM games WHERE {where}").item()
 
 
-def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        found = head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
+def test_a_pair_of_which_one_game_was_chosen_is_a_game_that_comes_alone(opened: OpenArchive) -> None:
+    found = head_to_head(opened, GameFilter("agent_0 = 'random' AND agent_1 <> 'random'"))
     for result in found.results:
         assert result.tally.pairs == Tally().pairs
         assert sum(map(sum, result.tally.singles)) == result.games > 0
         assert result.score.low <= result.score.mean <= result.score.high < 1
 
 
-def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        (first, *_) = head_to_head(opened).results
-        (alone, *_) = head_to_head(opened, GameFilter(runs=(several.runs()[0].run_id,))).results
+def test_the_pair_is_the_unit_as_soon_as_openings_were_imposed_in_one_run(
+    several: Archive, opened: OpenArchive
+) -> None:
+    (first, *_) = head_to_head(opened).results
+    (alone, *_) = head_to_head(opened, GameFilter(runs=(several.runs()[0].run_id,))).results
     assert first.by_pairs != alone.by_pairs
     assert (first.first, first.second) == (alone.first, alone.second)
 
 
-def test_seats_are_told_apart(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        met = head_to_head(opened)
-        apart = by_seats(met.results)
-        for seat, result in apart:
-            here, there = f"agent_{seat}", f"agent_{1 - seat}"
-            if result.first != result.second:
-                won, games = opened.sql(
-                    f"SELECT count(*) FILTER (winner = {seat}), count(*) FROM games "
-                    f"WHERE {here} = '{result.first}' AND {there} = '{result.second}'"
-                ).row(0)
-                assert (result.wins, result.games) == (won, games)
+def test_seats_are_told_apart(opened: OpenArchive) -> None:
+    met = head_to_head(opened)
+    apart = by_seats(met.results)
+    for seat, result in apart:
+        here, there = f"agent_{seat}", f"agent_{1 - seat}"
+        if result.first != result.second:
+            won, games = opened.sql(
+                f"SELECT count(*) FILTER (winner = {seat}), count(*) FROM games "
+                f"WHERE {here} = '{result.first}' AND {there} = '{result.second}'"
+            ).row(0)
+            assert (result.wins, result.games) == (won, games)
     assert sum(result.games for _, result in apart) == met.games
     frame = met.frame(by_seat=True)
     assert frame["seat"].to_list() == [seat for seat, _ in apart]
     assert frame["games"].sum() == met.games
 
 
-def test_the_frame_has_a_row_for_every_two_that_met(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        met = head_to_head(opened)
+def test_the_frame_has_a_row_for_every_two_that_met(opened: OpenArchive) -> None:
+    met = head_to_head(opened)
     frame = met.frame()
     assert frame.select("first", "second").rows() == [(each.first, each.second) for each in met.results]
     assert frame["games"].sum() == frame.select("wins", "draws", "losses").sum().sum_horizontal().item() == met.games
     assert frame["score_low"].is_between(0, frame["score"]).all()
 
 
-def test_games_of_trainings_are_left_out_on_request(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        before = head_to_head(opened, GameFilter(trainings=False))
+def test_games_of_trainings_are_left_out_on_request(opened: OpenArchive, copy: Archive) -> None:
+    before = head_to_head(opened, GameFilter(trainings=False))
     alone = record(spec_of(seed=30), training=True)
-    add(several, alone, 6)
-    add(several, record(spec_of(seed=31), training=True), 7)
-    with open_archive(several.root) as opened:
+    add(copy, alone, 6)
+    add(copy, record(spec_of(seed=31), training=True), 7)
+    with open_archive(copy.root) as more:
         for where in (None, "true"):
-            found = head_to_head(opened, GameFilter(where, trainings=False))
+            found = head_to_head(more, GameFilter(where, trainings=False))
             assert found.results == before.results
             assert "2 runs of trainings are left out: --trainings takes them in" in found.notes
-            assert head_to_head(opened, GameFilter(where)).games == before.games + 96
-        assert head_to_head(opened, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
+            assert head_to_head(more, GameFilter(where)).games == before.games + 96
+        assert head_to_head(more, GameFilter(runs=(alone.run_id,), trainings=False)).games == 48
         with pytest.raises(RequestError, match="all chosen games are those of trainings: --trainings takes them in"):
-            head_to_head(opened, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
+            head_to_head(more, GameFilter(f"run_id = '{alone.run_id}'", trainings=False))
 
 
-def test_rules_are_never_mixed_silently(several: Archive) -> None:
+def test_rules_are_never_mixed_silently(copy: Archive) -> None:
     run = record(spec_of(SQUARE, seed=20))
-    add(several, run, 5, rules=SQUARE)
-    with open_archive(several.root) as opened:
+    add(copy, run, 5, rules=SQUARE)
+    with open_archive(copy.root) as opened:
         for where in (None, "true"):
             with pytest.raises(RequestError, match=r"under different rules, classic, square: .*--rules NAME"):
                 head_to_head(opened, GameFilter(where))
@@ -205,25 +220,21 @@ def test_a_run_that_lacks_games_is_noted(archive: Archive) -> None:
             assert head_to_head(opened).notes == notes
 
 
-def test_games_against_oneself_are_noted(several: Archive) -> None:
-    with open_archive(several.root) as opened:
-        assert "16 games of agents against themselves say nothing about strength" in head_to_head(opened).notes
+def test_games_against_oneself_are_noted(opened: OpenArchive) -> None:
+    assert "16 games of agents against themselves say nothing about strength" in head_to_head(opened).notes
 
 
-def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive) -> None:
+def test_a_condition_cannot_reach_beyond_the_runs_that_were_named(several: Archive, opened: OpenArchive) -> None:
     run = several.runs()[0].run_id
-    with open_archive(several.root) as opened:
-        assert head_to_head(opened, GameFilter("false OR true", (run,))) == head_to_head(
-            opened, GameFilter(runs=(run,))
-        )
-        with pytest.raises(RequestError, match="is not a condition on games"):
-            head_to_head(opened, GameFilter("false) OR (true", (run,)))
+    assert head_to_head(opened, GameFilter("false OR true", (run,))) == head_to_head(opened, GameFilter(runs=(run,)))
+    with pytest.raises(RequestError, match="is not a condition on games"):
+        head_to_head(opened, GameFilter("false) OR (true", (run,)))
 
 
 @pytest.mark.parametrize("where", [None, "true"])
-def test_games_without_a_record_are_a_failure_either_way(several: Archive, where: str | None) -> None:
-    Path(several.root / "runs" / f"{RUN_ID}.json").unlink()
-    with open_archive(several.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+def test_games_without_a_record_are_a_failure_either_way(copy: Archive, where: str | None) -> None:
+    Path(copy.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(copy.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
         head_to_head(opened, GameFilter(where))
 
 

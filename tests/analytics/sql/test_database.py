@@ -1,20 +1,30 @@
+"""Open archives: their files and views, the LazyFrames, parameters and frames of one's own, what is inside."""
+
+from __future__ import annotations
+
 import datetime as dt
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 import analytics
+from analytics import open_archive
+from analytics.policies import policy_store
 from analytics.results.pairings import results
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
-from quarto.errors import RequestError
-from tests.analytics.indexed import save_verdict
+from quarto.errors import FailureError, RequestError
+from tests.analytics.conftest import filled
+from tests.analytics.folders import copied
+from tests.analytics.indexed import decide, index, save_verdict
 from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
@@ -26,6 +36,7 @@ from tests.analytics.naive_games import (
     spec_of,
     store,
 )
+from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.paths import ROOT
@@ -49,8 +60,8 @@ def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> No
 
 @pytest.mark.parametrize("empty", [True, False])
 @pytest.mark.parametrize("table", list(TABLES))
-def test_types_are_the_same_with_and_without_games(archive: Archive, tmp_path: Path, table: str, empty: bool) -> None:
-    root = Archive.open(tmp_path / "empty", create=True).root if empty else archive.root
+def test_types_are_the_same_with_and_without_games(shared: Archive, tmp_path: Path, table: str, empty: bool) -> None:
+    root = Archive.open(tmp_path / "empty", create=True).root if empty else shared.root
     more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()} if table == "games" else {}
     expected = {"run_id": pl.String(), **TABLES[table], **more}
     with OpenArchive(root) as opened:
@@ -61,10 +72,9 @@ def test_types_are_the_same_with_and_without_games(archive: Archive, tmp_path: P
         assert opened.sql(f"SELECT count(*) > 0 FROM {table}").item() != empty
 
 
-def test_small_integers_are_widened(archive: Archive) -> None:
-    with OpenArchive(archive.root) as opened:
-        assert opened.sql("SELECT max(piece * 16 + cell) FROM plies").item() > 127
-        assert opened.plies().select((pl.col("piece") * 16 + pl.col("cell")).max()).collect().item() > 127
+def test_small_integers_are_widened(opened: OpenArchive) -> None:
+    assert opened.sql("SELECT max(piece * 16 + cell) FROM plies").item() > 127
+    assert opened.plies().select((pl.col("piece") * 16 + pl.col("cell")).max()).collect().item() > 127
 
 
 def test_only_the_row_groups_of_a_ply_are_read(tmp_path: Path) -> None:
@@ -258,3 +268,123 @@ def test_importing_analytics_is_cheap() -> None:
         "import sys, analytics; print(sorted({'duckdb', 'numba', 'numpy', 'polars'} & set(sys.modules)))"
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.fixture(scope="module")
+def full(whole: Archive) -> Iterator[OpenArchive]:
+    """``whole``, opened once."""
+    with open_archive(whole.root) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """An archive in which no view is empty, with runs by two rules. No test changes it."""
+    archive = filled(tmp_path_factory.mktemp("whole") / "archive")
+    other = record(spec_of(PRESETS["own_piece"]))
+    archive.save_run(other)
+    store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS["own_piece"])])
+    archive.save_run(record(run_id=RUN_ID))
+    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic", "games": "20"}, RUN_ID))
+    save_verdict(archive, RUN_ID)
+    policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("genes"))
+    for run_id in archive.run_ids():
+        decide(archive, run_id)
+    index(archive, 16)
+    return archive
+
+
+def test_each_view_is_a_lazy_frame_of_the_same_rows(full: OpenArchive) -> None:
+    for view in VIEWS:
+        in_sql = full.sql(f"FROM {view}")
+        lazy = getattr(full, view)()
+        found = lazy.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)).collect()
+        assert isinstance(lazy, pl.LazyFrame)
+        assert found.schema == in_sql.schema, view
+        order = [name for name, kind in in_sql.schema.items() if not kind.is_nested()]
+        assert found.height > 0
+        assert found.sort(order).equals(in_sql.sort(order)), view
+
+
+@pytest.mark.parametrize("plies", [3, *seldom(1, 8)])
+def test_openings_in_order_are_a_lazy_frame_of_the_same_rows(full: OpenArchive, plies: int) -> None:
+    in_sql = full.sql(f"FROM ordered_openings({plies})")
+    assert in_sql.height > 0
+    found = full.ordered_openings(plies).collect()
+    assert found.schema == in_sql.schema
+    assert found.sort("run_id", "game_id").equals(in_sql.sort("run_id", "game_id"))
+    (first, *_) = in_sql["run_id"]
+    assert full.ordered_openings(plies, first).collect().height == (in_sql["run_id"] == first).sum()
+    with pytest.raises(RequestError, match="plies must be 1 to 8"):
+        full.ordered_openings(plies + 8)
+
+
+def test_a_lazy_frame_may_be_of_one_run(full: OpenArchive) -> None:
+    for view in ("games", "plies", "seats", "pairs", "boards", "decisions", "positions"):
+        counts = dict(full.sql(f"SELECT run_id, count(*) FROM {view} GROUP BY run_id").iter_rows())
+        assert len(counts) == 2
+        for run_id, rows in counts.items():
+            assert getattr(full, view)(run_id).collect()["run_id"].to_list() == [run_id] * rows
+        with pytest.raises(RequestError, match="is not in archive"):
+            getattr(full, view)("ffffffffffff")
+
+
+def test_lazy_boards_read_no_more_than_is_asked_for(full: OpenArchive) -> None:
+    boards = full.boards()
+    assert boards.select("before").head(3).collect().shape == (3, 1)
+    late = boards.filter(pl.col("ply") == 9).select("occupied").collect()["occupied"]
+    assert (late.bitwise_count_ones() == 9).all()
+
+
+# Questions with values and tables of one's own.
+
+
+def test_parameters(opened: OpenArchive) -> None:
+    count = opened.sql("SELECT count(*) FROM plies WHERE ply = 0").item()
+    assert opened.sql("SELECT count(*) FROM plies WHERE ply = ?", [0]).item() == count
+    assert opened.sql("SELECT count(*) FROM plies WHERE ply = $ply", {"ply": 0}).item() == count
+    assert opened.sql("SELECT $1 AS text", ["x'; DROP VIEW games"]).item() == "x'; DROP VIEW games"
+    for text, values in (("SELECT ?", []), ("SELECT 1", [2]), ("SELECT $a", {"b": 1}), ("SELECT ?", None)):
+        with pytest.raises(RequestError, match="SQL: "):
+            opened.sql(text, values)
+    assert opened.sql("SELECT 1 AS one").item() == 1
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_frame_of_ones_own_in_a_question(opened: OpenArchive, lazy: bool) -> None:
+    mine = pl.DataFrame({"cell": [0, 6], "weight": [0.5, 2.0], "note": ["a", None]})
+    joined = "plies JOIN mine USING (cell) WHERE ply = 0"
+    text = f"SELECT note, sum(weight) AS total FROM {joined} GROUP BY note ORDER BY note"
+    found = opened.sql(text, mine=mine.lazy() if lazy else mine)
+    firsts = opened.plies().filter(ply=0).collect()["cell"].to_list()
+    assert found.rows() == [("a", 0.5 * firsts.count(0)), (None, 2.0 * firsts.count(6))]
+    with pytest.raises(RequestError, match="there is no table 'mine'"):
+        opened.sql(text)
+    with pytest.raises(RequestError, match="a frame named 'Games' would hide the view games"):
+        opened.sql("FROM Games", Games=mine)
+    with pytest.raises(RequestError, match="mine=int is not a frame that DuckDB reads"):
+        opened.sql("FROM mine", mine=3)
+    assert opened.sql("SELECT count(*) FROM games").item() == 48
+
+
+# What is inside.
+
+
+def test_an_archive_says_what_it_holds(full: OpenArchive) -> None:
+    text = repr(full)
+    assert text.startswith(f"archive {full.archive.root}: 2 runs, 64 games")
+    assert all(view in text for view in VIEWS)
+    page = full._repr_html_()
+    assert RUN_ID in page
+    assert "<table" in page
+
+
+def test_a_damaged_record_does_not_hide_the_rest(whole: Archive, tmp_path: Path) -> None:
+    whole = copied(whole, tmp_path / "archive")
+    Path(whole.root / "runs" / f"{RUN_ID}.json").write_text("{<b>")
+    with OpenArchive(whole.root) as opened:
+        assert "2 runs, 16 games" in repr(opened)  # how many games a pair of the other has is not known
+        assert f"{RUN_ID}.json is damaged" in opened._repr_html_()
+        with pytest.raises(FailureError, match="is damaged"):
+            opened.runs()

@@ -1,8 +1,8 @@
-"""The macros against the core, and the views made from other views."""
+"""The macros against the core, the views made from other views, and the positions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -12,22 +12,37 @@ import pytest
 
 from analytics import open_archive
 from analytics.derived_tables.boards import MORE, boards_of
+from analytics.derived_tables.positions import turns_in
+from analytics.derived_tables.tables import NotIndexedError
 from analytics.policies import policy_store
 from analytics.query.selection import select
 from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import VIEWS
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.records import RunRecord, SweepJob
-from quarto.errors import RequestError
-from quarto.notation import format_cell, format_piece, format_position
+from quarto.errors import FailureError, RequestError
+from quarto.notation import format_cell, format_piece, format_position, parse_position
 from quarto.position import from_plies
 from quarto.rules import CLASSIC
 from quarto.symmetry import symmetries
+from tests.analytics.conftest import filled
 from tests.analytics.indexed import decide, index
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, naive_rows, record, single_games, spec_of, store
+from tests.analytics.naive_games import (
+    BLOCKS,
+    PAIRINGS,
+    RUN_ID,
+    naive_rows,
+    random_block,
+    record,
+    single_games,
+    spec_of,
+    store,
+)
 from tests.analytics.stored_policies import COUNTS, GENES, origin
+from tests.naive import PRESETS
 
 CLASSES = [{0: "centre", 1: "edge", 2: "corner"}[(c // 4 in (0, 3)) + (c % 4 in (0, 3))] for c in range(16)]
 
@@ -88,24 +103,22 @@ def test_texts_of_positions(nothing: OpenArchive) -> None:
     assert found["p"].to_list() == found["text"].to_list()
 
 
-def test_a_condition_may_use_macros(archive: Archive) -> None:
-    archive.save_run(record(run_id=RUN_ID))
+def test_a_condition_may_use_macros(opened: OpenArchive) -> None:
     where = (
         "game_id IN (SELECT game_id FROM plies WHERE ply = 0 AND cell_class(cell) = 'centre' AND shared(piece, 0) > 1)"
     )
-    with open_archive(archive.root) as opened:
-        found = select(opened, where)
-        rows = opened.plies().filter(ply=0).collect()
+    found = select(opened, where)
+    rows = opened.plies().filter(ply=0).collect()
     expected = {
         game for game, piece, cell in rows.select("game_id", "piece", "cell").iter_rows()
         if CLASSES[cell] == "centre" and piece.bit_count() < 3
     }  # fmt: skip
     assert sum(found.counts) == len(expected) > 0
-    with open_archive(archive.root) as opened, pytest.raises(RequestError, match=r"reads from policy\(\)"):
+    with pytest.raises(RequestError, match=r"reads from policy\(\)"):
         select(opened, "game_id IN (SELECT cell FROM policy('mine'))")
 
 
-def test_seats_have_two_rows_a_game(archive: Archive) -> None:
+def test_seats_have_two_rows_a_game(opened: OpenArchive) -> None:
     games, _ = naive_rows(BLOCKS, PAIRINGS)
     expected = []
     for game_id, pair_id, pairing, agent_0, agent_1, winner, plies, opening, ending in games:
@@ -114,8 +127,7 @@ def test_seats_have_two_rows_a_game(archive: Archive) -> None:
             agents = (agent_0, agent_1) if seat == 0 else (agent_1, agent_0)
             score = 0.5 if winner == -1 else float(winner == seat)
             expected.append((RUN_ID, game_id, pair_id, pairing, seat, *agents, score, plies, opening, ending, *known))
-    with open_archive(archive.root) as opened:
-        assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
+    assert opened.sql("FROM seats ORDER BY game_id, seat").rows() == expected
 
 
 def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
@@ -137,7 +149,7 @@ def test_pairs_have_the_scores_of_the_first_agent(archive: Archive) -> None:
 COLUMNS = "run_id, game_id, pairing, ply, seat, piece, cell, outcome, before, filled"
 
 
-def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
+def test_boards_hold_what_was_placed_before(opened: OpenArchive) -> None:
     _, plies = naive_rows(BLOCKS, PAIRINGS)
     before: dict[int, tuple[int, int]] = {}
     expected = []
@@ -145,15 +157,14 @@ def test_boards_hold_what_was_placed_before(archive: Archive) -> None:
         pieces, cells = before.get(row[0], (0, 0))
         expected.append((RUN_ID, *row, pieces, cells))
         before[row[0]] = (pieces | 1 << row[4], cells | 1 << row[5])
-    with open_archive(archive.root) as opened:
-        assert opened.sql(f"SELECT {COLUMNS} FROM boards ORDER BY ply, game_id").rows() == expected
-        assert opened.boards().select(COLUMNS.split(", ")).sort("ply", "game_id").collect().rows() == expected
-        both = opened.sql("SELECT count(*) FROM boards a JOIN boards b USING (run_id, game_id, ply)").item()
+    assert opened.sql(f"SELECT {COLUMNS} FROM boards ORDER BY ply, game_id").rows() == expected
+    assert opened.boards().select(COLUMNS.split(", ")).sort("ply", "game_id").collect().rows() == expected
+    both = opened.sql("SELECT count(*) FROM boards a JOIN boards b USING (run_id, game_id, ply)").item()
     assert both == len(plies)
 
 
 def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch
+    opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[set[str]] = []
 
@@ -178,12 +189,11 @@ def test_columns_of_boards_are_made_only_if_a_question_may_read_them(
         "SELECT count(*) FROM query('SELECT mover FROM boards')": {*MORE},
         "PIVOT boards ON ply IN (1, 2) USING count(*)": {*MORE},
     }
-    with open_archive(archive.root) as opened:
-        for question, columns in questions.items():
-            opened.sql(question)
-            assert made, question
-            assert all(each == columns for each in made), question
-            made.clear()
+    for question, columns in questions.items():
+        opened.sql(question)
+        assert made, question
+        assert all(each == columns for each in made), question
+        made.clear()
 
 
 def test_decisions_and_boards_join_positions_by_their_key(archive: Archive) -> None:
@@ -222,7 +232,7 @@ def test_boards_of_one_run_leave_the_files_of_others_alone(archive: Archive, mon
     assert set(read) == {other.run_id}
 
 
-def test_replayed_rows_borrow_no_memory_of_numpy(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replayed_rows_borrow_no_memory_of_numpy(shared: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[pl.DataFrame] = []
 
     def making(plies: pl.DataFrame, record: RunRecord, more: Collection[str]) -> pl.DataFrame:
@@ -230,9 +240,9 @@ def test_replayed_rows_borrow_no_memory_of_numpy(archive: Archive, monkeypatch: 
         return made[-1]
 
     monkeypatch.setattr(lazy_rows, "boards_of", making)
-    played = archive.run(RUN_ID)
+    played = shared.run(RUN_ID)
     assert played is not None
-    parts = list(lazy_rows.boards(archive, played, [], [*MORE]).collect_batches(maintain_order=True))
+    parts = list(lazy_rows.boards(shared, played, [], [*MORE]).collect_batches(maintain_order=True))
     assert sum(part.height for part in parts) == sum(frame.height for frame in made) > 0
     for part in parts:
         for column in part:
@@ -240,14 +250,13 @@ def test_replayed_rows_borrow_no_memory_of_numpy(archive: Archive, monkeypatch: 
             assert not any(np.shares_memory(array, frame[column.name].to_numpy()) for frame in made)
 
 
-def test_ordered_openings_do_not_merge_transpositions(archive: Archive) -> None:
-    with open_archive(archive.root) as opened:
-        found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
-        rows = opened.plies().filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
-        counts = opened.sql("SELECT count(*) FROM ordered_openings(1)").item()
-        for wrong in ("0", "9", "NULL"):
-            with pytest.raises(RequestError, match=r"ordered_openings\(k\): k is 1 to 8"):
-                opened.sql(f"FROM ordered_openings({wrong})")
+def test_ordered_openings_do_not_merge_transpositions(opened: OpenArchive) -> None:
+    found = opened.sql("FROM ordered_openings(3) ORDER BY game_id")
+    rows = opened.plies().filter(pl.col("ply") < 3).sort("game_id", "ply").collect()
+    counts = opened.sql("SELECT count(*) FROM ordered_openings(1)").item()
+    for wrong in ("0", "9", "NULL"):
+        with pytest.raises(RequestError, match=r"ordered_openings\(k\): k is 1 to 8"):
+            opened.sql(f"FROM ordered_openings({wrong})")
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, piece, cell in rows.select("game_id", "piece", "cell").iter_rows():
         games.setdefault(game_id, []).append((piece, cell))
@@ -317,3 +326,74 @@ def test_policies_and_their_tables(archive: Archive) -> None:
         for ask in (lambda: opened.sql("FROM policy('mien')"), lambda: opened.policy("mien")):
             with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'"):
                 ask()
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenArchive]:
+    """The archive of ``conftest`` and runs by other rules, all indexed to the last ply."""
+    archive = filled(tmp_path_factory.mktemp("indexed") / "archive")
+    for name in ("torus_square", "own_piece"):
+        other = record(spec_of(PRESETS[name]))
+        archive.save_run(other)
+        store(archive, other.run_id, [random_block(3, 1, 0, rules=PRESETS[name])])
+    index(archive, 16)
+    with open_archive(archive.root) as opened:
+        yield opened
+
+
+def test_the_view_counts_every_ply_for_who_placed(indexed: OpenArchive) -> None:
+    by_agent = """
+        SELECT run_id, ply, agent, sum(games) AS games, sum(wins) AS wins, sum(draws) AS draws, sum(losses) AS losses
+        FROM positions GROUP BY ALL ORDER BY ALL"""
+    by_ply = """
+        SELECT run_id, ply, if(seat = 0, agent_0, agent_1) AS agent, count(*) AS games, sum((outcome = 1)::INT) AS wins,
+               sum((outcome = 0)::INT) AS draws, sum((outcome = -1)::INT) AS losses
+        FROM plies JOIN games USING (run_id, game_id) GROUP BY ALL ORDER BY ALL"""
+    assert indexed.sql(by_agent).rows() == indexed.sql(by_ply).rows()
+    opponents = indexed.sql("SELECT count(*) AS wrong FROM positions WHERE agent = opponent OR opponent IS NULL")
+    assert opponents["wrong"].item() == 0
+
+
+def test_the_text_of_a_position_is_that_of_its_row(indexed: OpenArchive) -> None:
+    assert list(indexed.sql("FROM positions LIMIT 0").columns) == list(VIEWS["positions"])
+    rows = indexed.sql("SELECT * FROM positions USING SAMPLE reservoir(60 ROWS) REPEATABLE (1)")
+    texts = indexed.sql("SELECT rules, position, position_text(occupied, board, rules) AS text FROM positions")
+    assert texts["rules"].n_unique() == 3
+    assert texts["position"].equals(texts["text"])
+    assert rows["ply"].n_unique() > 8
+    for row in rows.iter_rows(named=True):
+        position, rules_name = parse_position(row["position"])
+        turns = turns_in(position, PRESETS[row["rules"]])
+        assert rules_name == row["rules"]
+        assert (position.occupied, position.occupied.bit_count()) == (row["occupied"], row["ply"])
+        assert set(turns["board"]) == {row["board"]}
+        mine = (row["cell"], -1 if row["piece"] is None else row["piece"])
+        assert mine in set(turns.select("cell", "piece").iter_rows())
+
+
+def test_the_sample_is_a_game_that_was_there(indexed: OpenArchive) -> None:
+    missing = indexed.sql("""
+        SELECT count(*) AS missing FROM positions ANTI JOIN plies
+        ON positions.run_id = plies.run_id AND sample_game = game_id AND positions.ply = plies.ply""")
+    assert missing["missing"].item() == 0
+
+
+def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
+    def complaint() -> str:
+        with open_archive(archive.root) as opened:
+            assert opened.sql("SELECT count(*) AS games FROM games")["games"].item() > 0
+            with pytest.raises(FailureError) as caught:
+                opened.sql("SELECT count(*) FROM positions")
+            with pytest.raises(NotIndexedError, match="are not indexed"):
+                opened.positions()
+            return str(caught.value)
+
+    index(archive, 4)
+    hint = f"ranges of games of run {RUN_ID} are not indexed to ply 6: run 'qarena archive index' first"
+    assert complaint() == f"2 of 2 {hint}"
+    index(archive, 6, lambda stored: stored.first == 0)
+    assert complaint() == f"1 of 2 {hint}"
+    index(archive, 6, lambda stored: stored.first > 0)
+    index(archive, 8, lambda stored: stored.first == 0)  # deeper in part: the view stays as deep as all are
+    with open_archive(archive.root) as opened:
+        assert opened.sql("SELECT max(ply) FROM positions").item() == 5
