@@ -19,7 +19,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
-from runners.arena.schemas import SCHEMAS  # noqa: E402  (found by the line above)
+from runners.arena.config_groups import SCHEMAS  # noqa: E402  (found by the line above)
 from runners.hydra_app.arguments import Key  # noqa: E402  (found by the line above)
 from runners.hydra_app.help import archive_keys, explained_keys, introduction  # noqa: E402  (found by the line above)
 

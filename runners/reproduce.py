@@ -32,11 +32,10 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
 from runners.arena.code import version
-from runners.arena.config import Request, agent_named
-from runners.arena.config_groups import CONF, load_rules
+from runners.arena.config import Request, agent_named, rounding_notes
+from runners.arena.config_groups import CONF, MAX_SEED, ArchiveSettings, check_range, load_rules
 from runners.arena.experiment import Experiment, prepare
 from runners.arena.playing import Progress, carry_out
-from runners.arena.schemas import MAX_SEED, ArchiveSettings, check_range, rounding_notes
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console

@@ -18,7 +18,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
-from runners.arena.schemas import SCHEMAS
+from runners.arena.config_groups import SCHEMAS
 from runners.cli.main import app
 from runners.cli.play import is_training
 from runners.hydra_app.arguments import FLAG_NAMES, first_value, parsed

@@ -24,10 +24,9 @@ from quarto.rules import Rules
 from runners.arena.agent_policies import with_policy
 from runners.arena.code import differences
 from runners.arena.config import Request
-from runners.arena.config_groups import as_written
+from runners.arena.config_groups import ArchiveSettings, as_written
 from runners.arena.experiment import prepare
 from runners.arena.playing import Progress, carry_out
-from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal.console import print_line, print_note, progress_bar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -15,30 +15,28 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.base import AgentLimits
 from analytics import DEFAULT_ARCHIVE
+from analytics.files.backend import location_of
 from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
+from quarto.rules import Rules
 from runners.arena.config_groups import (
     LIMITS,
     NOT_PARAMETERS,
+    ArchiveSettings,
+    RayConfig,
+    as_written,
+    check_range,
     declared_files,
-    named_rules,
+    load_rules,
     parameters_of,
     plain,
     rules_of,
     settings_of,
     split,
 )
-from runners.arena.schemas import (
-    ArchiveSettings,
-    archive_settings_of,
-    check_range,
-    executor_of,
-    rounding_notes,
-    threads_of,
-)
-from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, last_parts, target_of
-from runners.executors.base import THREADS, Executor
+from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, last_parts, made_of, target_of
+from runners.executors.base import THREADS, Executor, available_cores
 
 
 @dataclass(frozen=True)
@@ -236,3 +234,47 @@ def _described(key: str, value: Any, root: PurePath) -> Any:
     if not isinstance(value, str):  # a mapping could name a class that no yaml names
         raise RequestError(f"{key}={value!r} is not an agent's label, NAME or NAME(parameter=value,…)")
     return agent_named(value, root).as_mapping()
+
+
+def rounding_notes(key: str, asked: int, games: int) -> tuple[str, ...]:
+    """The remark for the user that an odd number of games was rounded up to ``games``; none if it was not."""
+    if asked == games:
+        return ()
+    return (f"{key}={asked} is odd; games come in pairs with the seats swapped, so {games} will be played",)
+
+
+def archive_settings_of(archive: DictConfig) -> ArchiveSettings:
+    """The node ``archive`` of a checked configuration as a value."""
+    return ArchiveSettings(**{**plain(archive), "root": location_of(archive.root)})
+
+
+def threads_of(cfg: DictConfig) -> int:
+    """The number of threads that a checked configuration asks for; null is one for each core."""
+    return cfg.threads or available_cores()
+
+
+def executor_of(cfg: DictConfig) -> Executor:
+    """The executor that a configuration chooses by its keys ``executor`` and ``ray``.
+
+    Raises ``RequestError`` for one that does not exist or lacks its extra, and for keys without effect.
+    """
+    changed = [key for key, value in plain(OmegaConf.structured(RayConfig)).items() if cfg.ray[key] != value]
+    if changed and "${ray" not in str(plain(cfg.executor, resolve=False)):
+        raise RequestError(f"ray.{changed[0]}={cfg.ray[changed[0]]} has no effect: choose executor=ray too")
+    executor: Executor = made_of("executor", plain(cfg.executor), Executor)
+    return executor
+
+
+def executor_named(name: str, ray_address: str | None) -> Executor:
+    """The executor of ``conf/executor/NAME.yaml``, for commands that Hydra does not carry out. Raises as above."""
+    known = as_written("executor")
+    if name not in known:
+        raise RequestError(f"--executor {name} does not exist{nearest(name, known)}")
+    ray = RayConfig() if ray_address is None else RayConfig(ray_address)
+    return executor_of(OmegaConf.create({"executor": known[name], "ray": OmegaConf.structured(ray)}))
+
+
+def named_rules(rules: Rules, preset: str) -> Rules:
+    """The rules, named after ``preset`` and the keys that differ from it, unless they have a name of their own."""
+    chosen, own = asdict(rules), asdict(load_rules(preset))
+    return replace(rules, name=label_of(rules.name, chosen, own)) if rules.name == own["name"] else rules

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
-from runners.arena.schemas import check_range
+from runners.arena.config_groups import check_range
 
 if TYPE_CHECKING:
     from analytics.results.pairings import PairingResult

@@ -22,9 +22,9 @@ from analytics.store.ranges import Range, UnitLine, merged, missing, parts
 from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
 from runners.arena.config import Request
+from runners.arena.config_groups import ArchiveSettings
 from runners.arena.engine import GRACE, MAX_PAIRS, Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
-from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
 from runners.executors.base import Late, Stop, Task
 from runners.hosting.guarded_agent import Misbehaviour

@@ -30,9 +30,9 @@ from analytics.store.range_files import store_range
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import version
 from runners.arena.config import Request
+from runners.arena.config_groups import ArchiveSettings
 from runners.arena.experiment import prepare
 from runners.arena.playing import carry_out
-from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import RunSpec
 from runners.benchmark.datasets import NAMESPACE, OPENING_PLIES, PARQUET, DatasetPart, player
 from runners.benchmark.score import GAMES as REFERENCE_GAMES

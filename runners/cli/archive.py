@@ -178,7 +178,7 @@ def index(
     `qarena openings` and the view positions read the index.
     """
     from runners.archive.index import index as carry_out
-    from runners.arena.schemas import executor_named
+    from runners.arena.config import executor_named
 
     carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
 

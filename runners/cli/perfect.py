@@ -76,7 +76,7 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.perfect.annotate import AnnotationSettings
     from analytics.query.game_filter import GameFilter
-    from runners.arena.schemas import executor_named
+    from runners.arena.config import executor_named
     from runners.perfect.decisions import annotate as judge
 
     settings = AnnotationSettings(choices, from_pieces, megabytes=megabytes)
@@ -124,8 +124,8 @@ def build(
     from analytics.perfect.tablebase import home
     from quarto.sources import source_fingerprint
     from runners.arena.code import version
+    from runners.arena.config import executor_named
     from runners.arena.config_groups import load_rules
-    from runners.arena.schemas import executor_named
     from runners.executors.base import available_megabytes
     from runners.perfect.tablebases import solve
     from runners.terminal.console import print_note, program, progress_bar

@@ -132,7 +132,7 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Shows each published figure, ours with its interval, and why some differ.
     """
-    from runners.arena.schemas import OTHER_CODE, ArchiveSettings, check_choice
+    from runners.arena.config_groups import OTHER_CODE, ArchiveSettings, check_choice
     from runners.reproduce import PlaySettings, checked
     from runners.reproduce import reproduce as carry_out
 

@@ -20,8 +20,7 @@ from quarto.errors import RequestError
 from quarto.observations import ACTIONS, SHAPE, TURNS
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from runners.arena.config import agent_named
-from runners.arena.config_groups import user_config_dir
-from runners.arena.schemas import MAX_OPENING_PLIES
+from runners.arena.config_groups import MAX_OPENING_PLIES, user_config_dir
 from runners.hosting.guarded_agent import GuardedAgent
 
 

@@ -20,9 +20,8 @@ from omegaconf import DictConfig
 
 from analytics.results.columns import ResultColumn
 from quarto.errors import ArenaError
-from runners.arena.config_groups import plain
+from runners.arena.config_groups import RunConfig, check_values, plain
 from runners.arena.objectives import Objective, Target, objective_of
-from runners.arena.schemas import RunConfig, check_values
 from runners.hosting import interruption
 from runners.terminal import console
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import yaml
 
-from runners.arena.config_groups import CONF, NOT_PARAMETERS, names, text_of
-from runners.arena.schemas import ArchiveConfig
+from runners.arena.config_groups import CONF, NOT_PARAMETERS, ArchiveConfig, names, text_of
 from runners.hydra_app.application import Application
 from runners.hydra_app.arguments import FLAGS, KINDS, Arguments, Key, keys_in
 

@@ -17,8 +17,7 @@ from omegaconf import DictConfig
 
 from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
-from runners.arena.config_groups import own_folders, plain, settings_of
-from runners.arena.schemas import KIND_GROUP, PolicyBuildConfig, executor_of, threads_of
+from runners.arena.config_groups import KIND_GROUP, PolicyBuildConfig, own_folders, plain, settings_of
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.terminal import console
 from runners.terminal.console import progress_bar
@@ -38,6 +37,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         if key not in (own := settings_of(KIND_GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
+    from runners.arena.config import executor_of, threads_of
     from runners.training.derive import BuildRequest, derivation_of
 
     name = kind if cfg.name is None else cfg.name

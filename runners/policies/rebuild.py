@@ -23,9 +23,8 @@ from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.code import code_by
 from runners.arena.config import Request
-from runners.arena.config_groups import targets_in
+from runners.arena.config_groups import ArchiveSettings, targets_in
 from runners.arena.experiment import games_left
-from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import classes_of_others, made_of, refuse
 from runners.executors.base import available_cores
 from runners.training.derive import code_of, learned_from

@@ -30,9 +30,9 @@ from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position, from_plies
 from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
+from runners.arena.config_groups import MAX_SEED
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.playing import Progress
-from runners.arena.schemas import MAX_SEED
 from runners.arena.spec import AgentSpec
 from runners.terminal.console import show, tabulated
 

@@ -27,9 +27,8 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.jit import load_all
 from runners.arena.config import Request, load_agent
-from runners.arena.config_groups import load_rules, names, settings_of
+from runners.arena.config_groups import KIND_GROUP, ArchiveSettings, load_rules, names, settings_of
 from runners.arena.playing import execute
-from runners.arena.schemas import KIND_GROUP, ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.hints import hint

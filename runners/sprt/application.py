@@ -14,7 +14,7 @@ from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
-from runners.arena import schemas
+from runners.arena import config_groups
 from runners.arena.objectives import Target
 from runners.hydra_app.application import Application, Finished, Judgement, Work, one_row, typed_command
 from runners.terminal import console
@@ -36,8 +36,8 @@ def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str
     from runners.sprt.playing import SprtExperiment
 
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
-    shared = [each.name for each in fields(schemas.RunConfig) if each.name in cfg]
-    run = OmegaConf.create(OmegaConf.structured(schemas.RunConfig))
+    shared = [each.name for each in fields(config_groups.RunConfig) if each.name in cfg]
+    run = OmegaConf.create(OmegaConf.structured(config_groups.RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
     request = request_of(run, choices, overrides)
     if len(request.spec.agents) != 2:
@@ -49,7 +49,7 @@ class SprtApplication(Application):
     """Decides which of two agents is stronger."""
 
     config = "sprt"
-    schema = schemas.SprtConfig
+    schema = config_groups.SprtConfig
     judged_by = Target("normalised_elo", "maximize", "{:.1f}".format)
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:

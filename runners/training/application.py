@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig, OmegaConf
 
+from runners.arena.config_groups import TrainConfig
 from runners.arena.objectives import Target
-from runners.arena.schemas import TrainConfig
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.terminal import console
 from runners.terminal.console import progress_bar

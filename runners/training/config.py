@@ -17,8 +17,8 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME
 from analytics.store.records import run_id_of
 from runners.arena.code import code_by
-from runners.arena.config_groups import flat, named_rules, plain, rules_of, settings_of, targets_in
-from runners.arena.schemas import archive_settings_of, executor_of, threads_of
+from runners.arena.config import archive_settings_of, executor_of, named_rules, threads_of
+from runners.arena.config_groups import flat, plain, rules_of, settings_of, targets_in
 from runners.arena.spec import made_of
 from runners.training.trainer import Trainer, TrainingContext
 

@@ -19,7 +19,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.store.records import SEATS
 from quarto.errors import RequestError
-from runners.arena.schemas import rounding_notes
+from runners.arena.config import rounding_notes
 from runners.training.evolution import EvolutionPlan, EvolutionTraining
 from runners.training.trainer import Trained, Trainer, TrainingContext
 

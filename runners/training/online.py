@@ -39,10 +39,10 @@ from quarto.jit import kernel
 from quarto.rng import run_word
 from quarto.rules import CELLS
 from runners.arena.code import differences
-from runners.arena.config_groups import names, settings_of
+from runners.arena.config import rounding_notes
+from runners.arena.config_groups import check_choice, names, settings_of
 from runners.arena.engine import Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
-from runners.arena.schemas import check_choice, rounding_notes
 from runners.arena.spec import AgentSpec, RunSpec, label_of
 from runners.hosting.lockstep import GameNumbers, begin, play_out, settle
 from runners.training.trainer import Trained, Trainer, TrainingContext

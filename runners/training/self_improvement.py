@@ -32,9 +32,8 @@ from analytics.store.policy_cards import PolicyCard
 from quarto.batch import GAME_BITS
 from quarto.errors import RequestError, nearest
 from runners.arena.config import Request, parse_label
-from runners.arena.config_groups import settings_of
+from runners.arena.config_groups import KIND_GROUP, OpeningPlies, settings_of
 from runners.arena.experiment import prepare
-from runners.arena.schemas import KIND_GROUP, OpeningPlies
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.training.derive import BuildRequest, build, code_of, derivation_of
 from runners.training.derive import prepare as prepare_build

@@ -15,9 +15,9 @@ from agents.learning.policy import Policy
 from analytics.policies.relearn import CURVE_BLOCK
 from quarto.rules import Rules
 from runners.arena.config import Request, agent_of
+from runners.arena.config_groups import ArchiveSettings
 from runners.arena.experiment import prepare
 from runners.arena.playing import Outcome, Progress, carry_out
-from runners.arena.schemas import ArchiveSettings
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.executors.base import THREADS, Executor
 

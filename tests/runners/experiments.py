@@ -25,8 +25,8 @@ from analytics import open_archive
 from quarto.rng import Streams
 from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
+from runners.arena.config_groups import RunConfig, check_values
 from runners.arena.playing import Outcome, execute
-from runners.arena.schemas import RunConfig, check_values
 from runners.hosting import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))

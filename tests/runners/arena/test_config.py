@@ -17,9 +17,8 @@ from quarto.errors import RequestError
 from quarto.rng import run_word
 from runners.arena import experiment
 from runners.arena.config import Request, agent_named, load_agent
-from runners.arena.config_groups import load_rules, names, settings_of
+from runners.arena.config_groups import ArchiveSettings, load_rules, names, settings_of
 from runners.arena.experiment import engine_of
-from runners.arena.schemas import ArchiveSettings
 from runners.cli.play import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT

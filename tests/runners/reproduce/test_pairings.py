@@ -14,7 +14,7 @@ from analytics.results.pairings import results
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.arena.config import agent_named
-from runners.arena.schemas import ArchiveSettings
+from runners.arena.config_groups import ArchiveSettings
 from runners.reproduce import (
     CODE,
     TEXT,

@@ -10,8 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from quarto.rules import CLASSIC
-from runners.arena.config_groups import CONF
-from runners.arena.schemas import ArchiveSettings
+from runners.arena.config_groups import CONF, ArchiveSettings
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import TrainingContext
 

@@ -16,8 +16,7 @@ from agents.lift import KernelPlayer, lift
 from analytics.store.archive import Archive
 from quarto.rules import CLASSIC, Rules
 from runners.arena.config import load_agent
-from runners.arena.config_groups import settings_of
-from runners.arena.schemas import ArchiveSettings
+from runners.arena.config_groups import ArchiveSettings, settings_of
 from runners.arena.spec import made
 from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
