@@ -10,9 +10,11 @@ import hashlib
 import json
 import logging
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -277,6 +279,13 @@ def _remember(memory: Path, known: dict[str, list[str | int]]) -> None:
         with aside(memory) as temporary:
             temporary.write_text(json.dumps(known))
             temporary.replace(memory)
-        for other in memory.parent.iterdir():
-            if other.stat().st_mtime < memory.stat().st_mtime - FORGOTTEN_SECONDS:
-                other.unlink(missing_ok=True)
+        _forget_old(memory.parent)
+
+
+@cache
+def _forget_old(folder: Path) -> None:
+    """Remove what is remembered of archives that have not changed for long; once in a process."""
+    oldest = time.time() - FORGOTTEN_SECONDS
+    for memory in folder.iterdir():
+        if memory.stat().st_mtime < oldest:
+            memory.unlink(missing_ok=True)
