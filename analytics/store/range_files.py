@@ -6,12 +6,11 @@ stored.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import IO, cast
+from typing import IO, TypeVar, cast
 
 import numpy as np
 import polars as pl
@@ -29,6 +28,8 @@ from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
 from quarto.rules import PIECES
+
+Read = TypeVar("Read")
 
 VERIFY = "see 'qarena archive verify'"
 
@@ -174,11 +175,13 @@ def _sound_rows(file: io.BufferedIOBase, name: str) -> int:
 
 
 def _parts(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
-    found = _scanned(file, lambda frame: frame.head(0)).schema
+    file.seek(0)
+    scanned = _read(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
+    found = _read(scanned.collect_schema)
     if found != schema:
         raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
     for first in range(0, whole, rows or max(1, whole)):  # no name is given to a part: its reader alone keeps it
-        yield _without_nulls(_scanned(file, functools.partial(pl.LazyFrame.slice, offset=first, length=rows or whole)))
+        yield _without_nulls(_read(scanned.slice(first, rows or whole).collect))
 
 
 def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
@@ -187,10 +190,10 @@ def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
     return part
 
 
-def _scanned(file: io.BufferedIOBase, of: Callable[[pl.LazyFrame], pl.LazyFrame]) -> pl.DataFrame:
-    file.seek(0)
+def _read(read: Callable[[], Read]) -> Read:
+    """What Polars reads of a file. Raises ``ValueError`` for one that it cannot read."""
     try:
-        return of(pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False)).collect()
+        return read()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
 
