@@ -24,6 +24,7 @@ from analytics.published.comparison import (
     measured_figure,
     noted,
     page,
+    panels,
     results_in,
 )
 from analytics.statistics.tally import Row, Tally
@@ -372,8 +373,6 @@ def _write(request: ReproduceRequest, reproduction: Reproduction) -> None:
     if request.markdown:
         contents[request.markdown] = document(reproduction, made)
     if request.html:
-        from analytics.published.panels import panels
-
         contents[request.html] = page(reproduction, made, panels(reproduction))
     for path, content in contents.items():
         write_file(path, content.encode())

@@ -16,14 +16,15 @@ from analytics.published.comparison import (
     MeasuredFigure,
     Reproduction,
     agrees,
+    chart,
     document,
     measured_figure,
     measured_rate,
     page,
+    panels,
     published_rate,
     results_in,
 )
-from analytics.published.panels import chart, panels
 from analytics.report.style import svg
 from analytics.statistics.intervals import Estimate, wilson
 from analytics.statistics.tally import Tally
