@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -120,13 +120,6 @@ def pairings(agents: int, schedule: str) -> tuple[tuple[int, int], ...]:
     return tuple(combinations(range(agents), 2))
 
 
-class ParsedLabel(NamedTuple):
-    """The parts of ``name(parameter=value,…)``."""
-
-    name: str
-    parameters: dict[str, Any]
-
-
 def load_agent(name: str) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml``."""
     return _agent(name, {}, DEFAULT_ARCHIVE, trusted=True)
@@ -198,7 +191,7 @@ def agent_from_settings(
     return with_policy(spec, own, root)
 
 
-def parse_label(text: str, what: str) -> ParsedLabel:
+def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
     """Split ``name(parameter=value,…)`` into name and parameters; ``what`` names the setting in messages.
 
     Raises ``RequestError`` for a text that is not such a label.
@@ -212,7 +205,7 @@ def parse_label(text: str, what: str) -> ParsedLabel:
         if not equals:
             raise RequestError(f"{what} {text!r}: {part!r} is not parameter=value")
         parameters[key] = _value(f"{what} {text!r}", f"{key}={value}")
-    return ParsedLabel(found[1], parameters)
+    return found[1], parameters
 
 
 def _value(what: str, setting: str) -> Any:

@@ -19,7 +19,6 @@ from runners.cli import options
 if TYPE_CHECKING:
     from analytics.ratings.head_to_head import HeadToHead
 
-
 RUNS = """
 SELECT run_id, games,
        if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,

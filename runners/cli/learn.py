@@ -19,7 +19,6 @@ benchmark = options.group("benchmark", "Make datasets for offline learning, and 
 
 POLICY = Argument(help="Its name or id.")
 SAMPLE = options.ROOT / "data" / "sample"
-PAGE = ".md"  # the ending of a file that becomes the page of all agents
 
 
 def train(arguments: options.Overrides = None) -> None:
@@ -184,22 +183,21 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.judge.shown import frame_of, page, show
     from runners.terminal.tables import write
 
-    is_page = output is not None and output.suffix == PAGE and form is None
-    if is_page:
-        options.check_files(force, output)
-    destination = PRINTED if is_page else output_of(form, output, force, wide)  # before anything is judged
+    page_file = output if output and output.suffix == ".md" and form is None else None
+    options.check_files(force, page_file)
+    destination = PRINTED if page_file else output_of(form, output, force, wide)  # before anything is judged
     asked = JudgeOptions(draws, games, seed, threads)
     with interruption.interruptible() as stop:
         found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), asked, stop)
-        if found is None:
-            raise typer.Exit(interruption.INTERRUPTED)
-        if output is not None and is_page:
-            command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-            write_file(output, page(found, asked, command, archive).encode())
-        elif destination.is_printed:
-            show(found, wide)
-        else:
-            write(frame_of(found.verdicts), destination)
+    if found is None:
+        raise typer.Exit(interruption.INTERRUPTED)
+    if page_file:
+        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+        write_file(page_file, page(found, asked, command, archive).encode())
+    elif destination.is_printed:
+        show(found, wide)
+    else:
+        write(frame_of(found.verdicts), destination)
 
 
 @app.command("positions")

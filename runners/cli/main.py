@@ -99,20 +99,16 @@ def _refuse_shadows() -> None:
         found = importlib.util.find_spec(name)
         places = list(found.submodule_search_locations or []) if found else []
         if str(ROOT / name) not in places:
-            raise _hidden(name, places[0] if places else name)
+            place, remedy = (*places, name)[0], "rename that folder, or take it off PYTHONPATH"
+            from importlib import metadata
 
+            from quarto.sources import INSTALLED
 
-def _hidden(name: str, place: str) -> RequestError:
-    """The error for a package of the project that a folder of others hides."""
-    from importlib import metadata
-
-    from quarto.sources import INSTALLED
-
-    remedy, others = "rename that folder, or take it off PYTHONPATH", metadata.packages_distributions().get(name, [])
-    if any(part in place for part in INSTALLED):
-        owners = " and ".join(sorted({*others} - {"quarto-arena"})) or "another distribution"
-        remedy = f"it belongs to {owners}, which needs an environment of its own"
-    return RequestError(f"{place} hides the project's own package '{name}': {remedy}")
+            if any(part in place for part in INSTALLED):
+                owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
+                owner = " and ".join(sorted(owners)) or "another distribution"
+                remedy = f"it belongs to {owner}, which needs an environment of its own"
+            raise RequestError(f"{place} hides the project's own package '{name}': {remedy}")
 
 
 class CompilingNotice:
@@ -152,16 +148,8 @@ def main() -> None:
         with answered_interrupts():
             _main()
     finally:
-        _end_quickly()
-
-
-def _end_quickly() -> None:
-    """Keep Python from looking for garbage in all that was imported before it ends: a quarter of a short run.
-
-    DuckDB must be looked through: it complains of what is left.
-    """
-    if "duckdb" not in sys.modules:
-        gc.freeze()
+        if "duckdb" not in sys.modules:  # which complains of what is left
+            gc.freeze()  # looking for garbage in all that was imported takes a quarter of a short run
 
 
 def _main() -> None:

@@ -6,17 +6,13 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from quarto.errors import RequestError
 from runners.cli import options
-
-if TYPE_CHECKING:
-    from runners.hydra_app.application import Application
-
 
 WIDTH, FRAME = 80, 7  # characters of the table of agents, and of its frame
 
@@ -36,9 +32,14 @@ def sweep(arguments: options.Players = None) -> None:
 
 def by_hydra(command: str, arguments: Sequence[str]) -> None:
     """Let Hydra carry out ``run``, ``sweep`` or ``train``. Raises ``typer.Exit`` with the exit code."""
+    from runners.hydra_app.application import RUN, Application
     from runners.hydra_app.launch import launch
 
-    application = _application(command == "train" or is_training(arguments))
+    application: Application = RUN
+    if command == "train" or is_training(arguments):
+        from runners.training.application import TRAIN
+
+        application = TRAIN
     raise typer.Exit(launch(application, command, arguments, command == "sweep"))
 
 
@@ -47,16 +48,6 @@ def is_training(arguments: Sequence[str]) -> bool:
     chosen = [argument.partition("=")[2] for argument in arguments if argument.startswith("experiment=")]
     recipe = options.ROOT / "conf" / "experiment" / f"{Path(chosen[-1]).name}.yaml" if chosen else None
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
-
-
-def _application(training: bool) -> Application:
-    if training:
-        from runners.training.application import TRAIN
-
-        return TRAIN
-    from runners.hydra_app.application import RUN
-
-    return RUN
 
 
 def sprt(

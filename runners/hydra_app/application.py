@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from runners.arena.experiment import Experiment
     from runners.arena.playing import Outcome
 
-
 # Environment variables, so that processes that a launcher starts have them too: the command as it was typed, and the
 # name of this launch's output folders, which must differ between two launches in the same second.
 COMMAND, LAUNCH = "QARENA_COMMAND", "QARENA_LAUNCH"

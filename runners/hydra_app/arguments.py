@@ -117,18 +117,14 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
         name = labels[0].partition("(")[0]
         raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
     if not own:
-        return [f"agents=[{','.join(map(_entry, labels))}]"]
+        entries = (label if PLAIN.fullmatch(label) else quoted(in_full(label)) for label in labels)
+        return [f"agents=[{','.join(entries)}]"]
     chosen = []
     for seat, label in zip("ab", labels, strict=True):
         name, _, parameters = label.partition("(")
         chosen.append(f"agent@{seat}={name}")
         chosen += [f"{seat}.{in_full(part)}" for part in split(parameters.removesuffix(")"))]
     return chosen
-
-
-def _entry(label: str) -> str:
-    """A label as an entry of ``agents=[…]``."""
-    return label if PLAIN.fullmatch(label) else quoted(in_full(label))
 
 
 def in_full(override: str) -> str:

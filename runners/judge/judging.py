@@ -95,7 +95,7 @@ def _one(name: str, root: PurePath, known: Sequence[PolicyCard]) -> AgentSpec:
     if _is_policy(name, known):
         return _playing(name, root)
     agents = names("agent")
-    if parse_label(name, "agent").name not in agents:
+    if parse_label(name, "agent")[0] not in agents:
         named = [*agents, *(card.name for card in known)]
         raise RequestError(f"{name!r} is neither a policy in archive {root} nor an agent{nearest(name, named)}")
     return agent_named(name, root, trusted=True)

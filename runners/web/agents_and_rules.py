@@ -61,7 +61,7 @@ class AgentsAndRules:
 
     def agent(self, label: str) -> AgentSpec:
         """The agent that a label describes. Raises ``RequestError``, also if it would run other people's code."""
-        self._require_offered(parse_label(label, "agent").name)
+        self._require_offered(parse_label(label, "agent")[0])
         with self._configuration():
             found = agent_named(label, self._settings.archive, self._settings.trust_agents)
             found.require_trusted()  # here and not in the background
@@ -130,5 +130,5 @@ def _shown(value: Any) -> str:
 
 def parts_of(label: str) -> tuple[str, dict[str, str]]:
     """The name in a label of an agent, and its parameters as texts. Raises ``RequestError`` for what is no label."""
-    parsed = parse_label(label, "agent")
-    return parsed.name, {key: _shown(value) for key, value in parsed.parameters.items()}
+    name, parameters = parse_label(label, "agent")
+    return name, {key: _shown(value) for key, value in parameters.items()}
