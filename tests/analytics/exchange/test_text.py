@@ -18,6 +18,7 @@ from analytics.exchange.formats import record_line
 from analytics.exchange.importing import ImportedRun, import_games
 from analytics.exchange.reading import ParsedText, read_text
 from analytics.exchange.text import RESULT_OF, Heading, Tags, heading_tags, parse_tags, text_of
+from analytics.ratings.ratings import ratings
 from analytics.results.pairings import pairings_frame, results
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
@@ -28,7 +29,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game
 from quarto.rules import Rules
 from tests import naive
-from tests.analytics.exchange.archives import RUNS, archive_of, games_of
+from tests.analytics.exchange.archives import RUNS, games_of
 from tests.analytics.naive_games import block_of, has_line, random_block, random_game, store
 
 CODE = {"version": "0.1.0", "fingerprint": "ab" * 8, "python": "3.11", "numba": "0.68", "numpy": "2.4"}
@@ -145,17 +146,20 @@ def answers(root: Path) -> dict[str, Any]:
         records = opened.archive.runs()
         found["specs"] = [(record.spec, record.code) for record in records]
         found["results"] = [pairings_frame(results(opened.archive, record.run_id)).rows() for record in records]
+        for name in {record.rules.name for record in records}:
+            found[f"ratings {name}"] = ratings(opened, rules=name, samples=20).frame().rows()
     return found
 
 
-def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(tmp_path: Path) -> None:
-    source, copy = archive_of(tmp_path / "source", most=2), tmp_path / "copy"
-    text = text_from(source, tmp_path / "one")
+def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(scattered: Path, tmp_path: Path) -> None:
+    copy, expected = tmp_path / "copy", answers(scattered)
+    text = text_from(scattered, tmp_path / "one")
     done = import_text(copy, text)
     assert [(each.run_id, each.games, each.added) for each in done] == [
         (run.run_id, games, games) for run, games in zip(RUNS, (72, 72, 36), strict=True)
     ]
-    assert answers(copy) == answers(source)
+    assert answers(copy) == expected
+    assert {*expected} >= {"ratings classic", "ratings square"}
     assert text_from(copy, tmp_path / "two") == text
     found = verify(Archive.open(copy))
     assert (found.problems, found.games) == ([], 180)
@@ -163,22 +167,21 @@ def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(tmp_pa
     shuffled = text.splitlines(keepends=True)
     random.Random(1).shuffle(shuffled)
     import_text(tmp_path / "shuffled", b"".join(shuffled))
-    assert answers(tmp_path / "shuffled") == answers(source)
+    assert answers(tmp_path / "shuffled") == expected
 
 
 @pytest.mark.parametrize("where", ["plies > 5", "agent_0 = 'random'"])
-def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(tmp_path: Path, where: str) -> None:
-    source, copy = archive_of(tmp_path / "source", most=2), tmp_path / "copy"
-    text = text_from(source, tmp_path / "one", where)
+def test_parts_of_runs_are_single_games_and_leave_as_the_same_text(scattered: Path, tmp_path: Path, where: str) -> None:
+    copy, text = tmp_path / "copy", text_from(scattered, tmp_path / "one", where)
     done = import_text(copy, text)
-    assert games_of(copy).equals(games_of(source, where))
+    assert games_of(copy).equals(games_of(scattered, where))
     assert {run.swapped for run in Archive.open(copy).runs()} == {False}
     assert text_from(copy, tmp_path / "two") == text
     assert [each.added for each in import_text(copy, text)] == [0] * len(done)
 
 
-def test_a_text_that_lost_a_line_or_a_record_has_single_games(tmp_path: Path) -> None:
-    lines = text_from(archive_of(tmp_path / "source"), tmp_path / "one").splitlines(keepends=True)
+def test_a_text_that_lost_a_line_or_a_record_has_single_games(whole: Path, tmp_path: Path) -> None:
+    lines = text_from(whole, tmp_path / "one").splitlines(keepends=True)
     record = next(line for line in lines if line.startswith(b"{"))
     run_id = json.loads(record)["run_id"]
     game = next(line for line in lines if f"[game={run_id} ".encode() in line)

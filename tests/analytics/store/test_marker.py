@@ -65,16 +65,6 @@ def test_a_merge_notes_its_sources(
     assert notes_of(tmp_path / "own", caplog) == 0
 
 
-def test_what_has_not_changed_for_long_is_forgotten(root: Path, cache: Path) -> None:
-    old = cache / "checked" / "0123456789abcdef.json"
-    old.parent.mkdir(parents=True)
-    old.touch()
-    os.utime(old, (1, 1))
-    with open_archive(root) as opened:
-        assert opened.sql("SELECT count(*) FROM games").item()
-    assert [path != old for path in old.parent.iterdir()] == [True]
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_cache_that_cannot_be_written_is_no_error(root: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache.mkdir(mode=0o500)

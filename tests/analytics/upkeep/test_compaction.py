@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path, PurePath
 
 import polars as pl
@@ -27,7 +28,7 @@ from tests.analytics.naive_games import PAIRINGS, RUN_ID, cut, random_block, rec
 from tests.object_storage import BOTH
 
 LINE = record().line
-FIRST, TOTAL = 24, 384  # units that the archive of the fixture has, and that the run may have in the end
+FIRST, TOTAL = 24, 120  # units that the archive of the fixture has, and that the run may have in the end
 ALL = 1 + len(DERIVED)  # tables with files of the same ranges, but for plies
 QUESTIONS = (
     *(f"FROM {view} ORDER BY ALL" for view in ("games", "plies", "decisions", "first_plies")),
@@ -35,8 +36,9 @@ QUESTIONS = (
 )
 
 
-def games_of(total: int = TOTAL) -> list[Block]:
-    return [random_block(3, pairing, 0, total // 3) for pairing in range(3)]
+@cache
+def games_of() -> list[Block]:
+    return [random_block(3, pairing, 0, TOTAL // 3) for pairing in range(3)]
 
 
 def add(archive: Archive, blocks: list[Block], *spans: Range) -> None:

@@ -111,7 +111,7 @@ def test_the_record_says_what_there_is(tmp_path: Path) -> None:
         assert (known.status, known.number) == ("complete", 1)
 
 
-@pytest.mark.parametrize("seed", [2, 5, *seldom(0, 1, 3, 4, 6, 7)])
+@pytest.mark.parametrize("seed", [5, *seldom(0, 1, 2, 3, 4, 6, 7)])
 def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, seed: int) -> None:
     """Runs asked for with other numbers of games end at other units: their last files overlap others in part."""
     dice, sources = random.Random(seed), list[Archive]()

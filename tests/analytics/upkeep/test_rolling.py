@@ -71,6 +71,12 @@ def derived(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
     return copied(made[1], tmp_path / "archive")
 
 
+@pytest.fixture(scope="module")
+def told(made: tuple[Archive, Archive]) -> list[pl.DataFrame]:
+    """The answers of ``derived`` before anything is rolled up."""
+    return answers(made[1].root)
+
+
 def answers(root: PurePath) -> list[pl.DataFrame]:
     with OpenArchive(root) as opened:
         return [opened.sql(question) for question in QUESTIONS]
@@ -93,15 +99,17 @@ def roll_all(archive: Archive, fits: rolling.Fits = always) -> int:
     return sum(roll_up(archive, run, each, fits) for each in tables)
 
 
-def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(derived: Archive) -> None:
-    before, run = answers(derived.root), derived.known_run(RUN_ID)
+def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
+    derived: Archive, told: list[pl.DataFrame]
+) -> None:
+    run = derived.known_run(RUN_ID)
     roll_up(derived, run, (POSITIONS_TABLE,), always)  # larger than the files of games
-    assert_same(answers(derived.root), before)
+    assert_same(answers(derived.root), told)
     roll_up(derived, run, (PLIES_TABLE, GAMES_TABLE), always)  # larger than those of decisions and first plies
     remove_replaced(derived, RUN_ID, 0.0)
     assert len(derived.ranges(RUN_ID)) == len(derived.ranges(RUN_ID, "positions")) == 1
     assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 20
-    assert_same(answers(derived.root), before)
+    assert_same(answers(derived.root), told)
     assert index_runs(derived, [RUN_ID]).games == 0
     assert problems(derived) == []
 
@@ -122,21 +130,24 @@ def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     assert problems(archive) == []
 
 
-@pytest.mark.parametrize("table", [POSITIONS_TABLE, FIRST_PLIES_TABLE], ids=lambda table: table.name)
-def test_sums_are_those_of_the_children(derived: Archive, table: RangeTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = pl.concat(
-        [part for each in derived.ranges(RUN_ID, table.name) for part in table.parts(derived, RUN_ID, each)]
-    )
+def rows_of(archive: Archive, table: RangeTable) -> pl.DataFrame:
+    ranges = archive.ranges(RUN_ID, table.name)
+    return pl.concat([part for each in ranges for part in table.parts(archive, RUN_ID, each)])
+
+
+def test_sums_are_those_of_the_children(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
+    before = [rows_of(derived, table) for table in tables]
     monkeypatch.setattr(rolling, "SUMMED", 4)
     assert add_up(derived, RUN_ID, threads=2) >= 2
-    ranges = derived.ranges(RUN_ID, table.name)
-    assert len(ranges) < 8
-    summed = pl.concat([part for each in ranges for part in table.parts(derived, RUN_ID, each)])
-    assert summed.height < rows.height
-    counts = ["games", "wins", "draws"]
-    key = [name for name in rows.columns if name not in (*counts, "sample")]
-    totals = [each.group_by(key).agg(pl.sum(*counts)).sort(key) for each in (rows, summed)]
-    assert totals[0].equals(totals[1])
+    for table, rows in zip(tables, before, strict=True):
+        assert len(derived.ranges(RUN_ID, table.name)) < 8
+        summed = rows_of(derived, table)
+        assert summed.height < rows.height
+        counts = ["games", "wins", "draws"]
+        key = [name for name in rows.columns if name not in (*counts, "sample")]
+        totals = [each.group_by(key).agg(pl.sum(*counts)).sort(key) for each in (rows, summed)]
+        assert totals[0].equals(totals[1])
     assert problems(derived) == []
     assert add_up(derived, RUN_ID) == 0
 
@@ -183,9 +194,11 @@ def test_a_file_that_is_lost_is_named(small_files: Archive, table: str) -> None:
         assert small_files.ranges(RUN_ID).missing(UNITS) == [(12, 16)]
 
 
-def test_whoever_comes_late_leaves_it_at_that(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_comes_late_leaves_it_at_that(
+    derived: Archive, told: list[pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process rolls everything up and removes the children before this one reads them."""
-    real, before = rolling.parent_table, answers(derived.root)
+    real = rolling.parent_table
 
     def late(*arguments: Any) -> TableBytes:
         monkeypatch.undo()
@@ -195,7 +208,7 @@ def test_whoever_comes_late_leaves_it_at_that(derived: Archive, monkeypatch: pyt
 
     monkeypatch.setattr(rolling, "parent_table", late)
     assert roll_up(derived, derived.known_run(RUN_ID), (PLIES_TABLE, GAMES_TABLE), always) == 0
-    assert_same(answers(derived.root), before)
+    assert_same(answers(derived.root), told)
     assert unneeded_files(derived) == []
 
 

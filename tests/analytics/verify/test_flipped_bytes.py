@@ -14,7 +14,8 @@ from analytics.store.snapshot import Snapshot
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.indexed import derive_all
-from tests.analytics.naive_games import RUN_ID
+from tests.analytics.naive_games import BLOCKS
+from tests.analytics.verify.damage import one_pairing
 from tests.marks import seldom
 
 FOLDERS = (
@@ -24,9 +25,10 @@ FOLDERS = (
 
 
 @pytest.fixture
-def complete(archive: Archive) -> Archive:
-    """An archive with files of every kind."""
-    derive_all(archive, RUN_ID, from_pieces=12)
+def complete(tmp_path: Path) -> Archive:
+    """A small archive with files of every kind."""
+    archive = Archive.open(tmp_path / "archive", create=True)
+    derive_all(archive, one_pairing(archive, BLOCKS[:1]), from_pieces=12)
     assert {path.relative_to(archive.root).parts[0] for path in one_of_each_kind(archive)} == {"archive.json", *FOLDERS}
     return archive
 

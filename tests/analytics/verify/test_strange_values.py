@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import polars as pl
@@ -18,6 +21,7 @@ from analytics.verify.archive import verify
 from analytics.verify.replay import LATE, known_values
 from quarto.batch import FULL_BOARD, LINE, Games
 from quarto.rules import CLASSIC, Rules
+from tests.analytics.folders import contents
 from tests.analytics.naive_games import block_of, has_line, random_game
 from tests.analytics.verify.damage import complete_game, one_pairing, rewrite
 
@@ -27,8 +31,30 @@ RULES = {rules.name: rules for rules in (CLASSIC, Rules("square", squares="plain
 Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
+@pytest.fixture
+def empty(tmp_path: Path) -> Archive:
+    return Archive.open(tmp_path / "archive", create=True)
+
+
+@cache
+def annotated_once(rules: Rules, choices: bool) -> tuple[str, dict[PurePosixPath, bytes]]:
+    """The run that ``annotated`` puts into an archive, and its files."""
+    with TemporaryDirectory() as folder:
+        archive = Archive.open(Path(folder) / "archive", create=True)
+        run_id = _annotated(archive, rules, choices)
+        files = contents(archive)
+        return run_id, {PurePosixPath(archive.name_of(path)): content for path, content in files.items()}
+
+
 def annotated(archive: Archive, rules: Rules = CLASSIC, choices: bool = False) -> str:
-    """A run of finished and forfeited games with the exact values of their last plies."""
+    """A run of finished and forfeited games with the exact values of their last plies; it is made once."""
+    run_id, files = annotated_once(rules, choices)
+    for name, content in files.items():
+        archive.backend.replace(archive.root / name, content)
+    return run_id
+
+
+def _annotated(archive: Archive, rules: Rules, choices: bool) -> str:
     dice = random.Random(3)
     games = [random_game(dice, rules, 0.2) for _ in range(40)]
     drawn = (game for game in iter(lambda: random_game(dice, rules, 0), None) if game["ending"] == FULL_BOARD)
@@ -59,9 +85,9 @@ def mirrored(frame: pl.DataFrame) -> pl.DataFrame:
 
 @pytest.mark.parametrize("choices", [False, True])
 @pytest.mark.parametrize("rules", RULES)
-def test_true_values_are_sound(archive: Archive, rules: str, choices: bool) -> None:
-    annotated(archive, RULES[rules], choices)
-    found = verify(archive)
+def test_true_values_are_sound(empty: Archive, rules: str, choices: bool) -> None:
+    annotated(empty, RULES[rules], choices)
+    found = verify(empty)
     assert (found.problems, found.decisions > 100) == ([], True)
 
 
@@ -80,36 +106,36 @@ last = pl.col("ply") == pl.col("ply").max().over("game_id")
     ],
     ids=["nothing but draws", "mirrored", "a won end", "a win at once", "a full board"],
 )
-def test_values_that_contradict_the_rules_are_found(archive: Archive, change: Change, rules: str) -> None:
-    run_id = annotated(archive, RULES[rules])
-    path = rewrite(archive, "decisions", change, run_id=run_id)
-    found = [problem.what for problem in verify(archive).problems if problem.file == path]
+def test_values_that_contradict_the_rules_are_found(empty: Archive, change: Change, rules: str) -> None:
+    run_id = annotated(empty, RULES[rules])
+    path = rewrite(empty, "decisions", change, run_id=run_id)
+    found = [problem.what for problem in verify(empty).problems if problem.file == path]
     assert any(", and in truth " in what and "run 'qarena annotate'" in what for what in found)
 
 
 @pytest.mark.parametrize("ply", [LATE, 12, 14])
 @pytest.mark.parametrize("kind", [GIFT, PLACEMENT])
-def test_a_value_of_a_late_position_is_solved_again(archive: Archive, ply: int, kind: int) -> None:
+def test_a_value_of_a_late_position_is_solved_again(empty: Archive, ply: int, kind: int) -> None:
     """One value is another, and those before and after it fit: only solving tells."""
-    run_id = one_pairing(archive, [block_of([complete_game(1, seed) for seed in range(4)])])
-    annotate_runs(archive, [run_id], AnnotationSettings(from_pieces=8, megabytes=1.0))
+    run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
+    annotate_runs(empty, [run_id], AnnotationSettings(from_pieces=8, megabytes=1.0))
     here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
-    rewrite(archive, "decisions", other_before(here), run_id=run_id)
-    assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify(archive).problems)
+    rewrite(empty, "decisions", other_before(here), run_id=run_id)
+    assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify(empty).problems)
 
 
-def test_choices_that_were_counted_wrong_are_found(archive: Archive) -> None:
-    run_id = annotated(archive, choices=True)
+def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:
+    run_id = annotated(empty, choices=True)
     wrong = put("saving", 1, (pl.col("ply") >= LATE) & (pl.col("saving") > 1))
-    path = rewrite(archive, "decisions", wrong, run_id=run_id)
-    found = [str(problem) for problem in verify(archive).problems if problem.file == path]
+    path = rewrite(empty, "decisions", wrong, run_id=run_id)
+    found = [str(problem) for problem in verify(empty).problems if problem.file == path]
     assert any("saving is 1 at ply 1" in what for what in found)
 
 
-def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(archive: Archive) -> None:
-    run_id = annotated(archive, OWN_PIECE)
-    rewrite(archive, "decisions", other_before(pl.col("ply") == LATE - 1), run_id=run_id)
-    assert any("do not fit together" in problem.what for problem in verify(archive).problems)
+def test_values_that_do_not_fit_together_are_found_where_the_mover_chooses(empty: Archive) -> None:
+    run_id = annotated(empty, OWN_PIECE)
+    rewrite(empty, "decisions", other_before(pl.col("ply") == LATE - 1), run_id=run_id)
+    assert any("do not fit together" in problem.what for problem in verify(empty).problems)
 
 
 @pytest.mark.parametrize("rules", RULES)
