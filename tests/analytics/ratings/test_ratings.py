@@ -264,7 +264,7 @@ def test_pairs_count_as_their_two_games() -> None:
 def test_who_forfeited_every_game_is_listed_apart() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0, -1, 100)
     plain = rate(tallies, anchor="a", samples=20)
-    broken = Tally(singles=((0, 0, 4), (0, 0, 5)), illegal=(0, 3), errors=(0, 6))
+    broken = Tally(singles=((0, 0, 4), (0, 0, 5)), illegal=(0, 3), errors=(0, 4), late=(0, 2))
     found = rate({**tallies, ("a", "broken"): broken, ("late", "broken"): broken}, anchor="a", samples=20)
     assert found.ratings == plain.ratings
     assert found.forfeited == (("broken", 18),)

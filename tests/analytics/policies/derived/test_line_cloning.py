@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,14 +20,13 @@ from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.position import Position
 from quarto.rng import run_word
-from quarto.rules import CLASSIC, NONE
+from quarto.rules import CLASSIC
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.analytics.naive_games import record, spec_of
-from tests.analytics.policies.derived.test_line_values import chance
+from tests.analytics.policies.derived.test_line_values import chance, position_after
 from tests.naive_policies import lines
 
 OPENING = 2
@@ -52,39 +50,26 @@ def parts(dataset: Dataset) -> tuple[LoggedTurns, LoggedTurns]:
     return learning, measuring
 
 
-class Compared(NamedTuple):
-    """The afterstates of the turns that are compared in one position, that of the logged turn first."""
-
-    turns: list[lines.Afterstate]
-
-
-def compared(part: LoggedTurns, game: int, stage: int) -> Compared | None:
-    """Which turns are compared, by the text of the module."""
+def compared(part: LoggedTurns, game: int, stage: int) -> list[lines.Afterstate]:
+    """The afterstates of the turns that are compared, that of the logged turn first, by the text of the module."""
     plies = [(int(part.games.pieces[ply, game]), int(part.games.cells[ply, game])) for ply in range(stage + 1)]
     board, (hand, cell), gift = naive.board_after(plies[: stage - 1]), plies[stage - 1], plies[stage][0]
     left = [piece for piece in range(16) if piece not in board and piece != hand]
     if stage > OPENING and naive.winning_cells(board, hand, CLASSIC):
-        return None
+        return []
     turns = lines.safe_turns(board, hand, left, CLASSIC)
     if stage == OPENING:  # the cell was imposed
         turns = [turn for turn in turns if turn[0] == cell]
     places = [turn[:2] for turn in turns]
     if len(turns) < 2 or (cell, gift) not in places:
-        return None
+        return []
     logged = places.index((cell, gift))
     others = [number for number in range(len(turns)) if number != logged]
     if len(turns) > SAMPLED:
         word = naive.draw(int(part.words[game]), stage)
         drawn = [(naive.draw(word, i) >> 32) * len(turns) >> 32 for i in range(SAMPLED - 1)]
         others = [number for number in dict.fromkeys(drawn) if number != logged]
-    return Compared([turns[number][2] for number in [logged, *others]])
-
-
-def position_of(after: lines.Afterstate) -> Position:
-    board = after.board
-    lanes = sum((p >> a & 1) << (16 * a + c) for c, p in enumerate(board) if p != NONE for a in range(4))
-    occupied = sum(1 << c for c, p in enumerate(board) if p != NONE)
-    return Position(lanes, occupied, sum(1 << piece for piece in after.left), after.gift, NONE)
+    return [turns[number][2] for number in [logged, *others]]
 
 
 def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], rate: float) -> None:
@@ -115,7 +100,7 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
         learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
         met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
         for each in met:
-            cloned(twin, [numbers_of(position_of(after), words) for after in each.turns], 0.1)
+            cloned(twin, [numbers_of(position_after(after), words) for after in each], 0.1)
         assert learned == len(met) > 3
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)

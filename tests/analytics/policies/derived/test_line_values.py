@@ -57,6 +57,11 @@ def afterstate_at(boards: Any, i: int) -> lines.Afterstate:
     return lines.Afterstate(board(position_at(boards, i)), int(boards.gift[i]), CLASSIC)
 
 
+def position_after(turn: lines.Afterstate) -> Position:
+    """The same as a position, with the pieces that are left."""
+    return position_of(turn.board, turn.gift)._replace(available=sum(1 << piece for piece in turn.left))
+
+
 def boards_at(dataset: Dataset, stage: int, most: int) -> Any:
     return boards_of(chosen_games(dataset, 0).part(held_out=False), stage, most, CLASSIC.tables)
 
@@ -141,9 +146,8 @@ def drawn_weights(seed: int, words: Any) -> np.ndarray:
 def replies_to(after: lines.Afterstate, weights: np.ndarray, words: Any) -> list[tuple[lines.Afterstate, np.ndarray]]:
     """The afterstate of each safe reply, and its logits."""
     rows, found = weights.reshape(-1, HEADS), []
-    for _, gift, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
-        position = position_of(then.board, gift)._replace(available=sum(1 << piece for piece in then.left))
-        found.append((then, rows[numbers_of(position, words)].sum(axis=0)))
+    for _, _, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
+        found.append((then, rows[numbers_of(position_after(then), words)].sum(axis=0)))
     return found
 
 
