@@ -12,8 +12,7 @@ from tests.paths import ROOT
 FILES = "analytics/files/test_strange_files.py"
 STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone"
 TABLES = "analytics/store/test_strange_tables.py"
-TEXTS = "analytics/store/test_strange_texts.py"
-VALUES = "analytics/verify/test_strange_values.py"
+TEXTS = "analytics/store/test_records.py"
 FLIPPED = "analytics/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
 REBUILD = "runners/policies/test_rebuild.py"
 UNNAMED = "runners/arena/test_spec.py::test_an_agent_that_the_user_did_not_name_runs_no_code_of_others"
@@ -52,12 +51,12 @@ PROVEN = {
     "A wrong checksum is refused": FLIPPED,
     "**Games.** `verify` replays": "analytics/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
     "It cannot know who": None,
-    "**Exact values.** `verify` solves": f"{VALUES}::test_a_value_of_a_late_position_is_solved_again",
+    "**Exact values.** `verify` solves": f"{DERIVED}::test_a_value_of_a_late_position_is_solved_again",
     "Other wrong values": None,
     "`qarena annotate` makes them": f"{DERIVED}::test_exact_values_that_are_gone_are_missed",
     "**Not checked without `verify`.**": None,
     "Regret, mistakes and reviews": None,
-    "The first question": "analytics/store/test_known_archives.py::test_a_received_archive_is_noted_once",
+    "The first question": "analytics/store/test_marker.py::test_a_received_archive_is_noted_once",
     "An agent that you name on a command line": None,
     "So do the modules": None,
     "`isolation=process` limits": "runners/hosting/test_limits.py::test_a_process_that_dies_or_hangs_costs_one_turn",

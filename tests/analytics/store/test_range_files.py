@@ -1,4 +1,4 @@
-"""Games as files, and files as games: round trips, and every damage is named or harmless."""
+"""Games as files, and files as games: round trips, tallies, and every damage is named or harmless."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
-from analytics.store.range_files import read_games, read_rows, read_tallies, scatter, store_games
+from analytics.store.range_files import (
+    read_games,
+    read_rows,
+    read_tallies,
+    scatter,
+    store_games,
+    tallies_frame,
+    tallies_of,
+)
 from analytics.store.ranges import StoredRange, check_of
-from analytics.store.schema import TABLES
+from analytics.store.schema import TABLES, TALLIES
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block
 from quarto.errors import FailureError
@@ -279,3 +288,41 @@ def test_an_archive_that_was_removed_is_not_written_in_part(archive: Archive) ->
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
         whole(archive)
     assert not Path(archive.root).exists()
+
+
+KINDS = [*BLOCKS, random_block(5, 0, 30, 40, forfeits=0.9), single_games(2, 1, 90, 20)]
+
+
+def test_tallies_survive_their_table_and_add_up() -> None:
+    known = tally(KINDS)
+    frame = tallies_frame(known)
+    assert frame.schema == TALLIES
+    assert tallies_of(frame) == known
+    assert tallies_of(pl.concat([tallies_frame(tally([block])) for block in KINDS])) == known
+    assert tallies_of(pl.DataFrame(schema=TALLIES)) == {}
+
+
+def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:
+    expected = tally(BLOCKS)
+    assert read_tallies(archive, RUN_ID) == expected
+    for stored in archive.ranges(RUN_ID, "tallies"):
+        archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
+        assert read_tallies(archive, RUN_ID) == expected
+
+
+def test_tallies_that_were_rolled_up_since_they_were_listed_are_counted(archive: Archive) -> None:
+    seen = Snapshot(archive.root)
+    assert len(seen.ranges(RUN_ID, "tallies")) == 2
+    for stored in archive.ranges(RUN_ID, "tallies"):
+        archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
+    assert read_tallies(seen, RUN_ID) == tally(BLOCKS)
+
+
+def test_games_without_twins_are_counted_from_their_rows(archive: Archive) -> None:
+    fixed = record(spec_of(seats="fixed"))
+    archive.save_run(fixed)
+    block = single_games(4, 0, 0, 8)
+    store(archive, fixed.run_id, [block], PAIRINGS)
+    for stored in archive.ranges(fixed.run_id, "tallies"):
+        archive.backend.remove(archive.folder("tallies", fixed.run_id) / stored.name)
+    assert read_tallies(archive, fixed.run_id) == tally([block])

@@ -116,7 +116,7 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
 
 def one_thread() -> dict[int, int]:
     """The fingerprint of each pairing's games."""
-    from tests.analytics.store.test_fingerprint import slow_fingerprint
+    from tests.analytics.store.test_blocks import slow_fingerprint
 
     return {block.pairing: slow_fingerprint(block) for block in games_of()}
 
