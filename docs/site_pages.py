@@ -40,7 +40,7 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
     "python_analytics.md": (
         "Python: analytics",
         "The archive and the questions to it. Begin with `analytics.open_archive`.",
-        """analytics analytics.sql.database analytics.query.questions analytics.query.game_filter
+        """analytics analytics.sql.database analytics.query.questions analytics.query.selection
         analytics.query.openings analytics.ratings.ratings analytics.ratings.head_to_head
         analytics.statistics.intervals analytics.statistics.sprt analytics.exchange.export
         analytics.perfect.game_review analytics.perfect.position_set analytics.report.figures.reported_games""",

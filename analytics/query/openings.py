@@ -13,8 +13,7 @@ import polars as pl
 
 from analytics.derived_tables.positions import turns_in
 from analytics.derived_tables.tables import POSITIONS_TABLE, count_positions, counts_turns_of
-from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
-from analytics.query.selection import Ply, plies_of, rows_in
+from analytics.query.selection import EVERY_GAME, GameFilter, Ply, plies_of, require_one_rules, rows_in
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson_bounds
 from analytics.store.archive import Archive

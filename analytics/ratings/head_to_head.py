@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import polars as pl
 
-from analytics.query.game_filter import EVERY_GAME, GameFilter, require_one_rules
 from analytics.query.questions import query
-from analytics.query.selection import EVERYTHING, repeated_games, select
+from analytics.query.selection import EVERY_GAME, EVERYTHING, GameFilter, repeated_games, require_one_rules, select
 from analytics.results.pairings import (
     AgentNames,
     PairingResult,

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.results.pairings import SharedOpenings
 from analytics.sql.database import OpenArchive

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.policies import policy_store
-from analytics.query.game_filter import GameFilter
 from analytics.query.mistakes import decision_summaries, judged_agents
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import HeadToHead, head_to_head
 from analytics.ratings.ratings import rate
 from analytics.report import style

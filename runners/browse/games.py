@@ -9,8 +9,7 @@ from xml.sax.saxutils import escape
 
 import polars as pl
 
-from analytics.query.game_filter import GameFilter
-from analytics.query.selection import files_with, plies_of, rows_in
+from analytics.query.selection import GameFilter, files_with, plies_of, rows_in
 from analytics.report.pieces import piece_symbols
 from analytics.results.columns import Table, column, linked, words
 from analytics.sql.database import OpenArchive

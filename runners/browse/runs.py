@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.results.columns import (
     Cell,
     ResultColumn,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.query.game_filter import GameFilter
-from analytics.query.selection import Selection
+from analytics.query.selection import GameFilter, Selection
 from analytics.report import sections
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.report.sections import ReportSection

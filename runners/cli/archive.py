@@ -317,7 +317,7 @@ def _met(
     archive: PurePath, where: str | None, runs: Sequence[str] | None, rules: str | None, trainings: bool
 ) -> HeadToHead:
     from analytics import open_archive
-    from analytics.query.game_filter import GameFilter
+    from analytics.query.selection import GameFilter
     from analytics.ratings.head_to_head import head_to_head
     from runners.terminal.console import print_note
 
@@ -354,8 +354,8 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Counts gifts, placements or turns, up to symmetry, each with a sample game.
     """
-    from analytics.query.game_filter import GameFilter
     from analytics.query.openings import OpeningsQuery
+    from analytics.query.selection import GameFilter
     from runners.archive.openings import show_openings, text_of
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)

@@ -75,7 +75,7 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     The values are added to the archive: `qarena mistakes` and the view decisions show them.
     """
     from analytics.perfect.annotate import AnnotationSettings
-    from analytics.query.game_filter import GameFilter
+    from analytics.query.selection import GameFilter
     from runners.arena.config import executor_named
     from runners.perfect.decisions import annotate as judge
 
@@ -99,7 +99,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Needs the values of `qarena annotate`.
     """
-    from analytics.query.game_filter import GameFilter
+    from analytics.query.selection import GameFilter
     from runners.perfect.decisions import show_mistakes
 
     options.check_files(force, html, svg)

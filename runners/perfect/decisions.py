@@ -22,14 +22,13 @@ from analytics.perfect.annotate import (
     Annotator,
     annotation_parts,
 )
-from analytics.query.game_filter import GameFilter
 from analytics.query.mistakes import (
     HardPosition,
     decision_summaries,
     hardest_positions,
     judged_agents,
 )
-from analytics.query.selection import repeated_games, select
+from analytics.query.selection import GameFilter, repeated_games, select
 from analytics.results.columns import ResultColumn, column, decision_columns, game_name, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among, literal

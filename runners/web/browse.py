@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.page import render
 from analytics.results.columns import Table

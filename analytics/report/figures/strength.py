@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from analytics.query.game_filter import require_one_rules
 from analytics.query.mistakes import decision_summaries
+from analytics.query.selection import require_one_rules
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.figures.reported_games import ReportedGames, reported_games

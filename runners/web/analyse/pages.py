@@ -12,8 +12,8 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from analytics.query.game_filter import GameFilter
 from analytics.query.openings import BY, EMPTY_BOARD, OpeningsQuery
+from analytics.query.selection import GameFilter
 from quarto.errors import RequestError
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
 from analytics.query.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
+from analytics.query.selection import GameFilter
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import wilson
 from analytics.store.archive import Archive

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import HeadToHead, by_seats, head_to_head, of_games, of_tallies
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import by_seats, head_to_head
 from analytics.ratings.ratings import Ratings, Tallies, rate
 from analytics.results.pairings import Crosstable, PairingResult, SharedOpenings, crosstable, question, results

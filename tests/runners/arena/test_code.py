@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.report.figures.lengths import lengths_frame
 from analytics.report.figures.reported_games import reported_games

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.query.game_filter import GameFilter
 from analytics.query.openings import OpeningsQuery
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.report import style
 from analytics.results.columns import MISSING

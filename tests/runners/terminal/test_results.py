@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
+from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.results.pairings import PairingResult

@@ -15,8 +15,8 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.query.game_filter import GameFilter
 from analytics.query.openings import openings as asked_openings
+from analytics.query.selection import GameFilter
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.records import now
