@@ -14,14 +14,14 @@ from agents.policy import PolicyAgent
 from analytics.policies.derived.dataset import Dataset, Derivation, dataset_of
 from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
-from analytics.policies.derived.mc_afterstate import McAfterstate, forms_of, key_of, level_of
+from analytics.policies.derived.mc_afterstate import GameBoards, McAfterstate, forms_of, keys_and_wins, level_of
 from analytics.policies.derived.replayed import EncodedQ, QTable
 from analytics.policies.policy_store import knowledge_of
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
+from quarto.batch import Games
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError
-from quarto.jit import kernel
 from quarto.rules import CLASSIC, Rules
 from tests.analytics.policies.derived.conftest import games_of
 from tests.naive import PRESETS
@@ -91,20 +91,16 @@ def test_a_policy_does_not_depend_on_threads_but_on_all_games(
     assert known != knowledge_of(kind.derive(dataset_of(select(opened, "pairing = 0")), 2))
 
 
-@kernel()
-def _keys(lanes: Any, occupied: Any, level: Any, found: Any) -> None:
-    for i in range(len(lanes)):
-        found[i] = key_of(lanes[i], occupied[i], 0, level)
-
-
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=lambda rules: rules.name)
 def test_a_key_is_exact_at_every_level(rules: Rules) -> None:
     forms = {canonical_position(position, rules) for position in asked(CLASSIC, 40) if position.hand != -1}
     for pieces in range(16):
         of_level = sorted({(form.lanes, form.occupied) for form in forms if form.occupied.bit_count() == pieces})
         lanes, occupied = np.array(of_level, np.uint64).reshape(-1, 2).T.copy()
-        found, level = np.empty(len(lanes), np.uint64), level_of(rules, pieces)
-        _keys(lanes, occupied.astype(np.int64), level, found)
+        size, level, games = len(lanes), level_of(rules, pieces), Games.zeros(len(lanes))  # piece 0 is given
+        games.plies[:] = 16
+        found, boards = np.empty(size, np.uint64), GameBoards(lanes, occupied.astype(np.uint16))
+        keys_and_wins(games, level, boards, rules.tables, found, np.empty(size, np.bool_), (0, size))
         assert len(set(found.tolist())) == len(of_level)
         assert (found >> np.uint64(62) == 0).all()
         back = forms_of(found, level)
