@@ -21,9 +21,8 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from analytics.exchange.reading import ParsedText
 from analytics.exchange.sequence import IMPORTED
-from analytics.exchange.text import Heading, Tags, text_of
+from analytics.exchange.text import Heading, ParsedText, Tags, text_of
 from analytics.store import ranges
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, games_at, united

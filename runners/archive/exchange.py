@@ -11,8 +11,7 @@ import typer
 from analytics import open_archive
 from analytics.exchange.export import Exported, ExportRequest, export, export_to
 from analytics.exchange.importing import TARGET, ImportedRun, import_games
-from analytics.exchange.reading import BadLine, read_text
-from analytics.exchange.text import Tags, checked_text
+from analytics.exchange.text import BadLine, Tags, checked_text, read_text
 from analytics.store.archive import Archive
 from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import FailureError, RequestError

@@ -17,8 +17,7 @@ from agents.lift import choosers_of
 from analytics import open_archive
 from analytics.derived_tables.tables import POSITIONS_TABLE, index_runs
 from analytics.exchange.export import ExportRequest, episodes, export_to
-from analytics.exchange.reading import read_text
-from analytics.exchange.text import Tags
+from analytics.exchange.text import Tags, read_text
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies.derived.dataset import dataset_of
 from analytics.query.openings import EMPTY_BOARD, openings

@@ -16,8 +16,7 @@ from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.formats import record_line
 from analytics.exchange.importing import ImportedRun, import_games
-from analytics.exchange.reading import ParsedText, read_text
-from analytics.exchange.text import RESULT_OF, Heading, Tags, heading_tags, parse_tags, text_of
+from analytics.exchange.text import RESULT_OF, Heading, ParsedText, Tags, heading_tags, parse_tags, read_text, text_of
 from analytics.ratings.ratings import ratings
 from analytics.results.pairings import pairings_frame, results
 from analytics.store.archive import Archive
