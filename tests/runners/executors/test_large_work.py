@@ -17,6 +17,7 @@ from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings
 from analytics.perfect.tablebase_build import BuildJob, BuildProgress, Chunks, build
 from analytics.policies import policy_store
+from analytics.query.selection import EVERY_GAME
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.rules import Rules
@@ -126,7 +127,7 @@ def test_an_index_and_annotations(
     assert totals[0].indexed.games == 70
     assert Inline.parts == 5
     for root in roots:
-        annotate(root, [], AnnotationSettings(megabytes=0.1), 1, executors[root.name])
+        annotate(root, EVERY_GAME, AnnotationSettings(megabytes=0.1), 1, executors[root.name])
     here, there = capsys.readouterr().out.splitlines()
     assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
     assert "of 70 games" in here
