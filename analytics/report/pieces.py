@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from typing import NamedTuple
-from urllib.parse import quote
 
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
 
@@ -48,19 +47,6 @@ def piece_symbols() -> str:
 
 
 @cache
-def piece_address(piece: int) -> str:
-    """A picture of a piece as an address that contains it, for the images of a chart."""
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{VIEW}">{piece_shapes(piece)}</svg>'
-    return f"data:image/svg+xml,{quote(svg)}"
-
-
-def with_symbols(chart: str) -> str:
-    """A chart as SVG in which images of pieces are replaced by their symbols, which are a tenth as long."""
-    for piece in range(PIECES):
-        chart = chart.replace(f'<image xlink:href="{piece_address(piece)}"', f'<use href="#piece-{piece}"')
-    return chart
-
-
 def piece_shapes(piece: int) -> str:
     """The shapes of a piece in a picture of 64 by 64."""
     paint = DARK if piece & COLOURED else PLAIN

@@ -116,10 +116,11 @@ def _is_score(found: Found) -> bool:
 
 def _table(settings: Sequence[str], found: Found) -> Table:
     """A row for each pairing of each job; a job without results says why in the place of its first agent."""
-    rows = [(job, each) for job, pairings in found for each in pairings or [None]]
+    nothing: list[PairingResult | None] = [None]
+    rows = [(job, each) for job, pairings in found for each in pairings or nothing]
     shown = rows[:MOST_ROWS]
     jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
-    scores = [each and each.score for each in pairings]
+    scores = [each.score if each else None for each in pairings]
     pages = [links.run_page(job.run_id) if job.run_id else "" for job in jobs]
     values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
     columns = [
@@ -128,9 +129,9 @@ def _table(settings: Sequence[str], found: Found) -> Table:
         *([] if _is_score(found) else [ResultColumn(_objective(found) or "objective", values)]),
         words("first agent", [each.first if each else job.status for job, each in shown]),
         words("second agent", [each.second if each else MISSING for each in pairings]),
-        column("games", [each and each.games for each in pairings]),
-        column(SCORE, [each and each.mean for each in scores], percent),
-        intervals([each and each.low for each in scores], [each and each.high for each in scores]),
+        column("games", [each.games if each else None for each in pairings]),
+        column(SCORE, [each.mean if each else None for each in scores], percent),
+        intervals([each.low if each else None for each in scores], [each.high if each else None for each in scores]),
     ]
     some = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
     return Table(f"Jobs{some}", columns)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
 from analytics.report import style
 from analytics.report.figures.reported_games import ReportedGames, reported_games
-from analytics.report.pieces import piece_address
-from analytics.report.style import Panel, Picture
+from analytics.report.style import Drawing, Panel, Picture
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
-from quarto.rules import PIECES, SIDE
+from quarto.rules import SIDE
 
 PLIES = 3  # the first ones: later, positions differ too much to compare a cell or a piece alone
 TILE = 38  # pixels: the widest number, five letters, leaves a margin
@@ -95,8 +93,6 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
 
 def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
     """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
-    import altair as alt
-
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
@@ -105,71 +101,39 @@ def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
         if agent == EVERYBODY or ply == 0:
             what = f"all agents, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
             titled = f"{what}, {rules}" if several else what
-            panels.append(Panel(titled, _boards(alt, rows, kind, reach), str(agent) or None))
+            panels.append(Panel(titled, _boards(rows, kind, reach), str(agent) or None))
     return panels
 
 
-def _boards(alt: Any, rows: pl.DataFrame, kind: Kind, reach: float) -> Picture:
+def _boards(rows: pl.DataFrame, kind: Kind, reach: float) -> Drawing:
     """The shares of the cells or pieces that were chosen and, beside them, the scores."""
-    tiles = [tile for board in _tiles(rows, kind, reach) for tile in board]
-    headings = [{"x": 0, "text": "how often, %"}, {"x": SIDE + GAP, "text": "score, %"}]
-    # Quantities instead of a chart a board: a picture of one chart is drawn in half the time of one of two.
-    across = alt.Scale(domain=[0, 2 * SIDE + GAP], nice=False)
-    down = alt.Scale(domain=[SIDE, -HEADING], nice=False)
-    x, y = alt.X("x:Q", axis=None, scale=across), alt.Y("y:Q", axis=None, scale=down)
-    base = alt.Chart(alt.Data(values=tiles)).encode(x=x, y=y)
-    squares = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
-        x2="right:Q",
-        y2="bottom:Q",
-        fill=alt.Fill("colour:N", scale=None),
-        fillOpacity=alt.FillOpacity("shade:Q", scale=None),
-    )
-    names = base.mark_text(dx=3, dy=8, align="left", fontSize=9, color=style.INK).encode(text="name:N")
-    values = base.mark_text(dx=TILE / 2, dy=0.72 * TILE, fontSize=10, color=style.INK).encode(text="text:N")
-    title = (
-        alt.Chart(alt.Data(values=headings))
-        .mark_text(align="left", fontSize=11, color=style.INK)
-        .encode(x=x, y=alt.datum(-HEADING / 2, scale=down), text="text:N")
-    )
-    pieces = [_pieces(alt, x, y)] if kind is GIFTS else []
-    layers = alt.layer(squares, *pieces, names, values, title)
-    return layers.properties(width=(2 * SIDE + GAP) * TILE, height=(SIDE + HEADING) * TILE)
-
-
-def _pieces(alt: Any, x: Any, y: Any) -> Picture:
-    """The pieces, each in the corner of its tile."""
-    images = [
-        {
-            "x": each % SIDE + board * (SIDE + GAP) + 0.72,
-            "y": each // SIDE + 0.28,
-            "picture": piece_address(each),
-        }
-        for board in range(2)
-        for each in range(PIECES)
-    ]
-    base = alt.Chart(alt.Data(values=images)).mark_image(width=PIECE, height=PIECE, aria=False)
-    return base.encode(x=x, y=y, url=alt.Url("picture:N"))
-
-
-def _tiles(rows: pl.DataFrame, kind: Kind, reach: float) -> Iterator[list[dict[str, Any]]]:
-    """The tiles of both boards: edges, name, text, colour and its opacity."""
-    named = format_cell if kind is PLACEMENTS else format_piece
     found = {row[kind.column]: row for row in rows.iter_rows(named=True)}
     most = max(OFTEN, *(row["share"] for row in found.values()))
-    for board in range(2):
-        tiles = []
-        for each in range(SIDE * SIDE):
-            row, column = divmod(each, SIDE)
-            left, known = column + board * (SIDE + GAP), found.get(each)
-            text, shade = "" if board else "0", 0.0
-            if known and board:
-                text, shade = _percent(known["score"]), (2 * known["score"] - 1) / reach
-            elif known:
-                text, shade = _percent(known["share"]), known["share"] / most
-            edges = {"x": left, "right": left + 1, "y": row, "bottom": row + 1}
-            colour = {"colour": style.SECOND if shade < 0 else style.FIRST, "shade": MOST_SHADE * min(1.0, abs(shade))}
-            tiles.append({**edges, **colour, "name": named(each), "text": text})
-        yield tiles
+    shapes, right = [], (SIDE + GAP) * TILE
+    for left, heading in ((0, "how often, %"), (right, "score, %")):
+        shapes.append(style.text_at(left, HEADING * TILE / 2 + 3, heading, 11))
+    for each in range(SIDE * SIDE):
+        known = found.get(each)
+        share, score = (known["share"], known["score"]) if known else (0.0, None)
+        shapes.append(_tile(kind, each, 0, _percent(share) if known else "0", share / most))
+        away = 0.0 if score is None else (2 * score - 1) / reach
+        shapes.append(_tile(kind, each, right, "" if score is None else _percent(score), away))
+    return Drawing("".join(shapes), (2 * SIDE + GAP) * TILE, (SIDE + HEADING) * TILE)
+
+
+def _tile(kind: Kind, each: int, left: float, text: str, shade: float) -> str:
+    """A cell or a piece with its name and a number, on a colour from orange (-1) to blue (1)."""
+    x, y = left + each % SIDE * TILE, (HEADING + each // SIDE) * TILE
+    colour, opacity = style.SECOND if shade < 0 else style.FIRST, MOST_SHADE * min(1.0, abs(shade))
+    fill = f'fill="{colour}" fill-opacity="{opacity:.3g}" stroke="{style.FAINT}" stroke-width="0.5"'
+    shapes = [f'<rect x="{x:g}" y="{y:g}" width="{TILE}" height="{TILE}" {fill}/>']
+    if kind is GIFTS:
+        corner = f'x="{x + 0.72 * TILE - PIECE / 2:g}" y="{y + 0.28 * TILE - PIECE / 2:g}"'
+        shapes.append(f'<use href="#piece-{each}" {corner} width="{PIECE}" height="{PIECE}"/>')
+    shapes.append(style.text_at(x + 3, y + 10.7, (format_cell if kind is PLACEMENTS else format_piece)(each), 9))
+    if text:
+        shapes.append(style.text_at(x + TILE / 2, y + 0.8 * TILE, text, 10, more=' text-anchor="middle"'))
+    return "".join(shapes)
 
 
 def _percent(share: float) -> str:
