@@ -10,7 +10,7 @@ from typing import NamedTuple
 from analytics.policies import policy_store
 from analytics.query.mistakes import decision_summaries, judged_agents
 from analytics.query.selection import GameFilter
-from analytics.ratings.head_to_head import HeadToHead, head_to_head
+from analytics.ratings.head_to_head import HeadToHead, head_to_head, merged_results, of_tallies, renamed
 from analytics.ratings.ratings import rate
 from analytics.report import style
 from analytics.report.figures.learning import Curve, learning_panels
@@ -62,11 +62,13 @@ class OneAgent(NamedTuple):
 
 def ranking(opened: OpenArchive, rules: str) -> tuple[Ranked, ...]:
     """The agents under some rules, best first, those that the games rate. Trainings are left out."""
+    records = GameFilter(rules=rules).records(opened.archive)
+    found, _ = renamed(of_tallies(opened, records), records)
+    tallies = {(each.first, each.second): each.tally for each in merged_results(found.values(), None)}
     try:
-        met = head_to_head(opened, GameFilter(rules=rules))
+        rated = [each for each in rate(tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
     except RequestError:  # all of these games are those of trainings, or nobody met another agent
         return ()
-    rated = [each for each in rate(met.tallies, samples=0).ratings if each.elo.mean == each.elo.mean]
     return tuple(Ranked(each.agent, rank, len(rated), elo(each.elo.mean)) for rank, each in enumerate(rated, 1))
 
 
