@@ -42,8 +42,7 @@ from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file
-from runners.training.config import TrainingRequest, check, training_request_of
-from runners.training.outcome import keep
+from runners.training.request import TrainingRequest, check, keep, training_request_of
 
 TEXT, CODE = "text", "code"  # variants: our agents follow the study's text, or its program
 PREFIX = "published_"  # of the policies' names, which keeps them apart from the user's own

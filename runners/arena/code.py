@@ -22,7 +22,7 @@ PLAYING_MODULES = (
     *("runners.arena.engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
     *("agents.base", "agents.lift"),
 )
-LEARNING_MODULES = ("runners.training.online", "agents.learning.learner")
+LEARNING_MODULES = ("runners.training.online", "runners.training.learning_games", "agents.learning.learner")
 
 
 def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:

@@ -19,12 +19,57 @@ from analytics.statistics.intervals import Estimate, score, wilson
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
+from runners.arena.config import agent_named, load_agent
 from runners.arena.spec import AgentSpec
-from runners.benchmark.datasets import EXPERT, RANDOM, player
 from runners.hosting.guarded_agent import unlogged
 from runners.judge.judging import AgentVerdict, ChosenAgents, JudgeOptions, chosen_agents, games_with, judge
 from runners.terminal import console
 from runners.terminal.console import progress_bar
+
+RANDOM, EXPERT = "random", "oracle"  # the players whose returns are the references
+OPPONENT = "semi_random"  # unless another one is named
+REFERENCE_GAMES = 4_000
+REFERENCE_SECONDS = 2.4  # of processor time that references against semi_random take, measured
+FEW_PAIRS = 30  # the variance of fewer says little: they may all have ended alike
+REFERENCE_SEED = (1 << 31) - 1  # of their openings, which neither datasets nor judged games have
+
+
+class References(NamedTuple):
+    """The mean returns between which scores are 0 and 1."""
+
+    least: float
+    greatest: float
+
+    def normalised(self, returns: Estimate) -> Estimate:
+        """A mean return and its interval as Minari's normalised score. The references are taken as exact."""
+        width = self.greatest - self.least
+        mean, low, high = ((each - self.least) / width for each in returns)
+        return Estimate(mean, low, high)
+
+
+def player(label: str) -> AgentSpec:
+    """An agent that plays without a policy, by its label."""
+    return agent_named(label) if "(" in label else load_agent(label)
+
+
+def mean_return(games: Tally) -> Estimate:
+    """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
+
+    Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
+    """
+    share, low, high = score(games, by_pairs=True)
+    if games.pair_count < FEW_PAIRS:
+        low, high = wilson(share * games.pair_count, games.pair_count)
+    return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
+
+
+def references(opponent: AgentSpec, threads: int, stop: threading.Event) -> References:
+    """The references against an opponent under classic rules: the same for the same code on any number of threads."""
+    options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
+    least, greatest = (
+        mean_return(games_with(opponent, player(name), CLASSIC, options, stop)[0]).mean for name in (RANDOM, EXPERT)
+    )
+    return References(least, greatest)
 
 
 class ScoreRequest(NamedTuple):
@@ -165,43 +210,3 @@ def _regret(scored: Scored) -> Estimate:
 
 def _between(estimate: Estimate, digits: int) -> str:
     return f"{estimate.low:.{digits}f} to {estimate.high:.{digits}f}"
-
-
-OPPONENT = "semi_random"  # unless another one is named
-GAMES = 4_000
-SECONDS = 2.4  # of processor time that references against semi_random take, measured
-FEW_PAIRS = 30  # the variance of fewer says little: they may all have ended alike
-SEED = (1 << 31) - 1  # of their openings, which neither datasets nor judged games have
-
-
-class References(NamedTuple):
-    """The mean returns between which scores are 0 and 1."""
-
-    least: float
-    greatest: float
-
-    def normalised(self, returns: Estimate) -> Estimate:
-        """A mean return and its interval as Minari's normalised score. The references are taken as exact."""
-        width = self.greatest - self.least
-        mean, low, high = ((each - self.least) / width for each in returns)
-        return Estimate(mean, low, high)
-
-
-def mean_return(games: Tally) -> Estimate:
-    """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
-
-    Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
-    """
-    share, low, high = score(games, by_pairs=True)
-    if games.pair_count < FEW_PAIRS:
-        low, high = wilson(share * games.pair_count, games.pair_count)
-    return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
-
-
-def references(opponent: AgentSpec, threads: int, stop: threading.Event) -> References:
-    """The references against an opponent under classic rules: the same for the same code on any number of threads."""
-    options = JudgeOptions(games=GAMES, seed=SEED, threads=threads)
-    least, greatest = (
-        mean_return(games_with(opponent, player(name), CLASSIC, options, stop)[0]).mean for name in (RANDOM, EXPERT)
-    )
-    return References(least, greatest)

@@ -246,9 +246,8 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    from runners.benchmark.datasets import chosen, parts_of
-    from runners.benchmark.make import MakeRequest
-    from runners.benchmark.make import make as carry_out
+    from runners.benchmark.datasets import MakeRequest, chosen, parts_of
+    from runners.benchmark.datasets import make as carry_out
 
     with interruption.interruptible() as stop:
         parts = parts_of(chosen(datasets or []), games, seed)

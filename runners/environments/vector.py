@@ -19,8 +19,7 @@ from quarto.errors import RequestError, nearest
 from quarto.observations import encoded, encoded_turns, rules_named
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.environments.opponents import GameLog, checked_plies, checked_seat, opponent_of, spaces_of
-from runners.environments.single import SEEDS
+from runners.environments.single import SEEDS, GameLog, checked_plies, checked_seat, opponent_of, spaces_of
 from runners.environments.stepping import (
     BOTH_SEATS,
     RANDOM_SEAT,

@@ -30,7 +30,7 @@ from runners.executors.base import available_cores
 from runners.training.derive import code_of, learned_from
 
 if TYPE_CHECKING:
-    from runners.training.evolution import PlayedGeneration
+    from runners.training.genetic import PlayedGeneration
 
 ONLINE = "runners.training.online.Online"
 
@@ -141,7 +141,7 @@ def _logged_generations(archive: Archive, card: PolicyCard) -> Callable[[Request
 
     It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
     """
-    from runners.training.evolution import PlayedGeneration
+    from runners.training.genetic import PlayedGeneration
 
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:

@@ -8,7 +8,6 @@ import time
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from analytics import open_archive
 from analytics.derived_tables.tables import index_parts
@@ -21,10 +20,8 @@ from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.executors.base import MEBIBYTE, available_cores
-from runners.speed.timing import best, process
+from runners.speed.timing import Figures, best, process
 from runners.speed.warm import play
-
-Figures = dict[str, Any]
 
 GAMES, QUICK_GAMES = 10_000_000, 300_000
 KINDS = ("mc_afterstate", "gift")  # of policies that are derived

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.perfect.tablebase import largest_for
@@ -24,7 +23,7 @@ from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec
 from runners.executors.base import available_cores
 from runners.perfect.solve import Solvers, run_search
-from runners.speed.timing import compiled
+from runners.speed.timing import Figures, compiled
 from runners.speed.turn_times import turn_times
 from runners.speed.warm import play
 
@@ -34,13 +33,13 @@ MEGABYTES = 128.0
 PROOF_MEGABYTES = 256.0
 
 
-def bench_solver(quick: bool = False) -> dict[str, Any]:
+def bench_solver(quick: bool = False) -> Figures:
     """All figures, nested as they are printed; ``quick`` solves a tenth of the positions and not the whole game.
 
     The positions of one number of pieces share a table that is empty at first. Milliseconds are of processor time, so
     that other work on the machine does not count. Raises ``FailureError`` if the C++ program finds another value.
     """
-    figures: dict[str, Any] = {}
+    figures: Figures = {}
     with TemporaryDirectory(prefix="quarto-arena-bench-") as folder:
         program = compiled("yardstick_solver.cpp", Path(folder))
         for pieces, count in POSITIONS.items():
@@ -69,7 +68,7 @@ def positions(pieces: int, count: int) -> list[Position]:
     return found
 
 
-def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float]:
+def _by_pieces(pieces: int, count: int, program: Path | None) -> Figures:
     asked = positions(pieces, count)
     seconds = yardstick = float("inf")
     for _ in range(ROUNDS):  # in turns, and the best counts, since noise only ever adds
@@ -87,7 +86,7 @@ def _by_pieces(pieces: int, count: int, program: Path | None) -> dict[str, float
     return figures
 
 
-def _threads(asked: Sequence[Position]) -> dict[str, float]:
+def _threads(asked: Sequence[Position]) -> Figures:
     """Positions a second on one thread and on two that share a table, which take turns."""
 
     def speed(threads: int) -> float:
@@ -118,7 +117,7 @@ GAMES = 2000  # of each pairing
 TURNS = 200  # of the oracle, with each number of pieces on the board
 
 
-def oracle_figures(quick: bool = False) -> dict[str, Any]:
+def oracle_figures(quick: bool = False) -> Figures:
     """Microseconds of the oracle's turns by pieces on the board, and the greatest of all."""
     times = turn_times(load_agent("oracle"), CLASSIC, TURNS // (10 if quick else 1), 1, threading.Event())
     rows = times.rows().items()
@@ -127,7 +126,7 @@ def oracle_figures(quick: bool = False) -> dict[str, Any]:
     return {"unit": "microseconds", **figures, "anywhere": anywhere}
 
 
-def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str, Any]:
+def judging_figures(folder: Path, threads: int, quick: bool = False) -> Figures:
     """Decisions annotated a second over whole games of four agents, each time in a new archive.
 
     ``values``: before and after each decision, looking up boards of up to five pieces and of all that the largest
@@ -136,7 +135,7 @@ def judging_figures(folder: Path, threads: int, quick: bool = False) -> dict[str
     games = GAMES // (50 if quick else 1)
     known = largest_for(CLASSIC)
     most = known.card.pieces if known else 0
-    figures: dict[str, Any] = {"games": games * len(MEETINGS), "tablebase_pieces": most}
+    figures: Figures = {"games": games * len(MEETINGS), "tablebase_pieces": most}
     for pieces in sorted({min(5, most), most}):
         values = _speed(folder / f"values-{pieces}", games, AnnotationSettings(threads=threads, base_pieces=pieces))
         figures[f"values_from_{pieces}_pieces"] = {"decisions_per_second": values}

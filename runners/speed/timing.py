@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from quarto.errors import FailureError
+
+Figures = dict[str, Any]  # as they are printed: by name, nested
 
 # A process begins with the peak memory of the one that forked it, and this one has used a gigabyte for benchmarks. So a
 # small process in between starts the measured one, waits for it and reports seconds, peak and exit code.

@@ -16,7 +16,7 @@ from runners.terminal import console
 from runners.terminal.console import progress_bar
 
 if TYPE_CHECKING:
-    from runners.training.config import TrainingRequest
+    from runners.training.request import TrainingRequest
 
 
 class TrainApplication(Application):
@@ -27,7 +27,7 @@ class TrainApplication(Application):
     judged_by = Target("end of the learning curve", "maximize")
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
-        from runners.training.config import check, training_request_of
+        from runners.training.request import check, training_request_of
 
         request = training_request_of(cfg, hydra_cfg.runtime.choices, typed_command())
         check(request)
@@ -41,7 +41,7 @@ class TrainApplication(Application):
 def _learned(request: TrainingRequest) -> Finished:
     """The outcome of a training that was ready."""
     from runners.hosting.interruption import interruptible
-    from runners.training import outcome
+    from runners.training.request import judged, keep, row, show, show_interrupted
 
     for note in request.notes:
         console.print_note(note)
@@ -50,14 +50,14 @@ def _learned(request: TrainingRequest) -> Finished:
         stopped = stop.is_set()
     run_id = trained.run_ids[-1] if trained.run_ids else None
     if trained.policy is None:
-        return Finished(run_id, lambda: outcome.show_interrupted(request, trained), True, stopped)
-    card = outcome.keep(request, trained, trained.policy)
+        return Finished(run_id, lambda: show_interrupted(request, trained), True, stopped)
+    card = keep(request, trained, trained.policy)
     return Finished(
         run_id=run_id,
-        show=lambda: outcome.show(request, trained, card),
+        show=lambda: show(request, trained, card),
         stopped=stopped,
-        judgement=outcome.judged(trained.curve),
-        columns=one_row(outcome.row(card, trained)),
+        judgement=judged(trained.curve),
+        columns=one_row(row(card, trained)),
     )
 
 

@@ -10,104 +10,25 @@ import hashlib
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import numba
-import numpy as np
-from numba import types
-from numpy.typing import NDArray
-
-from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.learning.learner import (
-    SPAN_TYPE,
-    TRAINING_GAMES_TYPE,
-    UPDATE_TYPE,
-    UPDATED_TYPE,
-    Learner,
-    TrainingGames,
-    UpdateKernel,
-    update_from_game,
-)
+from agents.learning.learner import Learner, TrainingGames
 from agents.lift import KernelPlayer
 from agents.parameters import checked_whole
 from analytics.policies.relearn import LearnerState, learning_curve, logged
 from analytics.store.records import LABEL, SEATS
 from analytics.store.schema import MAX_PAIRS
-from quarto.batch import Block, Games, Lockstep
+from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
-from quarto.jit import kernel
 from quarto.rng import run_word
-from quarto.rules import CELLS
 from runners.arena.code import differences
 from runners.arena.config import rounding_notes
 from runners.arena.config_groups import check_choice, names, settings_of
 from runners.arena.engine import Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
 from runners.arena.spec import AgentSpec, RunSpec, label_of
-from runners.hosting.lockstep import GameNumbers, begin, play_out, settle
+from runners.training.learning_games import GameBuffers, play_and_learn
 from runners.training.trainer import Trained, Trainer, TrainingContext
-
-PAIR = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
-
-
-class GameBuffers(NamedTuple):
-    """Arrays that games are played in and kept in."""
-
-    state: Lockstep  # of one game
-    pair: Games  # of two games, one of which is being played
-    games: Games  # those of the block
-    finished: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
-
-    @staticmethod
-    def around(games: Games) -> GameBuffers:
-        return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR), games, np.zeros(1, np.int64))
-
-
-BOTH_TYPE = types.UniTuple(OWN_TYPE, 2)
-BUFFERS_TYPE = numba.typeof(GameBuffers.around(Games.zeros(1)))
-
-
-@kernel(
-    UPDATED_TYPE(TURN_TYPE, TURN_TYPE, UPDATE_TYPE, BOTH_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE)
-)
-def play_and_learn(
-    turn: TurnKernel,
-    opponents_turn: TurnKernel,
-    update: UpdateKernel,
-    both: tuple[Any, Any],
-    rules: Any,
-    training_games: TrainingGames,
-    span: tuple[int, int],
-    buffers: GameBuffers,
-) -> tuple[int, bool]:
-    """Play columns ``span[0]`` to ``span[1] - 1`` of the block, and learn from each before the next.
-
-    ``both`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_from_games``
-    returns.
-    """
-    own, opponents = both
-    state, pair, games = buffers.state, buffers.pair, buffers.games
-    no_opening = np.empty((2, 0, 1), np.int8)
-    pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
-    for column in range(span[0], span[1]):
-        game = column % training_games.games_a_pair
-        number = training_games.first_pair + column // training_games.games_a_pair
-        begin(GameNumbers(training_games.run, 0, number, game, PAIR), no_opening, state, pair)
-        if training_games.seat ^ game == 0:
-            play_out(turn, own, opponents_turn, opponents, rules, (0, 1), state, pair)
-        else:
-            play_out(opponents_turn, opponents, turn, own, rules, (0, 1), state, pair)
-        settle(pair, game, PAIR)
-        for ply in range(CELLS):
-            games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]
-        games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]
-        games.ending[column] = pair.ending[game]
-        room = update_from_game(update, rules, own, training_games, column, games, pieces, cells)
-        buffers.finished[0] = column + 1
-        if not room:
-            return column + 1, False
-    return span[1], True
-
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,9 @@ from analytics import open_archive
 from analytics.exchange import export as exchange
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
-from runners.benchmark import make as making
+from runners.benchmark import datasets as making
 from runners.benchmark import score
-from runners.benchmark.datasets import DATASETS, VALIDATION_SEED, chosen, parts_of
-from runners.benchmark.make import MakeRequest, make
+from runners.benchmark.datasets import DATASETS, VALIDATION_SEED, MakeRequest, chosen, make, parts_of
 from tests.runners.conftest import Qarena
 
 GAMES = 40
@@ -31,7 +30,7 @@ MORE = [each for each in DATASETS if each.name != "mixed-v0"]  # whose 25 pairin
 @pytest.fixture(autouse=True)
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reference scores from few games."""
-    monkeypatch.setattr(score, "GAMES", 40)
+    monkeypatch.setattr(score, "REFERENCE_GAMES", 40)
 
 
 def sums(folder: Path) -> dict[str, list[str]]:
@@ -50,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One dataset, small."""
     folder = tmp_path_factory.mktemp("benchmark") / "made"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(score, "GAMES", 40)
+        patch.setattr(score, "REFERENCE_GAMES", 40)
         assert make(MakeRequest(folder, parts_of(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
     return folder
 
@@ -59,7 +58,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def more(made: Path) -> Path:
     """The same folder with three datasets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(score, "GAMES", 40)
+        patch.setattr(score, "REFERENCE_GAMES", 40)
         assert make(MakeRequest(made, parts_of(MORE, GAMES, 5), 2, "qarena"), threading.Event())
     return made
 

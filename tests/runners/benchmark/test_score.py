@@ -21,7 +21,7 @@ from tests.runners.conftest import Qarena
 @pytest.fixture(autouse=True)
 def few_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reference scores from fewer games."""
-    monkeypatch.setattr(score, "GAMES", 200)
+    monkeypatch.setattr(score, "REFERENCE_GAMES", 200)
 
 
 def test_returns_are_normalised_between_the_references() -> None:

@@ -133,7 +133,7 @@ def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
 def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = "trainer=rl_encoded trainer.games=20"
     assert trained(tmp_path, overrides)
-    monkeypatch.setattr("runners.training.config.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
+    monkeypatch.setattr("runners.training.request.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
     monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
     for more in ("", " trainer.games=40"):
         with pytest.raises(RequestError, match="begun by other code"):

@@ -16,7 +16,7 @@ from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from runners.executors.base import available_cores
 from runners.speed import archive, main, solver
-from runners.speed.throughput import yardstick
+from runners.speed.main import yardstick
 from runners.speed.timing import compiled, process
 from tests.marks import seldom
 from tests.naive import has_line, winning_cells

@@ -18,8 +18,8 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.config import load_agent
 from runners.arena.config_groups import ArchiveSettings, settings_of
 from runners.arena.spec import made
-from runners.training.config import TrainingRequest, training_request_of
 from runners.training.online import Online
+from runners.training.request import TrainingRequest, training_request_of
 from runners.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
