@@ -45,8 +45,9 @@ def stamp_of(root: PurePath) -> Stamp:
     found: list[tuple[str, int]] = []
     backend = LocalBackend(root)
     for folder in (root, *(root / name for name in _DEEP)):
+        text = str(folder)  # thousands of paths as objects would take twice as long
         with suppress(OSError):  # folders come and go, and a link is none
-            found += sorted((name, os.lstat(folder / name).st_mtime_ns) for name in backend.names(folder))
+            found += sorted((name, os.lstat(f"{text}/{name}").st_mtime_ns) for name in backend.names(folder))
     return tuple(found)
 
 
