@@ -191,7 +191,7 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_the_output_says_who_the_seats_are(qarena: Qarena, rules: str, zero: str, one: str) -> None:
     seats = f"Seat 0 {zero}, seat 1 {one}."
-    played = qarena("run", "random", "semi_random", "games=400", f"rules={rules}", "archive.root=games")
+    played = qarena("run", "random", "semi_random", "games=100", f"rules={rules}", "archive.root=games")
     assert seats in played.out.splitlines()
     assert seats in qarena("crosstable", "--by-seat", "--archive", "games").out.splitlines()
     assert f"Seat 0, which {zero}, is worth" in qarena("rate", "--archive", "games").out
