@@ -113,10 +113,10 @@ NOT_RUN = {
 ELSEWHERE = {
     ("docs/rl.md", "shell"): "tests/runners/environments/test_rl_page.py",
     ("docs/rl.md", "python"): "tests/runners/environments/test_rl_page.py",
-    ("docs/cookbook.md", "sql"): "tests/runners/archive/test_sql_pages.py",
-    ("docs/cookbook.md", "shell"): "tests/runners/archive/test_sql_pages.py",
-    ("docs/sql.md", "sql"): "tests/runners/archive/test_sql_pages.py",
-    ("docs/sql.md", "python"): "tests/runners/archive/test_sql_pages.py",
+    ("docs/cookbook.md", "sql"): "tests/runners/archive/test_questions.py",
+    ("docs/cookbook.md", "shell"): "tests/runners/archive/test_questions.py",
+    ("docs/sql.md", "sql"): "tests/runners/archive/test_questions.py",
+    ("docs/sql.md", "python"): "tests/runners/archive/test_questions.py",
     ("docs/reports.md", "python"): "tests/analytics/report/test_reports_page.py",
 }
 

@@ -1,4 +1,4 @@
-"""The child's side of an isolated agent, see ``runners.hosting.isolated``: each request is a batch of positions."""
+"""The child's side of an isolated agent, see ``runners.hosting.limits``: each request is a batch of positions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agents.lift import choosers_of, ready
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.child_program import Message, Serve
-from runners.hosting.isolated import batch_of
+from runners.hosting.limits import batch_of
 
 
 def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:

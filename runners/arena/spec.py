@@ -79,11 +79,11 @@ class AgentSpec:
 
     def _limited(self) -> Agent:
         if self.limits.isolation == "process":
-            from runners.hosting.isolated import IsolatedAgent  # it starts processes: most runs need not load that
+            from runners.hosting.limits import IsolatedAgent  # it starts processes: most runs need not load that
 
             playing = self.player or self
             return IsolatedAgent(self.label, playing.target, playing.params, playing.policy, self.limits)
-        from runners.hosting.watched import TimedAgent  # few runs have limits
+        from runners.hosting.limits import TimedAgent  # few runs have limits
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)
 

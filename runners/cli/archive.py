@@ -54,7 +54,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     As text, as a table, or as episodes for offline learning.
     """
     from analytics.exchange.export import ExportRequest
-    from runners.archive.exchange import export_games
+    from runners.archive.upkeep import export_games
 
     request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks)
     export_games(archive, request, output, force)
@@ -69,7 +69,7 @@ def import_(
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
-    from runners.archive.exchange import import_file
+    from runners.archive.upkeep import import_file
 
     raise typer.Exit(import_file(archive, file, rules, name, skip_bad, f"qarena {options.typed()}"))
 
@@ -176,7 +176,7 @@ def index(
 
     `qarena openings` and the view positions read the index.
     """
-    from runners.archive.index import index as carry_out
+    from runners.archive.questions import index as carry_out
     from runners.arena.config import executor_named
 
     carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
@@ -252,7 +252,7 @@ def sql(
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
     from analytics.sql.answers import Limits
-    from runners.archive.index import answer
+    from runners.archive.questions import answer
 
     limits = Limits(memory, spill, timeout)
     answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
@@ -356,7 +356,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     from analytics.query.openings import OpeningsQuery
     from analytics.query.selection import GameFilter
-    from runners.archive.openings import show_openings, text_of
+    from runners.archive.questions import show_openings, text_of
 
     games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
@@ -393,7 +393,7 @@ def report(
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.archive.report import write_report
+    from runners.archive.questions import write_report
 
     options.check_files(force, output)
     write_report(archive, where, runs or [], output, title)

@@ -22,7 +22,15 @@ from typing import Any
 
 from quarto.errors import ArenaError, FailureError, MissingExtraError, RequestError, how_to_install
 from runners.executors.base import POLL_SECONDS, Executor, Stop, WorkerPool, available_cores
-from runners.executors.worker import Returned, TaskData, answer_of, carry_out, for_children, lost_too_often, task_data
+from runners.executors.processes import (
+    Returned,
+    TaskData,
+    answer_of,
+    carry_out,
+    for_children,
+    lost_too_often,
+    task_data,
+)
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run

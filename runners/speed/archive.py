@@ -15,7 +15,7 @@ from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.query.questions import query
 from analytics.store.archive import Archive
 from quarto.errors import FailureError
-from runners.archive.index import bring_up_to_date
+from runners.archive.questions import bring_up_to_date
 from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec

@@ -14,7 +14,7 @@ import pytest
 from analytics import open_archive
 from analytics.query.openings import EMPTY_BOARD, openings
 from analytics.sql.database import OpenArchive
-from runners.archive.index import bring_all_up_to_date
+from runners.archive.questions import bring_all_up_to_date
 from runners.arena.config import load_agent
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import RunSpec

@@ -18,8 +18,7 @@ from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.spec import AgentSpec
 from runners.checking import check
-from runners.checking.check import findings_of
-from runners.checking.rare_positions import rare_positions
+from runners.checking.check import findings_of, rare_positions
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Batched, OneByOne

@@ -21,9 +21,9 @@ from analytics.query.selection import EVERY_GAME
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.rules import Rules
-from runners.archive.index import bring_up_to_date
+from runners.archive.questions import bring_up_to_date
 from runners.executors.base import THREADS, Executor, Stop, WorkerPool
-from runners.executors.worker import Returned, TaskData, answer_of, carry_out, task_data
+from runners.executors.processes import Returned, TaskData, answer_of, carry_out, task_data
 from runners.perfect.decisions import annotate
 from runners.perfect.tablebases import solve
 from tests.runners.conftest import Qarena

@@ -29,10 +29,9 @@ from quarto.views import BatchView, PositionView
 from runners.arena.config_groups import LIMITS
 from runners.arena.engine import Engine, Order
 from runners.arena.spec import AgentSpec
-from runners.hosting import watched
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import still_working
-from runners.hosting.watched import TimedAgent
+from runners.hosting.limits import TimedAgent
 from tests.runners.experiments import OneByOne, play, request, rows
 
 WILD = "tests.runners.wild.Wild"
@@ -94,7 +93,7 @@ def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
 def test_games_that_ended_before_too_many_turns_were_stuck_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "MOST_STUCK", 5)
+    monkeypatch.setattr("runners.hosting.limits.MOST_STUCK", 5)
     sluggish = f"{{agent:random,_target_:{__name__}.Sluggish,name:it,turn_seconds:0.01}}"
     with pytest.raises(StuckError, match=r"agent 'it' has 5 turns .* isolation=process"):
         play(tmp_path, f"agents=[{sluggish},dumb]", "games=40", "opening_plies=2", "threads=1")

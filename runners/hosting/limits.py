@@ -1,25 +1,31 @@
-"""A player in Python that plays in child processes, which may die, hang or take too much memory."""
+"""Limits of a player in Python: it plays in child processes, or its turns are timed in threads of this process.
+
+A child process may die, hang or take too much memory.
+"""
 
 from __future__ import annotations
 
+import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from agents.base import AgentLimits, LateError
+from agents.base import Agent, AgentLimits, KernelAgent, LateError
 from agents.learning.policy import Policy
-from agents.lift import PythonPlayer, check_choosers
+from agents.lift import PythonAgent, PythonPlayer, check_choosers, choosers_of, ready
 from quarto.batch import Batch
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
-from runners.hosting.guarded_agent import jitted_with_limits
+from runners.hosting.guarded_agent import StuckError, jitted_with_limits
+from runners.hosting.interruption import WORKING
 
 SERVED = "runners.arena.agent_process:serve"
 DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)  # of a batch's fields, then of the seeds
@@ -142,3 +148,114 @@ def batch_of(content: bytes) -> tuple[Batch, Streams]:
 def _end_all(children: list[Child]) -> None:
     for child in children:
         child.end()
+
+
+MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter
+
+
+class TimedAgent:
+    """An agent that ``make`` makes, whose turns may take ``seconds`` each."""
+
+    def __init__(self, make: Callable[[], Agent], seconds: float) -> None:
+        self._make, self._seconds = make, seconds
+
+    @cached_property
+    def data_files(self) -> Sequence[Any]:
+        """The files that the agent names as its data. Raises ``RequestError`` if it cannot be made."""
+        found: Sequence[Any] = getattr(self._make(), "data_files", ())
+        return found
+
+    def lifted(self, rules: Rules, label: str) -> WatchedPlayer:
+        """Its player. Raises ``RequestError`` for an agent that is jitted or does not play the rules."""
+
+        def made() -> PythonAgent:
+            agent = self._make()
+            if isinstance(agent, KernelAgent):
+                raise jitted_with_limits(label)
+            check_choosers(choosers_of(agent), rules, label)
+            return ready(agent, rules, label)
+
+        return WatchedPlayer(made, self._seconds, label)
+
+
+class WatchedPlayer(PythonPlayer):
+    """An agent whose turns may take ``seconds`` each, by the clock.
+
+    A turn that takes longer cannot be stopped: its thread is left alone with its agent, and another agent, from
+    ``make``, takes the next turn. A whole batch may take ``seconds`` for each of its positions.
+    """
+
+    def __init__(self, make: Callable[[], PythonAgent], seconds: float, label: str) -> None:
+        first = make()
+        super().__init__(first)
+        self.alone = not first.batches
+        self._make = make
+        self._seconds = seconds
+        self._label = label
+        self._voice: _Voice | None = _Voice(first)
+        self._stuck: list[_Voice] = []
+
+    def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
+        """Cells and gifts. Raises what the agent raises, ``LateError`` and ``StuckError``."""
+        size = len(rng.seeds)
+        with self._lock:
+            voice = self._voice = self._voice or _Voice(self._make())
+            answer = voice.ask(batch, rng, self._seconds * size)
+            if answer is None:
+                self._abandon(voice)
+                raise LateError(f"its turn took longer than turn_seconds={self._seconds:g}")
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _abandon(self, voice: _Voice) -> None:
+        self._voice = None
+        self._stuck = [each for each in (*self._stuck, voice) if each.is_busy]
+        if len(self._stuck) >= MOST_STUCK:
+            raise StuckError(
+                f"agent '{self._label}' has {len(self._stuck)} turns that took longer than "
+                f"turn_seconds={self._seconds:g} and still compute: only a process can be ended, so set its key "
+                "isolation=process; finished games are in the archive"
+            )
+
+
+class _Voice:
+    """A thread in which an agent answers. The thread ends when this object is no longer used."""
+
+    def __init__(self, agent: PythonAgent) -> None:
+        self._questions: Questions = SimpleQueue()
+        self._answers: Answers = SimpleQueue()
+        self._thread = threading.Thread(
+            target=_answer_all, args=(agent, self._questions, self._answers), name="turns", daemon=True
+        )
+        self._thread.start()
+        weakref.finalize(self, self._questions.put, None)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it still computes an answer, although it will not be asked again."""
+        return self._thread.is_alive()
+
+    def ask(self, batch: Batch, rng: Streams, seconds: float) -> Answer | None:
+        """The answer; None: it has not come in time, and this thread must not be asked again."""
+        self._questions.put((batch.copy(), Streams(rng.seeds.copy())))  # its own: it may answer much later
+        try:
+            return self._answers.get(timeout=seconds)
+        except Empty:
+            self._questions.put(None)
+            self._thread.name = f"{WORKING} on"  # nobody waits for it
+            return None
+
+
+Answer = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised
+Answers = SimpleQueue[Answer]
+Questions = SimpleQueue[tuple[Batch, Streams] | None]  # None: there are no more
+
+
+def _answer_all(agent: PythonAgent, questions: Questions, found: Answers) -> None:
+    while (question := questions.get()) is not None:
+        try:
+            answer: Answer = agent.answers(*question)
+        except BaseException as error:  # noqa: BLE001  (raised again where the question came from)
+            answer = error
+        found.put(answer)
