@@ -39,12 +39,12 @@ class FailureError(ArenaError):
 
 
 class AnswerError(TypeError):
-    """An agent cannot be asked, or its answer has another form than it should; ``call`` is its method."""
+    """An agent cannot be asked, or its answer has another form than it should; ``call`` is its method, or its name."""
 
-    def __init__(self, call: Callable[..., Any], text: str) -> None:
+    def __init__(self, call: Callable[..., Any] | str, text: str) -> None:
         super().__init__(f"{getattr(call, '__name__', call)} {text}")
         code = getattr(call, "__code__", None)
-        self.raised_at = f"{code.co_filename}:{code.co_firstlineno}" if code else "an unknown line"
+        self.raised_at = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
     @classmethod
     def of_form(cls, call: Callable[..., Any], answer: object, expected: str) -> AnswerError:

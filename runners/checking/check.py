@@ -116,6 +116,8 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
         findings = [*_forfeits(engine.guarded[0], has_taken_a_turn, asked)]
         again, parts = _whole(other), _one_by_one(engine)
     yield from findings
+    for name, wrong in getattr(agent.build(), "own_checks", _no_checks)(rules):
+        yield CheckFinding(name, wrong is None, wrong or "kept")
     changed = difference(played, again)
     yield CheckFinding(
         "repeatable", changed is None, f"{changed}{REMEDY}" if changed else "another one plays the same games"
@@ -130,6 +132,11 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
         yield CheckFinding(
             "speed", True, f"{_turns_a_second(spec):,.0f} turns a second on one thread, alone with itself"
         )
+
+
+def _no_checks(_rules: Rules) -> Iterator[tuple[str, str | None]]:
+    """An agent may have ``own_checks``: names of what it looks at, each with what is wrong."""
+    return iter(())
 
 
 class ObservedPlayer(LiftedPlayer):

@@ -34,9 +34,7 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 @app.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
-    output: Annotated[
-        str, Option(help="A new file (for minari a folder named like quarto-v0), or - to print text or csv.")
-    ],
+    output: Annotated[str, Option(help="A new file (for minari a folder like quarto-v0); - prints text or csv.")],
     where: options.Where = None,
     perspective: Annotated[
         str | None, Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
@@ -335,10 +333,8 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str, Argument(help="Four rows and a hand, '...F/.3../..../.... 7', - for no hand, then rules if not classic.")
     ] = "..../..../..../.... -",
     archive: options.Archive = options.ARCHIVE,
-    by: Annotated[
-        str | None, Option(help="gift, placement or turn (cell and gift). Default: the next decision, and turns.")
-    ] = None,
-    agent: Annotated[str | None, Option(help="Only decisions of the agent with this label.")] = None,
+    by: Annotated[str | None, Option(help="gift, placement or turn. Default: the next decision, and turns.")] = None,
+    agent: options.AgentLabel = None,
     opponent: Annotated[str | None, Option(help="Only decisions against the agent with this label.")] = None,
     run: options.Runs = None,
     since: Annotated[str | None, Option(help="Only runs created on this day (2026-01-31) or later, UTC.")] = None,

@@ -65,10 +65,7 @@ def build(
         str | None, Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
     ] = None,
 ) -> None:
-    """Learn a policy from logged games.
-
-    A condition in SQL on the view games can choose the games.
-    """
+    """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
     from runners.hydra_app.arguments import quoted
     from runners.hydra_app.launch import launch
     from runners.policies.build import BUILD

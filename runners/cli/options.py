@@ -100,11 +100,7 @@ Threads = Annotated[
 ALL_CORES: Any = None
 Executor = Annotated[
     str,
-    Option(
-        "--executor",
-        help="Carries it out: threads, processes, or ray (docs/scale.md).",
-        autocompletion=of_group("executor"),
-    ),
+    Option("--executor", help="Threads, processes, or ray (docs/scale.md).", autocompletion=of_group("executor")),
 ]
 EXECUTOR = "threads"
 RayAddress = Annotated[

@@ -92,6 +92,20 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     start(PlayOptions(agent, rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
 
 
+@options.in_config_dir
+def engine(
+    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Let an agent play for other programs and boards.
+
+    It speaks the engine protocol over standard input and output (docs/engines.md).
+    """
+    from runners.play.engine import serve_engine
+
+    serve_engine(agent, archive)
+
+
 def serve(
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any that is free.")] = 8000,
     host: Annotated[

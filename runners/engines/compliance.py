@@ -1,0 +1,144 @@
+"""The rules of docs/engines.md, each with a name, tried on an engine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import LateError
+from quarto.batch import Batch
+from quarto.errors import RequestError
+from quarto.notation import format_position
+from quarto.position import from_plies
+from quarto.rules import NONE, Rules
+from runners.engines.process import EngineError, EngineProcess, shown
+from runners.engines.protocol import position_lines
+
+SECONDS = 10.0  # for an answer
+QUIET_SECONDS = 0.2  # in which nothing may come
+LEGAL_PLIES = [(15, 1), (3, 5), (7, 10), (9, 12), (4, 2)]
+MANY = 64  # positions before one go
+
+
+Start = Callable[[], EngineProcess]
+Rule = Callable[[Start, Rules], str | None]  # what is wrong
+
+
+def kept_rules(start: Start, rules: Rules) -> Iterator[tuple[str, str | None]]:
+    """Each rule of the protocol by its name, with what is wrong; None: the engine keeps it.
+
+    ``start`` makes a process that is ready to play by ``rules``.
+    """
+    for name, rule in RULES.items():
+        try:
+            yield name, rule(start, rules)
+        except (EngineError, RequestError) as error:
+            yield name, str(error)
+        except LateError:
+            yield name, f"no answer within {SECONDS:g} s"
+
+
+def _positions(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
+    """Positions of a game, in turn, with seeds."""
+    found = []
+    for number in range(count):
+        plies = LEGAL_PLIES[: number % (len(LEGAL_PLIES) + 1)]
+        hand = NONE if rules.mover_chooses or not plies else 0
+        found.append(from_plies(plies, hand)._replace(last_cell=NONE))
+    return Batch.of(found), np.arange(1, count + 1, dtype=np.uint64)
+
+
+def _asked(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
+    """The turns for ``count`` positions. Raises ``EngineError`` for an answer that is none."""
+    found: list[tuple[int, int]] = []
+    for answer in process.turns(content, SECONDS):
+        if isinstance(answer, bytes):
+            raise EngineError(f"it answered {shown(answer)}, not 'turn CELL PIECE'")
+        found.append(answer)
+        if len(found) == count:
+            break
+    return found
+
+
+def _together(start: Start, rules: Rules) -> str | None:
+    """Many positions before one ``go`` get the turns that each alone gets, in their order."""
+    batch, seeds = _positions(rules, MANY)
+    process = start()
+    try:
+        together = _asked(process, position_lines(batch, seeds) + b"go\n", MANY)
+        alone = [
+            _asked(process, position_lines(batch.part(i, i + 1), seeds[i : i + 1]) + b"go\n", 1)[0] for i in range(MANY)
+        ]
+    finally:
+        process.end()
+    for i, (one, other) in enumerate(zip(together, alone, strict=True)):
+        if one != other:
+            text = format_position(batch.position(i))
+            return f"position {text}, seed {int(seeds[i])}: {one} among {MANY} positions, {other} alone"
+    return None
+
+
+def _legal(start: Start, rules: Rules) -> str | None:
+    """Turns take an empty cell and a piece that is left."""
+    batch, seeds = _positions(rules, len(LEGAL_PLIES) + 1)
+    process = start()
+    try:
+        turns = _asked(process, position_lines(batch, seeds) + b"go\n", len(seeds))
+    finally:
+        process.end()
+    for i, (cell, gift) in enumerate(turns):
+        position = batch.position(i)
+        places = position.hand != NONE or rules.mover_chooses
+        if (places and (cell == NONE or position.occupied >> cell & 1)) or (
+            gift == NONE or not position.available >> gift & 1
+        ):
+            return f"position {format_position(position)}: turn {(cell, gift)} is illegal"
+    return None
+
+
+def _silent(start: Start, rules: Rules) -> str | None:
+    """Nothing is written without ``go``, and nothing for a ``go`` without positions."""
+    process = start()
+    batch, seeds = _positions(rules, 1)
+    try:
+        for content, when in ((b"", "after 'ready'"), (b"go\n", "for 'go' without a position")):
+            with suppress(LateError):
+                for line in process.answers(content, QUIET_SECONDS):
+                    return f"it wrote {shown(line)} {when}"
+        with suppress(LateError):
+            for line in process.answers(position_lines(batch, seeds), QUIET_SECONDS):
+                return f"it wrote {shown(line)} before 'go'"
+        _asked(process, b"go\n", 1)
+    finally:
+        process.end()
+    return None
+
+
+def _timed(start: Start, rules: Rules) -> str | None:
+    """``go SECONDS`` is answered as ``go`` is."""
+    batch, seeds = _positions(rules, 2)
+    process = start()
+    try:
+        _asked(process, position_lines(batch, seeds) + b"go 5\n", 2)
+    finally:
+        process.end()
+    return None
+
+
+def _quits(start: Start, rules: Rules) -> str | None:  # noqa: ARG001  (as every rule)
+    """``quit`` ends the engine within a second."""
+    began = time.monotonic()
+    return None if start().quit() else f"it did not end within {time.monotonic() - began:.0f} s after 'quit'"
+
+
+RULES: dict[str, Rule] = {
+    "turns are legal": _legal,
+    "answers keep their order": _together,
+    "go with a limit": _timed,
+    "silence without go": _silent,
+    "quit ends it": _quits,
+}

@@ -1,0 +1,26 @@
+"""Starts a program that ends with this run: ``python -m runners.engines.launch LIFELINE MEGABYTES PROGRAM ARGUMENTS…``.
+
+``MEGABYTES`` is empty if memory has no limit.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from runners.hosting.child_program import belong_to_run
+
+
+def _main(lifeline: str, megabytes: str, *command: str) -> None:
+    os.set_inheritable(int(lifeline), True)
+    belong_to_run(int(lifeline))
+    if megabytes:
+        import resource
+
+        most = int(megabytes) << 20
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.execvp(command[0], command)  # noqa: S606  (the program that the user named)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,188 @@
+"""An engine as a process: it gets lines on its standard input and answers with lines on its standard output."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import IO, cast
+
+from agents.base import LateError
+from quarto.errors import RequestError
+from quarto.rules import Rules
+from runners.engines.protocol import GREETING, QUIT, READY, TURNS, rules_line
+
+GREETING_SECONDS = 60.0  # an engine may load a network
+QUIT_SECONDS = 1.0
+CHUNK = 1 << 16  # bytes that are read or written at once
+MOST_LINE = 4096  # bytes of an answer
+MOST_INFO = 10_000  # lines before a turn
+SHOWN = 200  # characters of an answer or of standard error that a message repeats
+
+
+class EngineError(Exception):
+    """An engine ended, or wrote what is no answer."""
+
+    raised_at = "its process"
+
+
+class EngineProcess:
+    """A running engine that has said it is ready to play by some rules."""
+
+    def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
+        """Start it and greet it; without rules it is not told any. Raises ``RequestError`` if that fails."""
+        lifeline, self._lifeline = os.pipe()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (its standard error, as long as it lives)
+        self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
+            [sys.executable, "-m", "runners.engines.launch", str(lifeline), str(megabytes or ""), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            bufsize=0,
+            pass_fds=(lifeline,),
+            process_group=0,  # Ctrl-C is for the run
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        os.close(lifeline)
+        self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        os.set_blocking(self._to.fileno(), False)
+        self._rest = b""  # of a line that has not ended
+        self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
+        self.name = ""
+        try:
+            self._greet(GREETING)
+            if rules is not None:
+                self._greet(rules_line(rules))
+        except (EngineError, LateError) as error:
+            self.end()
+            raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
+
+    def _greet(self, line: str) -> None:
+        """Send a line and read up to ``ready``."""
+        asked = " ".join(line.split()[:2])
+        for answer in self.answers(f"{line}\n".encode(), GREETING_SECONDS):
+            if answer == READY:
+                return
+            if answer.startswith(b"error"):
+                raise EngineError(f"it answered {asked!r} with {shown(answer)}")
+            if answer.startswith(b"name "):
+                self.name = answer[5:].decode(errors="replace")
+            else:
+                raise EngineError(f"it answered {asked!r} with {shown(answer)} instead of 'ready'")
+
+    def turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
+        """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
+
+        Raises ``EngineError`` when it ends, ``LateError`` for a turn that takes longer than ``seconds``.
+        """
+        if not self._lines and select.select([self._from], [], [], 0)[0]:
+            self._read()  # it has ended, or written what nobody asked for
+        if self._lines or self._rest:
+            raise EngineError(f"it wrote {shown(self._lines[-1] if self._lines else self._rest)} without being asked")
+        informed = 0
+        for line in self.answers(content, seconds):
+            turn = TURNS.get(line)
+            if turn is not None:
+                informed = 0
+                yield turn
+            elif line.startswith(b"info "):
+                informed += 1
+                if informed > MOST_INFO:
+                    raise EngineError(f"it wrote more than {MOST_INFO:,} lines 'info' before a turn")
+            else:
+                informed = 0
+                yield TURNS.get(tidy(line), line)
+
+    def answers(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
+        """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
+
+        Each line but an ``info`` has ``seconds`` of its own. Reading goes on while it is written to, so neither side
+        waits for the other. Raises ``EngineError`` and ``LateError``.
+        """
+        rest = memoryview(content)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            while self._lines:
+                line = self._lines.pop()
+                if seconds is not None and not line.startswith(b"info"):
+                    deadline = time.monotonic() + seconds
+                yield line
+            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+            readable, writable, _ = select.select([self._from], [self._to] if rest else [], [], wait)
+            if not readable and not writable:
+                raise LateError
+            if readable:
+                self._read()
+            if writable:
+                rest = rest[self._write(rest[:CHUNK]) :]
+
+    def _write(self, content: memoryview) -> int:
+        try:
+            return os.write(self._to.fileno(), content)
+        except BlockingIOError:
+            return 0
+        except OSError:  # it has closed its input: reading tells how it ended
+            return len(content)
+
+    def _read(self) -> None:
+        part = os.read(self._from.fileno(), CHUNK)
+        if not part:
+            raise EngineError(self._ending())
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        if max(map(len, (*lines, self._rest))) > MOST_LINE:
+            raise EngineError(f"it wrote a line of more than {MOST_LINE:,} bytes")
+        self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
+
+    def _ending(self) -> str:
+        """The way in which it ended, with the last line of its standard error."""
+        try:
+            code = self._process.wait(timeout=QUIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "it closed its standard output"
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - MOST_LINE))
+        said = self._said.read().decode(errors="replace").strip().splitlines()
+        ended = f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.strsignal(-code)})"
+        return f"its process ended {ended}{f': {said[-1]:.{SHOWN}}' if said else ''}"
+
+    def quit(self) -> bool:
+        """Ask it to end; returns whether it did so in time. It has ended in any case then."""
+        with suppress(OSError):
+            os.write(self._to.fileno(), QUIT)
+            self._to.close()
+        try:
+            self._process.wait(timeout=QUIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.end()
+            return False
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """End it and the processes that it started. May be called again."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        for file in (self._to, self._from, self._said):
+            with suppress(OSError):
+                file.close()
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def tidy(line: bytes) -> bytes:
+    """A line as ``TURNS`` has it: words in their usual case, one space between them."""
+    words = line.split()
+    return b" ".join([*(word.lower() for word in words[:-1]), *(word.upper() for word in words[-1:])])
+
+
+def shown(line: bytes) -> str:
+    """A line for a message."""
+    return repr(line.decode(errors="replace")[:SHOWN])

@@ -1,0 +1,88 @@
+"""The lines of the engine protocol, version 1, as docs/engines.md describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.batch import Batch
+from quarto.errors import RequestError
+from quarto.notation import PIECE_DIGITS, format_cell, parse_cell, parse_position
+from quarto.position import Position
+from quarto.rules import ATTRIBUTES, CELLS, NONE, SIDE, Rules
+
+GREETING = "quarto 1"
+READY = b"ready"
+QUIT = b"quit\n"
+SEED_DIGITS = 16
+
+_POSITION = b"position ..../..../..../.... - " + b"0" * SEED_DIGITS + b"\n"
+_CELLS_AT = np.array([9 + cell + cell // SIDE for cell in range(CELLS)])  # in that line
+_HAND_AT, _SEED_AT = 29, 31
+_DIGITS = np.frombuffer(b"-" + PIECE_DIGITS.encode(), np.uint8)  # by piece + 1
+
+# Every answer: (cell, gift) by its line.
+TURNS: dict[bytes, tuple[int, int]] = {
+    f"turn {cell} {piece}".encode(): (number, gift)
+    for number, cell in enumerate(["-", *map(format_cell, range(CELLS))], NONE)
+    for gift, piece in enumerate(["-", *PIECE_DIGITS], NONE)
+}
+TURN_TEXTS = {turn: line.decode() for line, turn in TURNS.items()}
+
+
+def rules_line(rules: Rules) -> str:
+    """``rules NAME CHOOSER LINE…``: each winning line as its four cells."""
+    lines = ("".join(map(format_cell, line)) for line in rules.lines)
+    return " ".join(["rules", rules.name, rules.chooser, *lines])
+
+
+def position_lines(batch: Batch, seeds: NDArray[np.uint64]) -> bytes:
+    """A line ``position ROWS HAND SEED`` for each of ``B`` positions; ``seeds`` is [B]."""
+    text = np.tile(np.frombuffer(_POSITION, np.uint8), (len(seeds), 1))
+    cells = np.arange(CELLS)
+    pieces = np.zeros((len(seeds), CELLS), np.int8)
+    for attribute in range(ATTRIBUTES):
+        bits = batch.lanes[:, None] >> (cells + CELLS * attribute).astype(np.uint64) & np.uint64(1)
+        pieces |= bits.astype(np.int8) << attribute
+    occupied = (batch.occupied[:, None] >> cells.astype(np.uint16) & np.uint16(1)).astype(bool)
+    text[:, _CELLS_AT] = np.where(occupied, _DIGITS[pieces + 1], ord("."))
+    text[:, _HAND_AT] = _DIGITS[batch.hand + 1]
+    digits = seeds.astype(">u8").tobytes().hex().encode()
+    text[:, _SEED_AT:-1] = np.frombuffer(digits, np.uint8).reshape(-1, SEED_DIGITS)
+    return text.tobytes()
+
+
+def parsed_position(text: str) -> tuple[Position, int]:
+    """Position and seed from ``ROWS HAND [SEED]``. Raises ``RequestError``."""
+    words = text.split()
+    seed = words.pop() if len(words) == 3 else "0"
+    try:
+        number = int(seed, 16)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 4 * SEED_DIGITS:
+        raise RequestError(f"seed {seed!r} is not a number of at most {SEED_DIGITS} hex digits")
+    return parse_position(" ".join(words))[0], number
+
+
+def parsed_rules(text: str) -> tuple[str, str, set[frozenset[int]]]:
+    """Name, chooser and winning lines from ``NAME [CHOOSER LINE…]``. Raises ``RequestError``."""
+    name, *rest = text.split() or [""]
+    chooser, *lines = rest or ["opponent"]
+    return name, chooser, {frozenset(_cells(line)) for line in lines}
+
+
+def _cells(line: str) -> Iterator[int]:
+    for start in range(0, len(line), 2):
+        yield parse_cell(line[start : start + 2])
+
+
+def expected(position: Position, rules: Rules) -> str:
+    """The form of an answer to a position, for messages."""
+    if position.hand == NONE and not rules.mover_chooses:
+        return "'turn - PIECE', such as 'turn - 7'"
+    if position.available.bit_count() <= int(rules.mover_chooses) and not rules.mover_chooses:
+        return "'turn CELL -', such as 'turn b2 -'"
+    return "'turn CELL PIECE', such as 'turn b2 7'"

@@ -1,0 +1,264 @@
+"""Engines: programs in any language play over a pipe, and every way to break the protocol is one clear line."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agents.base import AgentLimits, SomeFailedError
+from analytics import open_archive
+from quarto.batch import Batch, Turns
+from quarto.errors import RequestError
+from quarto.notation import format_position, parse_position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, Rules
+from runners.arena.config import agent_named, load_agent
+from runners.arena.config_groups import load_rules
+from runners.engines.agent import Engine, EnginePlayer
+from runners.engines.process import EngineProcess
+from runners.engines.protocol import TURNS, parsed_position, parsed_rules, position_lines, rules_line
+from runners.play.engine import EngineServer, converse
+from tests.paths import ROOT
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+EXAMPLES = ROOT / "runners" / "engines" / "examples"
+CAREFUL = f"{sys.executable} {EXAMPLES / 'careful.py'}"
+# It keeps the protocol, but for FAULT at the third position that it is asked for.
+FAULTY = """
+import sys, time
+FAULT, asked = sys.argv[1], 0
+def say(text):
+    print(text, flush=True)
+for line in sys.stdin:
+    word, _, rest = line.strip().partition(" ")
+    if word == "quarto":
+        if FAULT == "greeting":
+            say("hello")
+        if FAULT == "no start":
+            sys.exit("no network at weights.bin")
+        say("ready")
+    if word == "rules":
+        say("error I play own_piece only" if FAULT == "rules" else "ready")
+    if word == "position":
+        asked += 1
+    if word == "go":
+        for number in range(asked):
+            if number == 2 and FAULT == "dies":
+                print("Segmentation", file=sys.stderr)
+                sys.exit(3)
+            if number == 2 and FAULT == "hangs":
+                time.sleep(60)
+            if number == 2 and FAULT == "long":
+                say("x" * 100000)
+            if number == 2 and FAULT == "information":
+                say("info value 0\\n" * 20000)
+            say({"no turn": "b2 7", "error": "error I am lost", "twice": "turn b2 7\\nturn b2 7",
+                 "cell": "turn a1 7"}.get(FAULT, "turn b2 7") if number == 2 else "info value 0\\nTurn  B2 7\\r")
+        asked = 0
+    if word == "quit" and FAULT != "stays":
+        break
+if FAULT == "stays":
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engine") / "faulty.py"
+    path.write_text(FAULTY)
+    return path
+
+
+def player(command: str, rules: Rules = CLASSIC, limits: AgentLimits | None = None) -> EnginePlayer:
+    return Engine(command, limits).lifted(rules, "engine")
+
+
+def batch(*texts: str) -> tuple[Batch, Streams]:
+    positions = [parse_position(text)[0] for text in texts]
+    return Batch.of(positions), Streams(np.arange(len(texts), dtype=np.uint64) + 7)
+
+
+FIVE = ("0.../.1../..../.... 2",) * 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "text"),
+    [
+        ("no turn", "AnswerError", r"it answered 'b2 7', not 'turn CELL PIECE'"),
+        ("error", "EngineError", r"it answered 'error I am lost'"),
+        ("dies", "EngineError", r"its process ended with exit code 3: Segmentation"),
+        ("long", "EngineError", r"it wrote a line of more than 4,096 bytes"),
+        ("information", "EngineError", r"it wrote more than 10,000 lines 'info' before a turn"),
+        ("hangs", "LateError", r"its turn took longer than turn_seconds=0.3"),
+    ],
+)
+def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kind: str, text: str) -> None:
+    limits = AgentLimits(turn_seconds=0.3) if fault == "hangs" else None
+    asked = player(f"{sys.executable} {faulty} '{fault}'", limits=limits)
+    with pytest.raises(SomeFailedError) as found:
+        asked.play(*batch(*FIVE))
+    assert list(found.value.failures) == [2]
+    error = found.value.failures[2]
+    assert type(error).__name__ == kind
+    assert text in str(error)
+    assert found.value.turns.cells[[0, 1, 3, 4]].tolist() == [5] * 4  # a new process plays the rest
+    assert found.value.turns.gifts[[0, 1, 3, 4]].tolist() == [7] * 4
+
+
+def test_a_turn_that_nobody_asked_for_costs_a_game_and_the_next_are_right(faulty: Path) -> None:
+    asked = player(f"{sys.executable} {faulty} twice")
+    asked.play(*batch(*FIVE))
+    with pytest.raises(SomeFailedError, match="1 of 2") as found:
+        asked.play(*batch(*FIVE[:2]))
+    assert "without being asked" in str(found.value.failures[0])
+    assert found.value.turns.cells[1] == 5
+
+
+def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path, qarena: Qarena) -> None:
+    for fault, text in {
+        "no start": "its process ended with exit code 1: no network at weights.bin",
+        "greeting": "it answered 'quarto 1' with 'hello' instead of 'ready'",
+        "rules": "it answered 'rules classic' with 'error I play own_piece only'",
+    }.items():
+        with pytest.raises(RequestError, match=text):
+            player(f"{sys.executable} {faulty} '{fault}'")
+    for command, text in {
+        "": "is no program that can be run; write the program and its arguments",
+        "nothing_there --depth 3": "'nothing_there' is no program",
+        "'": "cannot be split into words",
+    }.items():
+        with pytest.raises(RequestError, match=text):
+            Engine(command)
+    found = qarena("run", "engine", "random", f"a.command='{sys.executable} {faulty} rules'", "games=2")
+    assert "I play own_piece only" in found.refusal
+
+
+def test_an_engine_that_does_not_end_is_ended(faulty: Path) -> None:
+    process = EngineProcess([sys.executable, str(faulty), "stays"], CLASSIC)
+    assert not process.quit()
+    other = EngineProcess([sys.executable, str(faulty), "none"], CLASSIC)
+    assert other.quit()
+
+
+def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:
+    note, script = tmp_path / "pid", tmp_path / "sleeper.py"
+    script.write_text(
+        f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\nprint('ready', flush=True)\n"
+        "input(); print('ready', flush=True)\ntime.sleep(60)\n"
+    )
+    lines = "from runners.engines.agent import Engine\nfrom quarto.rules import CLASSIC\nimport time\n"
+    lines += (
+        f"process = Engine({f'{sys.executable} {script}'!r}).start(CLASSIC)\nprint('up', flush=True)\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, cwd=ROOT) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"up\n"
+        run.send_signal(signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{note.read_text()}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("rules", ["classic", "own_piece", "torus_square"])
+def test_texts_of_positions_and_rules_are_those_of_the_project(rules: str) -> None:
+    known = load_rules(rules)
+    name, chooser, lines = parsed_rules(rules_line(known).removeprefix("rules "))
+    assert (name, chooser, lines) == (rules, known.chooser, {frozenset(line) for line in known.lines})
+    asked, rng = batch(
+        "..../..../..../.... -", "0123/4567/89AB/CDE. F", "F..0/..../.A../.... -", ".E../..../..../...3 4"
+    )
+    text = position_lines(asked, rng.seeds).decode()
+    for index, line in enumerate(text.splitlines()):
+        position, seed = parsed_position(line.removeprefix("position "))
+        assert (position, seed) == (asked.position(index)._replace(last_cell=-1), 7 + index)
+        assert f"position {format_position(position)} " in line
+    assert len(TURNS) == 17 * 17
+
+
+def test_the_same_games_come_again_on_any_number_of_threads(tmp_path: Path) -> None:
+    rows = []
+    for threads in (1, 2):
+        folder = tmp_path / str(threads)
+        play(folder, f"agents=[{{agent: engine, command: {CAREFUL}}},random]", "games=40", f"threads={threads}")
+        with open_archive(folder) as archive:
+            rows.append(archive.sql("SELECT * EXCLUDE (run_id) FROM plies ORDER BY ALL"))
+            label, won = archive.sql(
+                "SELECT agent, avg((score = 1)::INT) FROM seats WHERE agent <> 'random' GROUP BY ALL"
+            ).row(0)
+    assert rows[0].equals(rows[1])
+    assert label == f"engine(command={Path(sys.executable).name} careful.py)"
+    assert won > 0.8
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_engine_in_c_keeps_the_rules_of_the_protocol(tmp_path: Path, qarena: Qarena) -> None:
+    program = tmp_path / "centre"
+    subprocess.run(["cc", "-O2", "-o", str(program), str(EXAMPLES / "centre.c")], check=True)
+    assert all(wrong is None for _, wrong in Engine(str(program)).own_checks(load_rules("own_piece")))
+    found = qarena("agents", "check", f"engine(command={program})")
+    assert found.code == 0, found.out
+    for name in ("legal", "turns are legal", "answers keep their order", "silence without go", "quit ends it"):
+        assert f"ok  {name}: " in found.out
+
+
+def test_check_names_the_rules_that_are_broken(faulty: Path) -> None:
+    def broken(fault: str) -> dict[str, str]:
+        checks = Engine(f"{sys.executable} {faulty} '{fault}'").own_checks(CLASSIC)
+        return {name: wrong for name, wrong in checks if wrong}
+
+    assert "'b2 7'" in broken("no turn")["turns are legal"]
+    assert "illegal" in broken("none")["turns are legal"]  # it places on b2 whatever lies there
+    assert "without being asked" in broken("twice")["answers keep their order"]
+    assert broken("stays")["quit ends it"] == "it did not end within 1 s after 'quit'"
+
+
+def test_a_program_that_data_name_does_not_start(faulty: Path) -> None:
+    with pytest.raises(RequestError, match="would run code that is not this project's"):
+        agent_named(f"engine(command={sys.executable} {faulty})").build()
+
+
+def test_a_file_that_the_command_names_is_part_of_the_code(faulty: Path) -> None:
+    assert Engine(f"{sys.executable} {faulty} --net={faulty}").data_files == [
+        Path(sys.executable).resolve(),
+        faulty.resolve(),
+        faulty.resolve(),
+    ]
+
+
+def answered(agent: str, text: str) -> list[str]:
+    import io
+
+    out = io.StringIO()
+    converse(EngineServer(load_agent(agent)), io.StringIO(text), out)
+    return out.getvalue().splitlines()
+
+
+def test_an_agent_of_ours_answers_other_programs() -> None:
+    lines = answered("rule_based", "quarto 1\nrules classic\nposition 0123/..../..../.... 4\ngo\ngo\nquit\nposition")
+    assert lines[:3] == ["name rule_based", "ready", "ready"]
+    assert len(lines) == 4
+    wrong = answered(
+        "random",
+        "quarto 2\n\nrules clasic\nrules classic mover a1b1c1d1\nposition x\nposition 0/1 2 g\nfoo\n"
+        "rules own_piece\nposition ..../..../..../.... 3\nposition ..../..../..../.... -\ngo 1\n",
+    )
+    assert [line.partition(" ")[0] for line in wrong] == ["error"] * 6 + ["ready", "error", "turn"]
+    assert "did you mean 'classic'" in wrong[1]
+
+
+def test_an_agent_behind_the_protocol_plays_as_it_plays_in_a_run() -> None:
+    command = f"{sys.executable} -c 'from runners.cli.main import main; main()' engine rule_based"
+    asked, rng = batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
+    by_protocol = player(command).play(asked, rng)
+    itself: Turns = EngineServer(load_agent("rule_based"))._player().player().play(asked, rng)
+    assert by_protocol.gifts.tolist() == itself.gifts.tolist()
+    assert by_protocol.cells.tolist()[1:] == itself.cells.tolist()[1:]
