@@ -2,8 +2,8 @@
 
 The dictionary of a column of small integers is the range from its least to its largest value. So the index of a value
 is its difference from the least one, and nothing is looked up. 64-bit columns are stored as differences between
-neighbours, labels as a dictionary and indices. The pages are not compressed, because they would hardly shrink. Each has
-a CRC-32.
+neighbours, labels as a dictionary and indices. The pages are not compressed, because they would hardly shrink. They
+have no checksums: the name of a file has one of all its bytes.
 
 Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 """
@@ -11,7 +11,6 @@ Source: apache/parquet-format (README.md, Encodings.md, parquet.thrift).
 from __future__ import annotations
 
 import functools
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -214,9 +213,8 @@ def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.
 
 
 def _page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
-    size, checksum = zigzag(len(content)), zlib.crc32(content)
-    signed = checksum - (checksum >> 31 << 32)
-    return struct([i32(1, kind), (2, I32, size), (3, I32, size), i32(4, signed), of_kind])
+    size = zigzag(len(content))
+    return struct([i32(1, kind), (2, I32, size), (3, I32, size), of_kind])
 
 
 def _data_page(content: bytes | memoryview, rows: int, encoding: int) -> Page:

@@ -1,7 +1,6 @@
 """Files of the encoder, read by Polars and DuckDB."""
 
 import io
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -139,7 +138,7 @@ def thrift(content: bytes, at: int) -> tuple[dict[int, Any], int]:
     return fields, at + 1
 
 
-def test_every_page_has_the_checksum_of_its_bytes(tmp_path: Path) -> None:
+def test_the_pages_of_a_column_fill_its_place(tmp_path: Path) -> None:
     content = encode(frame_of(range(64), [i << 20 for i in range(64)], range(64)), 40)
     (tmp_path / "file.parquet").write_bytes(content)
     with duckdb.connect() as connection:
@@ -153,7 +152,7 @@ def test_every_page_has_the_checksum_of_its_bytes(tmp_path: Path) -> None:
         while at < start + size:
             header, begin = thrift(content, at)
             at = begin + header[3]
-            assert header[4] & 0xFFFFFFFF == zlib.crc32(content[begin:at])
+            assert header[2] == header[3]  # nothing is compressed
             pages += 1
         assert at == start + size
     assert pages == 2 * (2 + 1 + 1)  # of two row groups; only small columns have a dictionary
