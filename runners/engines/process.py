@@ -110,6 +110,8 @@ class EngineProcess:
         while True:
             while self._lines:
                 line = self._lines.pop()
+                if len(line) > MOST_LINE:
+                    raise EngineError(f"it wrote a line of more than {MOST_LINE:,} bytes")
                 if seconds is not None and not line.startswith(b"info"):
                     deadline = time.monotonic() + seconds
                 yield line
@@ -135,8 +137,8 @@ class EngineProcess:
         if not part:
             raise EngineError(self._ending())
         *lines, self._rest = (self._rest + part).split(b"\n")
-        if max(map(len, (*lines, self._rest))) > MOST_LINE:
-            raise EngineError(f"it wrote a line of more than {MOST_LINE:,} bytes")
+        if len(self._rest) > MOST_LINE:  # it need not end: what came before it still counts
+            lines.append(self._rest)
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
     def _ending(self) -> str:
