@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -118,7 +118,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None) -> None:
-        super().__init__(function, targetoptions=KERNEL_OPTIONS)
+        super().__init__(function, targetoptions=KERNEL_OPTIONS | {"no_cfunc_wrapper": declared is None})
         self.declared = declared
 
     def load(self) -> None:
@@ -282,10 +282,36 @@ def load_all(packages: tuple[str, ...] = ("",)) -> None:
             each.load()
 
 
+# Wrappers are how Python and function values call machine code; LLVM takes as long for them as for a small function.
+INLINED_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class Inlined(CPUDispatcher):  # type: ignore[misc]
+    """A function that becomes a part of the kernels that call it; a call from Python compiles a kernel of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, targetoptions=INLINED_OPTIONS)
+
+    def get_call_template(self, args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
+        """Called by numba for a call in a kernel: a constant argument is a number like any other until LLVM inlines it.
+
+        numba itself would compile a version for each constant.
+        """
+        kws = {name: types.unliteral(each) for name, each in kws.items()}
+        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+
+    @functools.cached_property
+    def _kernel(self) -> Kernel:
+        return Kernel(self.py_func)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function from Python, as tests do."""
+        return self._kernel(*arguments)
+
+
 def inlined(function: F) -> F:
     """Compile a small function that only kernels call; LLVM is told to inline it, so it costs no call."""
-    compiled: F = numba.njit(forceinline=True, error_model="numpy")(function)
-    return compiled
+    return cast("F", Inlined(function))
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
