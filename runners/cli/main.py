@@ -191,6 +191,8 @@ def _carry_out() -> None:
         hint = f" (see '{context.command_path} --help')" if context else ""
         if context and context.command.name == "sql" and "extra argument" in message:
             hint = ': write the question in quotes, qarena sql "SELECT …"'
+        if context and context.command_path.endswith("agents check") and "extra argument" in message:
+            hint = ": an agent and its parameters are one word, qarena agents check 'NAME(key=value,key=value)'"
         raise RequestError(f"{message.rstrip('.')}{hint}") from None
     raise SystemExit(code if isinstance(code, int) else 0)
 

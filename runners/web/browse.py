@@ -17,7 +17,7 @@ from analytics.report.page import render
 from analytics.results.columns import Table
 from analytics.sql.database import OpenArchive
 from analytics.store.records import RunRecord
-from quarto.errors import ArenaError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError
 from runners.browse import games, links, runs, sections, sweeps
 from runners.browse.agents import one_agent, one_policy, policies_table, ranking
 from runners.browse.charts import warm
@@ -81,6 +81,13 @@ class ArchiveReader:
     def known(self) -> Known:
         """The names that filters can have."""
         return self.ask(_known)
+
+    @property
+    def usual_rules(self) -> str:
+        """The rules that a page shows unless others are named. Raises ``FailureError`` if no record can be read."""
+        if not self.known.rules:
+            raise FailureError("; ".join(self.content.damaged) or "the archive has no runs")
+        return self.known.rules[0]
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page about the archive, which names the records that were left out because they are damaged."""
@@ -197,7 +204,7 @@ def first_look(request: Request) -> dict[str, Any]:
     """
     try:
         reader = reader_of(request)
-        rules = reader.known.rules[0]
+        rules = reader.usual_rules
         rows = reader.rows[:LATEST]
         table = reader.ask(_latest)
         best = reader.ask(ranking, rules)[:LATEST]
@@ -277,7 +284,7 @@ def results(
     ply: str = "",
 ) -> Response:
     """A section of a report, about the games of the runs under some rules or of one run."""
-    run, rules = run.strip(), "" if run.strip() else rules or reader.known.rules[0]
+    run, rules = run.strip(), "" if run.strip() else rules or reader.usual_rules
     wanted = GameFilter(runs=runs_of(run), rules=rules or None, trainings=trainings == "yes")
     shown = reader.ask(sections.section, slug, wanted)
     pager = reader.pager(len(shown.section.figures), FIGURES)

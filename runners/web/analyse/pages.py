@@ -254,7 +254,7 @@ def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
 ) -> Response:
     """The decisions that the archive's games made in a position, with their results on the same board."""
     fields, known = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.rows}
-    named = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.known.rules[0]
+    named = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.usual_rules
     if (name := rules or named) not in known:
         raise RequestError(f"no games were played by rules {name!r} here, only by: {', '.join(known)}")
     filters: dict[str, object] = {

@@ -216,6 +216,20 @@ def test_pages_show_what_can_be_read_name_what_is_damaged_and_see_it_mended(
             assert guest.ready(f"/browse/games/{ROUND_ROBIN}/{game}").status == 200
 
 
+def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_read(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    archive.save_run(record())
+    store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
+    (file,) = (tmp_path / "games" / "runs").glob("*.json")
+    for damaged in (file.read_text().replace('"label": "', '"label": "\\u001b[31m', 1), "{"):
+        assert damaged != file.read_text()
+        file.write_text(damaged)
+        with visitor(archive.root) as guest:
+            assert guest.ready("/").status == 200
+            for path in ("/browse/games", "/browse/openings", "/browse/results/crosstable"):
+                assert f"{file.name} is damaged" in plain(guest.ready(path).text), path
+
+
 def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
     archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
