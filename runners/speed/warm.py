@@ -36,34 +36,35 @@ from runners.training.derive import derivation_of
 
 Step = tuple[str, Callable[[], object]]
 
+OTHER_AGENTS = ("oracle", "random")  # whose games an archive needs for what is made of it here
 FROM_PIECES = 12  # on the board, from which decisions are judged: nothing is left to search, but all is compiled
 
 
 def warm() -> Iterator[tuple[str, float]]:
     """Play every agent into a temporary archive, verify it, use it; yields a name and the seconds of each step.
 
-    Two processes share the steps, because numba compiles one kernel at a time in a process. Exact search, exchange and
-    openings take as long as the other steps. They share few kernels with these, so hardly any is compiled twice.
+    Two processes share the steps, because numba compiles one kernel at a time in a process. One has the agents and what
+    plays them. The other has what is made of an archive, and the solver. They take as long and share few kernels.
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         other, root = Path(folder, "other"), Path(folder, "rest")
         other_steps: list[Step] = [
-            ("oracle", partial(play_itself, "oracle", 0, other)),
+            *((name, partial(play_itself, name, number, other)) for number, name in enumerate(OTHER_AGENTS)),
             ("annotate", partial(annotate_once, other)),
             ("play", ask_once),
             ("exchange", partial(exchange_once, other)),
             ("openings", partial(look_at_openings, other)),
-            ("players", load_players),
+            ("verify", partial(verify_once, other)),
+            ("policies", partial(derive_once, other)),
         ]
         steps: list[Step] = [
             *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
             ("python", lambda: play_in_python(root)),
-            ("verify", lambda: verify(Archive.open(root))),
-            ("policies", lambda: derive_once(root)),
+            ("players", load_players),
         ]
         with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
             pending = [other_process.submit(timed, *step) for step in other_steps]
-            yield from (timed(*step) for step in steps if step[0] != "oracle")
+            yield from (timed(*step) for step in steps if step[0] not in OTHER_AGENTS)
             yield from (each.result() for each in pending)
         yield timed("others", load_all)
 
@@ -132,6 +133,11 @@ def annotate_once(root: Path) -> None:
     """Find the exact values of the last decisions in the games of an archive."""
     archive = Archive.open(root)
     annotate_runs(archive, archive.run_ids(), AnnotationSettings(from_pieces=FROM_PIECES, threads=1))
+
+
+def verify_once(root: Path) -> None:
+    """Verify an archive with its derived tables."""
+    verify(Archive.open(root))
 
 
 def ask_once() -> None:
