@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from quarto.batch import Turns
 from quarto.bits import array_pointer
 from quarto.errors import RequestError, nearest
-from quarto.jit import inlined, int64, kernel
+from quarto.jit import function_value, inlined, int64
 from quarto.position import POSITION_TYPE, Position
 from quarto.rng import Streams
 from quarto.rules import CELLS, RULE_TABLES, Rules
@@ -98,7 +98,7 @@ def turn(function: TurnKernel) -> TurnKernel:
     ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``,
     ``memory`` and ``symmetry_tables``.
     """
-    return kernel(TURN_SIGNATURE)(function)
+    return function_value(TURN_SIGNATURE)(function)
 
 
 @inlined

@@ -117,8 +117,9 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     them. Without one there is machine code for each combination of types that it is called with.
     """
 
-    def __init__(self, function: Callable[..., Any], declared: Any = None) -> None:
-        super().__init__(function, targetoptions=KERNEL_OPTIONS | {"no_cfunc_wrapper": declared is None})
+    def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
+        wrappers = {"no_cfunc_wrapper": declared is None, "no_cpython_wrapper": not from_python}
+        super().__init__(function, targetoptions=KERNEL_OPTIONS | wrappers)
         self.declared = declared
 
     def load(self) -> None:
@@ -191,6 +192,28 @@ def kernel(signature: Any = None) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         compiled = Kernel(function, signature)
+        _kernels.add(compiled)
+        return cast("F", compiled)
+
+    return decorate
+
+
+class FunctionValue(Kernel):
+    """A kernel that other kernels are given, as they are given numbers: there is nothing by which Python calls it."""
+
+    def __init__(self, function: Callable[..., Any], declared: Any) -> None:
+        super().__init__(function, declared, from_python=False)
+
+    def __call__(self, *_arguments: Any) -> Any:
+        """Raises ``TypeError``."""
+        raise TypeError(f"{self.__qualname__} is called by kernels alone: give it to one (docs/agents.md)")
+
+
+def function_value(signature: Any) -> Callable[[F], F]:
+    """Compile a function that kernels are given as a value, for one signature: cached and so on as with ``kernel``."""
+
+    def decorate(function: F) -> F:
+        compiled = FunctionValue(function, signature)
         _kernels.add(compiled)
         return cast("F", compiled)
 
