@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import entry, function_value, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES, Position, placed
 from quarto.rules import CELLS, NONE
-from quarto.solver.search import can_give, can_move, can_place, wins_at_once
+from quarto.solver.search import MOVER_QUESTION, can_give, can_move, can_place, wins_at_once
 from quarto.solver.table import DRAW, RULES_TYPE, SEARCH_TYPE, WIN, key_of, recall, remember
 from quarto.threats import SAFE_PIECES, danger, winning_cells
 
@@ -51,8 +51,8 @@ VALUES_TYPE = numba.typeof(ExactValues.empty(1))
 COUNT = types.int64
 
 
-@inlined
-def board_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+@function_value(MOVER_QUESTION)
+def _board_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Whether the giver can win or at least draw; ``available`` is not empty."""
     pieces = int64(popcount(occupied))
     key = key_of(lanes, occupied, search) if pieces <= TABLE_PIECES else uint64(0)
@@ -66,6 +66,9 @@ def board_answer(lanes: int, occupied: int, available: int, question: int, rules
     return answer
 
 
+board_answer = entry(_board_answer)
+
+
 @inlined
 def hand_answer(board: Position, gift: int, question: int, rules: Any, search: Any) -> int:
     """Whether the mover can win or at least draw with ``gift`` in hand."""
@@ -75,8 +78,8 @@ def hand_answer(board: Position, gift: int, question: int, rules: Any, search: A
     return can_place(board.lanes, board.occupied, rest, gift, question, rules, search)
 
 
-@inlined
-def move_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
+@function_value(MOVER_QUESTION)
+def _move_answer(lanes: int, occupied: int, available: int, question: int, rules: Any, search: Any) -> int:
     """Under rules where the mover chooses the piece: whether the mover can win or at least draw."""
     if available == 0:
         return int64(question == DRAW)
@@ -91,6 +94,9 @@ def move_answer(lanes: int, occupied: int, available: int, question: int, rules:
     if pieces <= TABLE_PIECES_MOVER and search.stopped == 0:
         remember(key, question, answer, search)
     return answer
+
+
+move_answer = entry(_move_answer)
 
 
 @inlined
