@@ -72,19 +72,21 @@ def is_line(cells: Sequence[int], rules: Rules) -> bool:
     straight = len(set(rows)) == 1 or len(set(columns)) == 1
     main = falling == {0} or rising == {3}
     broken = len(falling) == 1 or len(rising) == 1
-    corners = [(row, column) for row in range(4) for column in range(4)]
-    wrapped = any(set(cells) == set(square_at(row, column)) for row, column in corners)
-    plain = any(set(cells) == set(square_at(row, column)) for row, column in corners if row < 3 and column < 3)
     return (
         (rules.rows_and_columns and straight)
         or {"none": False, "main": main, "broken": broken}[rules.diagonals]
-        or {"none": False, "plain": plain, "wrapped": wrapped}[rules.squares]
+        or {"none": False, "plain": set(cells) in SQUARES[:9], "wrapped": set(cells) in SQUARES}[rules.squares]
     )
 
 
-def square_at(row: int, column: int) -> list[int]:
+def square_at(row: int, column: int) -> set[int]:
     """The 2 x 2 square with this upper left corner, over the edges if need be."""
-    return [4 * ((row + down) % 4) + (column + right) % 4 for down in (0, 1) for right in (0, 1)]
+    return {4 * ((row + down) % 4) + (column + right) % 4 for down in (0, 1) for right in (0, 1)}
+
+
+INSIDE = [(row, column) for row in range(3) for column in range(3)]
+OVER_AN_EDGE = [(3, other) for other in range(4)] + [(other, 3) for other in range(3)]
+SQUARES = [square_at(row, column) for row, column in INSIDE + OVER_AN_EDGE]
 
 
 @cache
@@ -97,10 +99,17 @@ def lines_through(cell: int, rules: Rules) -> list[tuple[int, ...]]:
     return [line for line in lines(rules) if cell in line]
 
 
+@cache
+def share_a_value(*pieces: int) -> bool:
+    """Whether all these have an attribute or all lack it."""
+    return any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4))
+
+
 def is_finished(board: Board, line: tuple[int, ...]) -> bool:
     """Whether four pieces stand on the line and share the value of an attribute."""
-    pieces = [board[cell] for cell in line]
-    return NONE not in pieces and any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4))
+    a, b, c, d = line
+    pieces = board[a], board[b], board[c], board[d]
+    return NONE not in pieces and share_a_value(*pieces)
 
 
 def has_line(board: Board, rules: Rules) -> bool:
@@ -114,7 +123,10 @@ def with_piece(board: Board, piece: int, cell: int) -> Board:
 def finishes_line(board: Board, piece: int, cell: int, rules: Rules) -> bool:
     """Whether ``piece``, put on the empty ``cell``, stands in a finished line."""
     after = with_piece(board, piece, cell)
-    return any(is_finished(after, line) for line in lines_through(cell, rules))
+    for line in lines_through(cell, rules):  # a loop: twins spend half of their time here
+        if is_finished(after, line):
+            return True
+    return False
 
 
 def empty_cells(board: Board) -> list[int]:
@@ -126,7 +138,8 @@ def winning_cells(board: Board, piece: int, rules: Rules) -> list[int]:
 
 
 def safe_pieces(board: Board, available: list[int], rules: Rules) -> list[int]:
-    return [piece for piece in available if not winning_cells(board, piece, rules)]
+    empty = empty_cells(board)
+    return [piece for piece in available if not any(finishes_line(board, piece, cell, rules) for cell in empty)]
 
 
 # Players

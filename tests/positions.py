@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from quarto.position import Position, board, from_plies
 from quarto.rules import Rules
 from tests import naive
@@ -16,11 +18,12 @@ def view_of(position: Position, rules: Rules) -> View:
 
 def asked(rules: Rules, games: int) -> list[Position]:
     """Every position of some random games in which a player is asked, or is after an opening of as many plies."""
-    positions = []
-    for pair in range(games):
-        game = naive.play_game(rules, (naive.Random(), naive.Random()), 17, pair, 0)
-        plies = list(zip(game.pieces, game.cells, strict=True))
-        for ply, (piece, _) in enumerate(plies):
-            hands = (NONE,) if rules.mover_chooses else (NONE, piece)
-            positions += [from_plies(plies[:ply], hand) for hand in hands]
-    return positions
+    return [position for pair in range(games) for position in asked_in(rules, pair)]
+
+
+@cache
+def asked_in(rules: Rules, pair: int) -> list[Position]:
+    game = naive.play_game(rules, (naive.Random(), naive.Random()), 17, pair, 0)
+    plies = list(zip(game.pieces, game.cells, strict=True))
+    hands = [(NONE,) if rules.mover_chooses else (NONE, piece) for piece in game.pieces]
+    return [from_plies(plies[:ply], hand) for ply, each in enumerate(hands) for hand in each]

@@ -83,25 +83,23 @@ def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
     assert set(YAMLS) == {path.stem for path in folder.glob("*.yaml")}
     assert {name for name, _ in CASES} == set(SPECS)
     assert TACTICAL
-    for name, rules in CASES:
-        remembers = isinstance(lifted := player(name, rules), KernelPlayer) and lifted.game_words > 0
-        assert remembers == (name in REMEMBERING)
 
 
 @pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 @pytest.mark.parametrize("opening_plies", [0, 3])
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
     arena = Engine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
-    pairs = 8 if name == "oracle" else 50  # perfect play takes its time
+    pairs = 2 if name == "oracle" else 50  # perfect play takes its time
     games = arena.play_block(Order(0, 0, pairs)).block.games
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
 
 
 @pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
-    positions = asked(rules, GAMES)
+    positions = asked(rules, GAMES // 2)
     rng = streams(len(positions))
     one = player(name, rules)
+    assert (isinstance(one, KernelPlayer) and one.game_words > 0) == (name in REMEMBERING)
     together = turns_of(one, rules, positions, rng)
     assert turns_of(one.fork(), rules, positions[::-1], Streams(rng.seeds[::-1].copy())) == together[::-1]
     for i in range(len(positions)):

@@ -46,11 +46,9 @@ class RlEncoded:
 
     def code(self, board: Board, view: View) -> int:
         if tuple(board) not in self.codes:
+            held = [[board[cell] for cell in line if board[cell] != NONE] for line in lines(view.rules)]
             digits = [
-                max(
-                    sum(board[cell] != NONE and board[cell] & bit == wanted for cell in line)
-                    for line in lines(view.rules)
-                )
+                max([piece & bit for piece in pieces].count(wanted) for pieces in held)
                 for bit in ATTRIBUTES
                 for wanted in (0, bit)
             ]

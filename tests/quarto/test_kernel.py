@@ -119,7 +119,8 @@ def test_an_edit_of_what_an_outside_kernel_imports_makes_another_fingerprint(
 
 def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
     root = Path(kernel_module.__file__).parent.parent
-    covered = {path.relative_to(root).with_suffix("").as_posix().replace("/", ".") for path in kernel_sources()}
+    sources = set(kernel_sources())
+    covered = {path.relative_to(root).with_suffix("").as_posix().replace("/", ".") for path in sources}
     read_by_kernels = set()
     for path in [*root.glob("runners/**/*.py"), *root.glob("analytics/**/*.py")]:
         if not re.search(r"@(kernel|inlined|turn)\b", path.read_text()):
@@ -133,7 +134,7 @@ def test_whatever_a_kernel_reads_is_part_of_its_fingerprint() -> None:
         }
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef) and any(map(compiles, function.decorator_list)):
-                assert path in kernel_sources(), path
+                assert path in sources, path
                 names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
                 read_by_kernels |= {origin[name] for name in names & origin.keys()}
     ours = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from quarto.jit import uint64
-from quarto.position import Position
-from quarto.rules import CELLS, NONE
+from quarto.position import Position, board
+from quarto.rules import CELLS, NONE, Rules
 from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
 from quarto.solver.table import DRAW, WIN
 from tests.marks import seldom
-from tests.naive import PRESETS
+from tests.naive import PRESETS, winning_cells
 from tests.naive_solver import solve_position
 from tests.quarto.solver.test_solver import live_positions
 
@@ -22,7 +22,7 @@ def test_positions_with_at_most_six_empty_cells(name: str) -> None:
     rules, asked = PRESETS[name], 0
     for pieces, count in ((10, 8), (11, 20), (12, 40), (13, 60), (14, 60), (15, 20)):
         for position in live_positions(rules, pieces, count, 7):
-            if position.hand == NONE or wins_at_once(position, name):
+            if position.hand == NONE or wins_at_once(position, position.hand, rules):
                 continue
             value, asked = solve_position(position, rules).value, asked + 1
             words = uint64(position.lanes), position.occupied, position.available, position.hand
@@ -35,8 +35,8 @@ def gifts(position: Position) -> set[int]:
     return {piece for piece in range(16) if position.available >> piece & 1}
 
 
-def wins_at_once(position: Position, name: str) -> bool:
-    return solve_position(position, PRESETS[name]).distance == 1 and solve_position(position, PRESETS[name]).value == 1
+def wins_at_once(position: Position, piece: int, rules: Rules) -> bool:
+    return winning_cells(board(position), piece, rules) != []
 
 
 @pytest.mark.parametrize("boards", [6, *seldom(16)])
@@ -46,7 +46,7 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
     for position in live_positions(rules, CELLS - LATE_CELLS, boards, 8):
         if position.hand != NONE:
             position = position._replace(hand=NONE, available=position.available | 1 << position.hand)  # noqa: PLW2901
-        safe = [piece for piece in gifts(position) if not wins_at_once(given(position, piece), name)]
+        safe = [piece for piece in gifts(position) if not wins_at_once(position, piece, rules)]
         if not safe:
             continue
         value, asked = solve_position(position, rules).value, asked + 1
@@ -54,7 +54,3 @@ def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> No
         assert can_give_late(*words, WIN, rules.tables) == (value == 1), position
         assert can_give_late(*words, DRAW, rules.tables) == (value >= 0), position
     assert asked >= boards // 5
-
-
-def given(position: Position, piece: int) -> Position:
-    return position._replace(hand=piece, available=position.available & ~(1 << piece))
