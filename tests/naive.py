@@ -100,6 +100,12 @@ def lines_through(cell: int, rules: Rules) -> list[tuple[int, ...]]:
 
 
 @cache
+def others_on_lines(cell: int, rules: Rules) -> list[list[int]]:
+    """The three other cells of each line through a cell."""
+    return [[other for other in line if other != cell] for line in lines_through(cell, rules)]
+
+
+@cache
 def share_a_value(*pieces: int) -> bool:
     """Whether all these have an attribute or all lack it."""
     return any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4))
@@ -122,9 +128,9 @@ def with_piece(board: Board, piece: int, cell: int) -> Board:
 
 def finishes_line(board: Board, piece: int, cell: int, rules: Rules) -> bool:
     """Whether ``piece``, put on the empty ``cell``, stands in a finished line."""
-    after = with_piece(board, piece, cell)
-    for line in lines_through(cell, rules):  # a loop: twins spend half of their time here
-        if is_finished(after, line):
+    for a, b, c in others_on_lines(cell, rules):  # a loop: twins spend half of their time here
+        others = board[a], board[b], board[c]
+        if NONE not in others and share_a_value(piece, *others):
             return True
     return False
 

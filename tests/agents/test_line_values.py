@@ -10,22 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_features import STAGE_SIZE, mark_of, words_of
+from agents.learning.line_features import BOARD, MOST_FEATURES, STAGE_SIZE, mark_of, words_of
 from agents.learning.policy import Policy
 from agents.line_values import (
     HEADS,
     LINE_NETWORK,
     LINE_VALUES,
+    MOST_UNITS,
     UNIT,
     LineValues,
     Weights,
+    Work,
     columns_of,
     judge_turns,
     reading_of,
     stage_words,
-    work_memory,
 )
-from quarto.jit import int64, kernel, uint64
+from quarto.jit import uint64
 from quarto.position import Position
 from quarto.position import board as naive_board
 from quarto.rules import CLASSIC, NONE, Rules
@@ -88,18 +89,13 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     assert len(different) > 10
 
 
-@kernel()
-def _best(position: Position, words: Any, weights: Weights, kept: int) -> tuple[Any, Any, Any]:
-    work = work_memory(kept)
-    lanes, occupied = uint64(position.lanes), int64(position.occupied)
-    judge_turns(lanes, occupied, int64(position.available), int64(position.hand), words, weights, work)
-    return work.top[0], work.cells[0], work.gifts[0]
-
-
 def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
-    top, cells, gifts = _best(position._replace(lanes=uint64(position.lanes)), words, weights, kept)
-    return list(zip(top.tolist(), cells.tolist(), gifts.tolist(), strict=True))
+    boards, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    top, cells, gifts = np.empty((HEADS, kept)), *np.empty((2, HEADS, kept), np.int64)
+    work = Work(boards, found, np.empty(HEADS + MOST_UNITS), top, cells, gifts)
+    judge_turns(uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work)
+    return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))
 
 
 def top_of(position: Position, words: Any, weights: Weights) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -55,9 +56,9 @@ def many_unused(rules: Rules) -> list[Position]:
 def boards(most_empty: int, rules: Rules) -> list[Position]:
     """Boards of the classic game, which lasts longer, without a piece in hand: most of them without a win at once."""
     found = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]
-    views = [view_of(position, rules) for position in found]
-    safe = [len(naive.safe_pieces(view.board, view.available, rules)) == len(view.available) for view in views]
-    return [position for position, each in zip(found, safe, strict=True) if each][:12] + found[:10]
+    views = ((position, view_of(position, rules)) for position in found)
+    safe = (each for each, view in views if naive.safe_pieces(view.board, view.available, rules) == view.available)
+    return [*islice(safe, 12), *found[:10]]
 
 
 def five_genes(genes: tuple[float, ...], faithful: bool) -> Players:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from agents.base import Agent, KernelAgent
 from agents.lift import lift
 from agents.random import Random
 from agents.semi_random import SemiRandom
-from quarto.batch import ENDINGS, Batch
+from quarto.batch import ENDINGS, Batch, Games
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -35,14 +36,18 @@ def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
     return [position for position in asked(rules, games) if 16 - position.occupied.bit_count() <= most_empty]
 
 
+@cache
+def careful_games(rules: Rules) -> Games:
+    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
+    return engine.play_block(Order(0, 0, 4096)).block.games
+
+
 def endgames(rules: Rules, most_empty: int, count: int) -> list[Position]:
     """Positions with at most this many empty cells, so that a slow search ends, from games of careful players.
 
     Half of them wait for a gift alone, half for a turn. Where the mover chooses, hands are always empty.
     """
-    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
-    games = engine.play_block(Order(0, 0, 4096)).block.games
-    positions: list[Position] = []
+    games, positions = careful_games(rules), list[Position]()
     for slot in range(len(games.plies)):
         plies = list(zip(games.pieces[:, slot].tolist(), games.cells[:, slot].tolist(), strict=True))
         for ply in range(16 - most_empty, int(games.plies[slot])):
