@@ -8,13 +8,14 @@ from agents.mixed_rl import MixedRl
 from agents.rl_tabular import TabularLearner
 from agents.rule_based import RuleBased
 from quarto.rules import CLASSIC, Rules
-from tests.naive_players import mixed_rl as naive_mixed_rl
+from tests.naive_players import study_a as naive_mixed_rl
 from tests.naive_players.agreement import (
     OPPONENT_CHOOSES,
     assert_same_turns,
     endgames,
+    met,
+    train,
 )
-from tests.naive_players.learning import met, train
 from tests.naive_players.rl_tabular import counters_of
 
 

@@ -1,4 +1,4 @@
-"""The agent 'policy' plays any kind, turn for turn as the player of that kind."""
+"""The agents 'policy' and 'gifts' without a policy, and which they refuse. With one, test_kinds.py compares them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.gifts import GIFT, Gifts
 from agents.learning.policy import Policy
 from agents.policy import MC_AFTERSTATE, PolicyAgent
 from agents.semi_random import SemiRandom
 from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive_players.agreement import assert_same_turns
+from tests.naive_policies import gifts as naive_gifts
 from tests.positions import asked
 
 
@@ -24,6 +26,16 @@ def means(lanes: list[int], occupied: list[int], mean: list[float]) -> Policy:
         "mean": np.array(mean),
     }
     return Policy(MC_AFTERSTATE, table=columns)
+
+
+def risks(pieces: list[int], wins: list[int], risk: list[float]) -> Policy:
+    zeros = np.zeros(len(pieces), np.int8)
+    columns = {"pieces": np.array(pieces, np.int8), "wins": np.array(wins, np.int8), "safe": zeros, "dangers": zeros}
+    return Policy(GIFT, table={**columns, "risk": np.array(risk)})
+
+
+def test_without_a_policy_all_gifts_are_equal() -> None:
+    assert assert_same_turns(Gifts(), naive_gifts.Gifts({(0, 0, 0, 0): 0.5}), CLASSIC, asked(CLASSIC, 5)) > 100
 
 
 @pytest.mark.parametrize("fallback", ["semi_random", "random"])
@@ -38,16 +50,19 @@ def test_without_a_policy_the_fallback_plays_but_wins_are_taken(fallback: str) -
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("agent", "policy", "message"),
     [
-        (Policy("gift"), "policy of kind 'gift' is for other players; policy reads 'mc_afterstate'"),
-        (means([1], [1], [1.5]), "mean 1.5 in row 0 of a policy is not from -1 to 1"),
-        (means([0], [1], [0.5]), "lanes 0 in row 0 of a policy has the piece in hand on the board"),
+        (PolicyAgent, Policy("gift"), "policy of kind 'gift' is for other players; policy reads 'mc_afterstate'"),
+        (PolicyAgent, means([1], [1], [1.5]), "mean 1.5 in row 0 of a policy is not from -1 to 1"),
+        (PolicyAgent, means([0], [1], [0.5]), "lanes 0 in row 0 of a policy has the piece in hand on the board"),
+        (Gifts, Policy("gifts"), "policy of kind 'gifts' is for other players; gifts reads 'gift'"),
+        (Gifts, risks([0], [17], [0.5]), "wins 17 in row 0 of a policy is not from 0 to 16"),
+        (Gifts, risks([0], [0], [1.5]), "risk 1.5 in row 0 of a policy is not from 0 to 1"),
     ],
 )
-def test_a_policy_that_nobody_can_play_by_is_refused(policy: Any, message: str) -> None:
+def test_a_policy_that_nobody_can_play_by_is_refused(agent: Any, policy: Policy, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        PolicyAgent(policy)
+        agent(policy)
 
 
 def test_afterstates_of_other_rules_are_refused() -> None:

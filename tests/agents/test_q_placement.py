@@ -11,10 +11,18 @@ from agents.learning.policy import Policy
 from agents.q_placement import QPlacement, QPlacementLearner
 from quarto.rules import CLASSIC, Rules
 from tests.marks import seldom
-from tests.naive_players import ga2 as naive_ga2
+from tests.naive_players import ga as naive_ga2
 from tests.naive_players import q_placement as naive_q_placement
-from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
-from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
+from tests.naive_players.agreement import (
+    OPPONENT_CHOOSES_QUICK,
+    assert_same_games,
+    assert_same_turns,
+    met,
+    relearn,
+    same_bytes,
+    train,
+    train_twin,
+)
 from tests.naive_players.q_placement import entries_of, policy_of
 from tests.positions import asked
 

@@ -9,9 +9,8 @@ from agents.semi_random import SemiRandom
 from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive import PRESETS, View, draw
-from tests.naive_players.agreement import assert_same_turns
-from tests.naive_players.ga2 import unit
-from tests.naive_players.learning import relearn, same_bytes, train
+from tests.naive_players.agreement import assert_same_turns, relearn, same_bytes, train
+from tests.naive_players.ga import unit
 from tests.naive_policies.afterstates import Afterstates, q_table
 from tests.naive_policies.games import Game
 from tests.positions import asked

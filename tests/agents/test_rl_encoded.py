@@ -17,8 +17,15 @@ from quarto.rules import CLASSIC, Rules
 from tests import naive
 from tests.naive import PRESETS
 from tests.naive_players import rl_encoded as naive_rl_encoded
-from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
-from tests.naive_players.learning import relearn, same_bytes, train, train_twin
+from tests.naive_players.agreement import (
+    OPPONENT_CHOOSES_QUICK,
+    assert_same_games,
+    assert_same_turns,
+    relearn,
+    same_bytes,
+    train,
+    train_twin,
+)
 from tests.positions import asked
 
 GIFT_RULES = ["mean", "min_max"]

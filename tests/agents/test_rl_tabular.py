@@ -16,8 +16,16 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import rl_tabular as naive_rl_tabular
-from tests.naive_players.agreement import OPPONENT_CHOOSES_QUICK, assert_same_games, assert_same_turns
-from tests.naive_players.learning import met, relearn, same_bytes, train, train_twin
+from tests.naive_players.agreement import (
+    OPPONENT_CHOOSES_QUICK,
+    assert_same_games,
+    assert_same_turns,
+    met,
+    relearn,
+    same_bytes,
+    train,
+    train_twin,
+)
 from tests.naive_players.rl_tabular import counters_of, policy_of
 from tests.positions import asked
 

@@ -27,8 +27,7 @@ from quarto.position import Position
 from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 from tests.naive import PRESETS
-from tests.naive_players import alpha_beta, ga2, ga5, ga_minimax, genetic_minimax, minimax, mixed, mixed_rl, study_a
-from tests.naive_players import own_piece_alpha_beta as own_piece
+from tests.naive_players import ga, genetic_minimax, minimax, study_a
 from tests.naive_players.agreement import Players, assert_same_match, assert_same_turns, endgames
 from tests.positions import asked, view_of
 
@@ -37,7 +36,7 @@ Positions = Callable[[Rules], list[Position]]
 ALL, GIVEN = tuple(PRESETS), tuple(name for name, rules in PRESETS.items() if not rules.mover_chooses)
 LONG = tuple(name for name in GIVEN if name != "torus_square")  # its games end before they are late
 GENES2 = [(0.1, 0.3), (1.0, 1.0), (0.5, 0.5)]
-GENES5 = [ga5.PUBLISHED, (1.0, -1.0, 0.5, 2.0, -3.0), (0.0, 0.0, 0.0, 0.0, 0.0)]
+GENES5 = [ga.PUBLISHED, (1.0, -1.0, 0.5, 2.0, -3.0), (0.0, 0.0, 0.0, 0.0, 0.0)]
 SMALL: dict[str, Any] = {"population": 6, "offspring": 4, "generations": 3}
 
 
@@ -63,7 +62,7 @@ def boards(most_empty: int, rules: Rules) -> list[Position]:
 
 def five_genes(genes: tuple[float, ...], faithful: bool) -> Players:
     named = dict(zip(("alpha", "beta", "gamma", "delta", "epsilon"), genes, strict=True))
-    return Ga5(**named, faithful=faithful), (ga5.FaithfulGa5 if faithful else ga5.Ga5)(genes)
+    return Ga5(**named, faithful=faithful), (ga.FaithfulGa5 if faithful else ga.Ga5)(genes)
 
 
 def turns() -> Iterator[tuple[str, Players, Positions, tuple[str, ...]]]:
@@ -76,35 +75,35 @@ def turns() -> Iterator[tuple[str, Players, Positions, tuple[str, ...]]]:
         players = RuleBased(True, version), study_a.FaithfulRuleBased(version)
         yield f"rule_based faithful {version}", players, met(20), GIVEN
     for genes in GENES2:
-        yield f"ga2 {genes}", (Ga2(*genes), ga2.Ga2(*genes)), met(40), GIVEN
+        yield f"ga2 {genes}", (Ga2(*genes), ga.Ga2(*genes)), met(40), GIVEN
     for number, genes5 in enumerate(GENES5):
         for faithful in (False, True):
             yield f"ga5 {number} {faithful}", five_genes(genes5, faithful), met(30), GIVEN
     for faithful in (False, True):
         for genes in GENES2:
-            one, other = GaMinimax(*genes, faithful=faithful), ga_minimax.GaMinimax(*genes, faithful=faithful)
+            one, other = GaMinimax(*genes, faithful=faithful), ga.GaMinimax(*genes, faithful=faithful)
             yield f"ga_minimax {genes} {faithful}", (one, other), late(12, 150), GIVEN
         for depth, most_empty in ((2, 6), (3, 5), (4, 5 - faithful)):
-            one, other = GaMinimax(depth=depth, faithful=faithful), ga_minimax.GaMinimax(depth=depth, faithful=faithful)
+            one, other = GaMinimax(depth=depth, faithful=faithful), ga.GaMinimax(depth=depth, faithful=faithful)
             yield f"ga_minimax {depth} {faithful}", (one, other), late(most_empty, 60), LONG
         for depth, most_empty in ((1, 9), (2, 6), (4, 4), (16, 4), (3, 5)):
             slow = minimax.FaithfulMinimax(depth) if faithful else minimax.Minimax(depth)
             yield f"minimax {depth} {faithful}", (Minimax(depth, faithful), slow), late(most_empty, 40), LONG
         for depth, most_empty in ((2, 7), (4, 4), (1, 11), (3, 5), (5, 4), (9, 4)):
-            pair = OwnPieceAlphaBeta(depth, faithful), own_piece.OwnPieceAlphaBeta(depth, faithful)
+            pair = OwnPieceAlphaBeta(depth, faithful), minimax.OwnPieceAlphaBeta(depth, faithful)
             yield f"own_piece_alpha_beta {depth} {faithful}", pair, partial(boards, most_empty), ("own_piece",)
     for depth, most_empty in {1: 16, 2: 7, 3: 5, 4: 4, 16: 4}.items():
-        yield f"alpha_beta {depth}", (AlphaBeta(depth), alpha_beta.AlphaBeta(depth)), late(most_empty, 40), LONG
-    yield "mixed early", (Mixed(), mixed.Mixed()), many_unused, GIVEN
-    yield "mixed late", (Mixed(), mixed.Mixed()), late(4, 100), LONG
-    yield "mixed 7", (Mixed(7, depth=1), mixed.Mixed(7, depth=1)), late(9, 150), LONG
-    yield "mixed faithful", (Mixed(faithful=True), mixed.FaithfulMixed()), late(5, 60), LONG
-    yield "best_mixed", (BestMixed(), mixed.Mixed(6, 3)), late(5, 100), LONG
-    yield "best_mixed faithful", (BestMixed(faithful=True), mixed.FaithfulMixed(8, 5)), late(5, 100), LONG
-    yield "best_mixed faithful 7", (BestMixed(7, 2, faithful=True), mixed.FaithfulMixed(7, 2)), late(7, 60), LONG
-    yield "mixed_rl early", (MixedRl(), mixed_rl.MixedRl()), many_unused, GIVEN
-    yield "mixed_rl late", (MixedRl(), mixed_rl.MixedRl()), late(4, 100), LONG
-    learning = MixedRl(few_unused=7, depth=2, faithful=True), mixed.FaithfulMixedRl(7, 2)
+        yield f"alpha_beta {depth}", (AlphaBeta(depth), minimax.AlphaBeta(depth)), late(most_empty, 40), LONG
+    yield "mixed early", (Mixed(), study_a.Mixed()), many_unused, GIVEN
+    yield "mixed late", (Mixed(), study_a.Mixed()), late(4, 100), LONG
+    yield "mixed 7", (Mixed(7, depth=1), study_a.Mixed(7, depth=1)), late(9, 150), LONG
+    yield "mixed faithful", (Mixed(faithful=True), study_a.FaithfulMixed()), late(5, 60), LONG
+    yield "best_mixed", (BestMixed(), study_a.Mixed(6, 3)), late(5, 100), LONG
+    yield "best_mixed faithful", (BestMixed(faithful=True), study_a.FaithfulMixed(8, 5)), late(5, 100), LONG
+    yield "best_mixed faithful 7", (BestMixed(7, 2, faithful=True), study_a.FaithfulMixed(7, 2)), late(7, 60), LONG
+    yield "mixed_rl early", (MixedRl(), study_a.MixedRl()), many_unused, GIVEN
+    yield "mixed_rl late", (MixedRl(), study_a.MixedRl()), late(4, 100), LONG
+    learning = MixedRl(few_unused=7, depth=2, faithful=True), study_a.FaithfulMixedRl(7, 2)
     yield "mixed_rl faithful", learning, late(7, 60), LONG
     settings: tuple[dict[str, Any], ...] = ({}, {"faithful": True}, {"tournament": 4})
     for more in settings:
@@ -128,23 +127,23 @@ def test_turns_are_those_of_the_slow_twin(players: Players, positions: Positions
 
 ANYBODY: Players = (Random(), naive.Random())
 STUDY_A: Players = (RuleBased(True), study_a.FaithfulRuleBased())
-MIXED: Players = (Mixed(7, 2, True), mixed.FaithfulMixed(7, 2))
+MIXED: Players = (Mixed(7, 2, True), study_a.FaithfulMixed(7, 2))
 OWN_PIECE = PRESETS["own_piece"]
 GAMES: list[tuple[Players, Players, Rules, int, int]] = [
-    ((Ga2(), ga2.Ga2()), ANYBODY, CLASSIC, 60, 0),
-    (five_genes(ga5.PUBLISHED, False), ANYBODY, CLASSIC, 30, 0),
-    ((GaMinimax(), ga_minimax.GaMinimax()), ANYBODY, PRESETS["square"], 10, 4),
-    ((GaMinimax(depth=2, faithful=True), ga_minimax.GaMinimax(depth=2, faithful=True)), ANYBODY, CLASSIC, 4, 10),
-    ((AlphaBeta(2), alpha_beta.AlphaBeta(2)), ANYBODY, CLASSIC, 20, 10),
+    ((Ga2(), ga.Ga2()), ANYBODY, CLASSIC, 60, 0),
+    (five_genes(ga.PUBLISHED, False), ANYBODY, CLASSIC, 30, 0),
+    ((GaMinimax(), ga.GaMinimax()), ANYBODY, PRESETS["square"], 10, 4),
+    ((GaMinimax(depth=2, faithful=True), ga.GaMinimax(depth=2, faithful=True)), ANYBODY, CLASSIC, 4, 10),
+    ((AlphaBeta(2), minimax.AlphaBeta(2)), ANYBODY, CLASSIC, 20, 10),
     ((Minimax(), minimax.Minimax()), ANYBODY, CLASSIC, 3, 7),
-    ((BestMixed(4), mixed.Mixed(4, 3)), ANYBODY, CLASSIC, 30, 0),
-    ((MixedRl(few_unused=5), mixed_rl.MixedRl(few_unused=5)), ANYBODY, CLASSIC, 20, 0),
-    ((OwnPieceAlphaBeta(4), own_piece.OwnPieceAlphaBeta(4)), ANYBODY, OWN_PIECE, 4, 11),
+    ((BestMixed(4), study_a.Mixed(4, 3)), ANYBODY, CLASSIC, 30, 0),
+    ((MixedRl(few_unused=5), study_a.MixedRl(few_unused=5)), ANYBODY, CLASSIC, 20, 0),
+    ((OwnPieceAlphaBeta(4), minimax.OwnPieceAlphaBeta(4)), ANYBODY, OWN_PIECE, 4, 11),
     ((GeneticMinimax(**SMALL), genetic_minimax.GeneticMinimax(**SMALL)), ANYBODY, OWN_PIECE, 1, 3),
     # These remember the game.
     (STUDY_A, ANYBODY, CLASSIC, 30, 5),
     (STUDY_A, (Dumb(), naive.Dumb()), CLASSIC, 60, 0),
-    (STUDY_A, five_genes(ga5.PUBLISHED, True), CLASSIC, 60, 0),
+    (STUDY_A, five_genes(ga.PUBLISHED, True), CLASSIC, 60, 0),
     (MIXED, STUDY_A, CLASSIC, 10, 3),
 ]
 
@@ -160,8 +159,8 @@ def test_games_are_those_of_the_slow_twin(
 @pytest.mark.parametrize("version", ["last", "earlier"])
 def test_longer_matches_by_the_code_are_those_of_the_slow_twin(version: str) -> None:
     """Its old board, which the search leaves as it was, comes into play when a turn that was found is worth nothing."""
-    one: Players = Mixed(7, 2, True, version), mixed.FaithfulMixed(7, 2, version)
+    one: Players = Mixed(7, 2, True, version), study_a.FaithfulMixed(7, 2, version)
     assert_same_match(one, ANYBODY, CLASSIC, 60)
     assert_same_match(one, (Dumb(), naive.Dumb()), CLASSIC, 40)
-    assert_same_match((BestMixed(5, 4, True, version), mixed.FaithfulMixed(5, 4, version)), ANYBODY, CLASSIC, 20)
+    assert_same_match((BestMixed(5, 4, True, version), study_a.FaithfulMixed(5, 4, version)), ANYBODY, CLASSIC, 20)
     assert_same_match((RuleBased(True, version), study_a.FaithfulRuleBased(version)), ANYBODY, CLASSIC, 60)

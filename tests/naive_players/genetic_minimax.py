@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tests.naive import View, below
-from tests.naive_players.searching import LINE, Move, Words, after, random_move, what_comes_of
+from tests.naive_players.mcts import LINE, Move, Words, after, random_move, what_comes_of
 
 
 class Individual:

@@ -1,4 +1,7 @@
-"""The slow twins of ``minimax``: study A's text without pruning or memory, and its code with its pruning."""
+"""The slow twins of ``alpha_beta``, ``minimax`` and ``own_piece_alpha_beta``: without pruning or memory.
+
+Only that of study A's code stops looking where the code does.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,17 @@ from tests.naive import (
     safe_pieces,
     with_piece,
 )
-from tests.naive_players.alpha_beta import without
-from tests.naive_players.study_a import pieces_left
 
 Turn = tuple[int, int]
 Value = Fraction | float
+
+
+def without(pieces: list[int], piece: int) -> list[int]:
+    return [other for other in pieces if other != piece]
+
+
+def pieces_left(board: Board, hand: int = NONE) -> list[int]:
+    return sorted({*range(16)} - {*board, hand})
 
 
 def percent_safe(view: View, pieces: list[int]) -> Fraction:
@@ -36,8 +45,38 @@ def given(view: View, piece: int) -> View:
     return view._replace(available=without(view.available, piece), hand=piece)
 
 
+class AlphaBeta:
+    """The first best turn by who wins, sooner rather than later."""
+
+    def __init__(self, depth: int = 2) -> None:
+        self.depth = depth
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        if view.hand == NONE:
+            return NONE, max(view.available, key=lambda piece: -self.value(given(view, piece), self.depth))
+        _, *turn = self.best(view, self.depth)
+        return turn[0], turn[1]
+
+    def value(self, view: View, depth: int) -> int:
+        """The value of the position for the mover, with ``depth`` placements to go."""
+        return 0 if depth == 0 else self.best(view, depth)[0]
+
+    def best(self, view: View, depth: int) -> tuple[int, int, int]:
+        """The first best turn: its value, its cell, its gift."""
+        turns = []
+        for cell in empty_cells(view.board):
+            if finishes_line(view.board, view.hand, cell, view.rules):
+                turns.append((depth, cell, min(view.available, default=NONE)))
+            elif not view.available:
+                turns.append((0, cell, NONE))
+            else:
+                after = placed(view, cell)
+                turns += [(-self.value(given(after, gift), depth - 1), cell, gift) for gift in view.available]
+        return max(turns, key=lambda turn: turn[0])
+
+
 class Minimax:
-    """The text: values are percentages in its own view throughout."""
+    """Study A's text: values are percentages in its own view throughout."""
 
     def __init__(self, depth: int = 1) -> None:
         self.depth = depth
@@ -71,7 +110,7 @@ class Minimax:
 
 
 class FaithfulMinimax:
-    """The code, with the order in which it stops looking."""
+    """Study A's code, with the order in which it stops looking."""
 
     def __init__(self, depth: int = 1) -> None:
         self.depth = depth
@@ -111,9 +150,33 @@ class FaithfulMinimax:
     def leaf(self, view: View, maximising: bool) -> Value:
         if has_line(view.board, view.rules):
             return 100
-        safe = percent_safe(view, off_the_board(view.board))
+        safe = percent_safe(view, pieces_left(view.board))
         return safe if maximising else 100 - safe
 
 
-def off_the_board(board: Board) -> list[int]:
-    return [piece for piece in range(16) if piece not in board]
+class OwnPieceAlphaBeta:
+    """Study D's, where the mover chooses."""
+
+    def __init__(self, depth: int = 4, faithful: bool = False) -> None:
+        self.depth = depth
+        self.faithful = faithful
+
+    def turn(self, view: View, seed: int) -> tuple[int, int]:
+        column_by_column = sorted(empty_cells(view.board), key=lambda cell: (cell % 4, cell // 4))
+        turns = [(cell, piece) for cell in column_by_column for piece in view.available]
+        return max(turns, key=lambda turn: self.payoff(view, turn[0], turn[1], 1, True))
+
+    def payoff(self, view: View, cell: int, piece: int, depth: int, maximising: bool) -> int:
+        """The payoff to the maximiser once ``piece`` is on ``cell`` as the placement number ``depth``."""
+        after = view._replace(board=with_piece(view.board, piece, cell), available=without(view.available, piece))
+        line = finishes_line(view.board, piece, cell, view.rules)
+        if line or (self.faithful and not after.available):
+            return 10 - depth if maximising else depth - 10
+        if depth == self.depth or not after.available:
+            return 0
+        replies = [
+            self.payoff(after, cell, piece, depth + 1, not maximising)
+            for cell in empty_cells(after.board)
+            for piece in after.available
+        ]
+        return min(replies) if maximising else max(replies)

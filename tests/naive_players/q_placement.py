@@ -9,7 +9,7 @@ import numpy as np
 from agents.learning.policy import Policy
 from quarto.position import Position, board
 from tests.naive import NONE, View, any_cell, draw, empty_cells, with_piece
-from tests.naive_players.ga2 import Ga2, unit
+from tests.naive_players.ga import Ga2, unit
 
 Board = tuple[int, ...]
 Cells = dict[int, float]  # what is known of them

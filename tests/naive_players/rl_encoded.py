@@ -20,7 +20,7 @@ from tests.naive import (
     winning_cells,
     with_piece,
 )
-from tests.naive_players.ga2 import unit
+from tests.naive_players.ga import unit
 
 ATTRIBUTES = (8, 4, 2, 1)  # high, coloured, solid, square
 REWARDS = {"win": 5.0, "loss": -5.0, "draw": -2.0, "else": 0.0}

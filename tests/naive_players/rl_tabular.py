@@ -11,7 +11,7 @@ from agents.learning.policy import Policy
 from quarto.rules import Rules
 from quarto.symmetry import symmetries
 from tests.naive import NONE, Board, View, any_cell, any_piece, draw, empty_cells, has_line, with_piece
-from tests.naive_players.ga2 import unit
+from tests.naive_players.ga import unit
 
 Form = tuple[int, int]  # occupied cells, then lanes: the canonical form of a board
 Action = tuple[str, int]  # 'cell' or 'gift', and which in the canonical form

@@ -1,4 +1,7 @@
-"""The slow twins of study A's players as its program plays them, with what it remembers; pieces in ascending order."""
+"""The slow twins of study A's players: ``mixed``, ``best_mixed`` and ``mixed_rl`` by its text, and all by its program.
+
+The program remembers the game; pieces are in ascending order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from itertools import count
 
 from tests.naive import (
     NONE,
-    Board,
+    RuleBased,
     View,
     any_cell,
     any_piece,
@@ -15,12 +18,8 @@ from tests.naive import (
     winning_cells,
     with_piece,
 )
-
-Turn = tuple[int, int]
-
-
-def pieces_left(board: Board, hand: int = NONE) -> list[int]:
-    return sorted({*range(16)} - {*board, hand})
+from tests.naive_players.minimax import FaithfulMinimax, Minimax, Turn, pieces_left
+from tests.naive_players.rl_tabular import Counters, RlTabular
 
 
 class FaithfulRuleBased:
@@ -86,3 +85,109 @@ class FaithfulRuleBased:
             self.gave_first = True
             return any_piece(draw(seed, 0), left)
         return max(left, key=lambda piece: (piece ^ self.placed).bit_count(), default=NONE)
+
+
+class Mixed:
+    """The text."""
+
+    def __init__(self, few_unused: int = 8, depth: int = 4) -> None:
+        self.few_unused = few_unused
+        self.depth = depth
+
+    def turn(self, view: View, seed: int) -> Turn:
+        word = draw(seed, 0)
+        if view.hand == NONE:
+            return NONE, any_piece(word, view.available)
+        if not winning_cells(view.board, view.hand, view.rules):
+            cell, gift = self.searched(view)
+            if cell != NONE:
+                return cell, gift if gift != NONE else self.gift(view, cell)
+        cell = RuleBased().cell(view, word)
+        return cell, self.gift(view, cell)
+
+    def searched(self, view: View) -> Turn:
+        """The turn that is accepted, (NONE, NONE) if none is."""
+        if len(view.available) >= self.few_unused:
+            return NONE, NONE
+        value, turn = Minimax(self.depth).best(view, self.depth, True)
+        return turn if value > 0 else (NONE, NONE)
+
+    def gift(self, view: View, cell: int) -> int:
+        safe = safe_pieces(with_piece(view.board, view.hand, cell), view.available, view.rules)
+        if len(safe) in (1, 2):
+            return safe[0]
+        return max(view.available, key=lambda piece: (piece ^ view.hand).bit_count(), default=NONE)
+
+
+class FaithfulMixed(FaithfulRuleBased):
+    """One game of it. ``above``: percent that a turn has to be worth more than."""
+
+    def __init__(self, few_unused: int = 6, depth: int = 3, version: str = "last", above: int = 0) -> None:
+        super().__init__(version)
+        self.few_unused = few_unused
+        self.depth = depth
+        self.above = above
+        self.found = NONE  # the gift of the last turn that was found
+
+    def mirrored(self, view: View, seed: int) -> int:
+        if len(pieces_left(view.board)) < self.few_unused:
+            value, (cell, gift) = FaithfulMinimax(self.depth).searched(view)
+            if gift != NONE and value > self.above:
+                self.found = gift
+                row, column = divmod(cell, 4)
+                self.board[column][row] = view.hand  # the wrong way round
+                return cell
+        return super().mirrored(view, seed)
+
+    def gift(self, view: View, seed: int) -> int:
+        left = pieces_left(view.board)
+        return self.found if self.found in left else self.other_gift(view, left, seed)
+
+    def other_gift(self, view: View, left: list[int], seed: int) -> int:
+        return super().gift(view, seed)
+
+
+class FaithfulMixedRl(FaithfulMixed):
+    def __init__(self, few_unused: int = 6, depth: int = 3, above: int = 60) -> None:
+        super().__init__(few_unused, depth, "last", above)
+
+    def other_gift(self, view: View, left: list[int], seed: int) -> int:
+        return self.mirror_gift(left, seed)
+
+
+class MixedRl:
+    """The text, with a policy."""
+
+    def __init__(self, counters: Counters | None = None, few_unused: int = 7, depth: int = 4, above: int = 60) -> None:
+        self.learned = RlTabular(counters)
+        self.few_unused = few_unused
+        self.depth = depth
+        self.above = above
+
+    def turn(self, view: View, seed: int) -> Turn:
+        if view.hand == NONE:
+            gift = self.learned.best(view.board, "gift", view.available, view.rules)
+            return NONE, gift if gift != NONE else any_piece(draw(seed, 0), view.available)
+        cell, gift = self.searched(view)
+        if cell == NONE:
+            cell = self.cell(view, seed)
+        if gift == NONE:
+            board = with_piece(view.board, view.hand, cell)
+            gift = self.learned.best(board, "gift", view.available, view.rules)
+        if gift == NONE:
+            gift = max(view.available, key=lambda piece: (piece ^ view.hand).bit_count(), default=NONE)
+        return cell, gift
+
+    def searched(self, view: View) -> Turn:
+        """A cell that wins, or the turn that is accepted; (NONE, NONE) if there is neither."""
+        for cell in winning_cells(view.board, view.hand, view.rules):
+            return cell, NONE
+        if len(view.available) >= self.few_unused:
+            return NONE, NONE
+        value, turn = Minimax(self.depth).best(view, self.depth, True)
+        return turn if value > self.above else (NONE, NONE)
+
+    def cell(self, view: View, seed: int) -> int:
+        cells = [cell for cell in range(16) if view.board[cell] == NONE]
+        cell = self.learned.best(view.board, "cell", cells, view.rules)
+        return cell if cell != NONE else RuleBased().cell(view, draw(seed, 0))

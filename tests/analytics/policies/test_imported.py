@@ -17,7 +17,7 @@ from quarto.notation import format_cell, format_game, format_piece, format_posit
 from quarto.position import from_plies
 from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
-from tests.naive_players.learning import same_bytes
+from tests.naive_players.agreement import same_bytes
 from tests.naive_policies.games import key_of, position_of
 from tests.positions import asked, view_of
 

@@ -29,9 +29,8 @@ from quarto.rules import CLASSIC
 from runners.arena.agent_policies import player_of
 from runners.arena.config import agent_named
 from runners.arena.spec import RunSpec
-from tests.agents.test_gifts import risks
 from tests.agents.test_line_values import random_policy
-from tests.agents.test_policy import means
+from tests.agents.test_policy import means, risks
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import request

@@ -20,8 +20,7 @@ from tests import naive
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, run_seed
-from tests.naive_players import ga2 as naive_ga2
-from tests.naive_players import ga5 as naive_ga5
+from tests.naive_players import ga as naive_ga
 from tests.runners.experiments import Watcher, play
 from tests.runners.training.evolving import GENES, SMALL, context, trainer
 
@@ -60,8 +59,8 @@ def test_a_training_is_that_of_the_slow_twins_games_included(name: str, faithful
     def judge(generation: int, judged: list[Individual]) -> list[Fitness]:
         def player(genes: list[float]) -> naive.Player:
             if name == "ga2":
-                return naive_ga2.Ga2(*genes)
-            return (naive_ga5.FaithfulGa5 if faithful else naive_ga5.Ga5)(tuple(genes))
+                return naive_ga.Ga2(*genes)
+            return (naive_ga.FaithfulGa5 if faithful else naive_ga.Ga5)(tuple(genes))
 
         return [
             tuple(

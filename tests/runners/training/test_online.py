@@ -21,7 +21,7 @@ from runners.arena.spec import AgentSpec, made
 from runners.training.online import Online, _OnlineTraining
 from tests.marks import seldom
 from tests.naive import Outcome
-from tests.naive_players.learning import same_bytes
+from tests.naive_players.agreement import same_bytes
 from tests.runners.experiments import assert_same_rows, draw_the_same_words, rows
 from tests.runners.training.trainings import LEARNERS, StopAfter, context, online, slowly, stopped_after
 

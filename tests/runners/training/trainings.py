@@ -23,7 +23,7 @@ from runners.training.request import TrainingRequest, training_request_of
 from runners.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
-from tests.naive_players.learning import Lifted
+from tests.naive_players.agreement import Lifted
 
 LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
 
