@@ -22,10 +22,10 @@ from runners.browse.games import (
     ArchivedGame,
     Decision,
     Judgements,
-    boards_svg,
     logged_game,
     result_text,
 )
+from runners.browse.pictures import boards_svg, moving_svg
 from runners.perfect.solve import VALUE_NAMES, as_json_line
 from runners.play.game import Game, cells_text, line_text
 from runners.terminal import console
@@ -68,8 +68,15 @@ def _run_of(archive: Archive, prefix: str) -> str:
     return found[0]
 
 
-def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None) -> None:
-    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there."""
+def show_game(
+    root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None, animate: bool = False
+) -> None:
+    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there.
+
+    ``animate``: the picture is one board on which the game is played.
+    """
+    if animate and svg is None:
+        raise RequestError("--animate is about the picture of --svg FILE, which is missing")
     run_id, game_id = game_of(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = logged_game(opened, run_id, game_id)
@@ -78,7 +85,9 @@ def show_game(root: PurePath, text: str, run: str | None, json: Path | None, svg
         write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
     title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
-        write_file(svg, boards_svg(game.boards(), title).encode())
+        boards_after = game.boards()
+        drawn = moving_svg(boards_after[-1], game.agents, title) if animate else boards_svg(boards_after, title)
+        write_file(svg, drawn.encode())
     if is_printed(json) or is_printed(svg):
         return
     console.print_line(title)

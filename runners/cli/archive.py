@@ -365,6 +365,9 @@ def show(
     run: Annotated[str | None, Option(metavar="RUN", help="The run, if GAME is the id alone.")] = None,
     json: options.Json = None,
     svg: Annotated[Path | None, Option(metavar="FILE", help="Also write a picture of the boards.")] = None,
+    animate: Annotated[
+        bool, Option("--animate", help="The picture is one board, on which the game is played.")
+    ] = False,
     force: options.Force = False,
 ) -> None:
     """Show one game, board by board.
@@ -374,7 +377,7 @@ def show(
     from runners.browse.show import show_game
 
     options.check_files(force, json, svg)
-    show_game(archive, " ".join(game), run, json, svg)
+    show_game(archive, " ".join(game), run, json, svg, animate)
 
 
 def report(

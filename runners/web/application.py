@@ -57,6 +57,6 @@ def application(settings: ServerSettings) -> FastAPI:
 def first_page(request: Request) -> Response:
     """A position, the ways to the other pages, and a first look at the archive."""
     pieces = board(parse_position(SHOWN)[0])
-    lines = {cell for line in finished_lines(pieces, CLASSIC) for cell in line}
     found = browse.first_look(request)
-    return page(request, "home.html", board=pieces, lines=lines, refresh=10 if found.get("running") else None, **found)
+    lines, refresh = finished_lines(pieces, CLASSIC), 10 if found.get("running") else None
+    return page(request, "home.html", board=pieces, lines=lines, refresh=refresh, **found)

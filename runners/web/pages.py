@@ -24,6 +24,7 @@ from analytics.results.columns import escaped
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.browse.library import BusyError
 from runners.browse.links import address
+from runners.browse.pictures import stroke
 from runners.web.site import SAFE, site_of
 
 SUBJECTS = {"Play": "/play", "Analyse": "/analyse", "Browse": "/browse", "Ask": "/ask"}  # in the navigation
@@ -84,6 +85,7 @@ def environment() -> Environment:
         "static": static,
         "piece_svg": piece_svg,
         "piece_symbols": piece_symbols,
+        "stroke": stroke,
         "address": lambda path, **query: address(path, query),
     }
     return made

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Form
 from starlette.requests import Request
@@ -19,7 +20,8 @@ from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.browse import links
 from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
-from runners.browse.games import boards_svg, logged_game, neighbours
+from runners.browse.games import logged_game, neighbours
+from runners.browse.pictures import boards_svg, moving_svg
 from runners.play.game import NextDecision, attributes
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
@@ -37,13 +39,14 @@ from runners.web.analyse.solving import PlayedHere, SolvedPosition, Solving, Val
 from runners.web.background import IDLE, MOMENT, BackgroundJob, compiling
 from runners.web.browse import ArchiveReader, Reading, whole
 from runners.web.pages import SEE_OTHER, page, status_of
-from runners.web.site import site_of
+from runners.web.site import allowing_style, site_of
 from runners.web.tiles import player_name
 
 router = APIRouter()
 
 EXAMPLE = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
-PICTURE = "/analyse/picture.svg"
+PICTURE, SVG = "/picture.svg", "image/svg+xml"
+Shows = Literal["board", "boards", "moving"]  # of a picture
 GAME = "/browse/games/{run_id}/{game_id}"
 OPENINGS = "/browse/openings"
 EXACT = (  # what the template reads of exact values and of a logged game
@@ -86,12 +89,25 @@ def _pasted(request: Request, text: str, rules: str, choices: AgentsAndRules) ->
     )
 
 
-@router.get(PICTURE)
-def picture(request: Request, whole: bool = False) -> Response:
-    """The position of an address as SVG, or the board after each placement of its line."""
-    line = parse_line(request.query_params, site_of(request).service(AgentsAndRules))
-    placed = [each for each in line.games[1:] if each.hand == NONE] if whole else []
-    return Response(boards_svg(placed or [line.game], text_of(line.game)), media_type="image/svg+xml")
+@router.get(PATH + PICTURE)
+def picture(request: Request, shows: Shows = "board") -> Response:
+    """The position of an address as SVG, its line board by board, or as it is played."""
+    return _picture(parse_line(request.query_params, site_of(request).service(AgentsAndRules)), shows)
+
+
+@router.get(GAME + PICTURE)
+def picture_of_game(request: Request, reader: Reading, run_id: str, game_id: int, shows: Shows = "board") -> Response:
+    """The same for a logged game."""
+    return _picture(line_of_game(reader.ask(logged_game, run_id, game_id), request.query_params), shows)
+
+
+def _picture(line: AnalysisLine, shows: str) -> Response:
+    title = text_of(line.game)
+    if shows == "moving":
+        svg = moving_svg(line.games[-1], line.names, title, len(line.start.plies))
+        return Response(svg, headers=allowing_style(svg), media_type=SVG)
+    placed = [each for each in line.games[1:] if each.hand == NONE] if shows == "boards" else []
+    return Response(boards_svg(placed or [line.game], title), media_type=SVG)
 
 
 @router.get(GAME)
@@ -224,7 +240,7 @@ def _board(
         "over": line.game.asked is NextDecision.NOTHING,
         "position": text_of(line.game),
         "game": view.game_text(line),
-        "picture": replace(line, logged=None, filters=None).url.replace(PATH, PICTURE, 1),
+        "picture": partial(_picture_url, line.url),
         "found": found,
         "played": explored and played_table(explored, lambda word: line.chosen(word).url, brief),
         "decider": DECIDERS[explored.by] if explored else "the player who decides",
@@ -234,6 +250,11 @@ def _board(
     }
     shown = reader.page if reader else partial(page, request)
     return shown("analyse.html", status, **(known | values))
+
+
+def _picture_url(page_url: str, shows: str | None = None) -> str:
+    path, _, query = page_url.partition("?")
+    return links.address(path + PICTURE, {**dict(parse_qsl(query)), "shows": shows})
 
 
 @router.get(OPENINGS)

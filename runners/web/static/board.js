@@ -120,6 +120,7 @@ function tell(text) {
 
 function prepare() {
   for (const each of document.querySelectorAll("[data-hidden]")) each.hidden = true; // what this script does without a button
+  for (const each of document.querySelectorAll("[data-scripted]")) each.hidden = false; // what needs this script
   for (const grid of document.querySelectorAll("[data-columns]")) {
     const all = tiles(grid);
     const first = all.find((each) => each.matches("[data-focus]")) || all.find((each) => each.getAttribute("aria-disabled") !== "true") || all[0];
@@ -330,6 +331,22 @@ function showAsked() {
     }),
   );
 }
+
+// A picture of this server as PNG, twice as large as its SVG.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-png]");
+  if (!button) return;
+  const picture = new Image();
+  picture.src = button.dataset.png;
+  await picture.decode();
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [2 * picture.width, 2 * picture.height];
+  canvas.getContext("2d").drawImage(picture, 0, 0, canvas.width, canvas.height);
+  const link = document.createElement("a");
+  link.href = canvas.toDataURL("image/png");
+  link.download = "quarto.png";
+  link.click();
+});
 
 window.addEventListener("popstate", () => show(location.href, {}, true));
 prepare();

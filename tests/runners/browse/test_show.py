@@ -15,7 +15,7 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive
 from quarto.notation import format_game, parse_game
-from runners.browse.games import FINISHED, LAST
+from runners.browse.pictures import FINISHED, LAST, stroke
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -68,6 +68,28 @@ def test_a_picture_has_the_board_after_each_ply(qarena: Qarena, root: Path, tmp_
     )
     assert fills[-1].count(FINISHED) >= 4
     assert "game.svg exists" in qarena(*asked).err
+
+
+@pytest.mark.parametrize("rules", ["classic", "own_piece"])
+def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_path: Path, rules: str) -> None:
+    run = of_rules(root, rules)
+    game = rows(root, f"FROM games WHERE run_id = '{run}' AND ending = 'line' ORDER BY game_id LIMIT 1")[0]
+    asked = ("show", run, str(game["game_id"]), "--archive", str(root), "--animate")
+    assert "--animate is about the picture of --svg FILE" in qarena(*asked).refusal
+    assert qarena(*asked, "--svg", "game.svg").code == 0
+    text = (tmp_path / "game.svg").read_text(encoding="utf-8")
+    moving = [each.get("id") for each in ET.fromstring(text).iter() if each.get("class") == "moves"]  # noqa: S314
+    assert sorted(moving) == sorted(re.findall(r"#(\w+)\{animation-name:\1\}", text))
+    assert [text.count(f'id="{kind}') for kind in ("stroke", "piece", "text")] == [1, 16 + game["plies"], game["plies"]]
+    assert "<script" not in text
+    assert "<style>@media (prefers-reduced-motion:no-preference){" in text
+
+
+def test_a_stroke_goes_through_the_middles_of_its_cells_and_over_the_edges() -> None:
+    assert stroke((0, 1, 2, 3)) == "M0.125 0.5L1.5 0.5L2.5 0.5L3.5 0.5l0.375 0.0"
+    assert stroke((0, 1, 4, 5)) == "M0.5 0.5L1.5 0.5L1.5 1.5L0.5 1.5L0.5 0.5l0.0 -0.0"
+    assert stroke((1, 6, 11, 12)) == "M1.125 0.125L2.5 1.5L3.5 2.5L4.0 3.0M0.0 3.0L0.5 3.5l0.375 0.375"
+    assert "L1.5 0.0M1.5 4.0L1.5 3.5" in stroke((0, 1, 12, 13))
 
 
 @pytest.mark.parametrize("rules", ["classic", "own_piece"])

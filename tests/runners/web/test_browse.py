@@ -8,6 +8,8 @@ import re
 import shutil
 import threading
 import time
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,10 +265,14 @@ def test_a_logged_game_is_replayed_with_the_mistakes_of_its_players(reader: Visi
     branch = reader.ready(f"{GAME}?fork=1&branch=d4&at=2")
     assert (branch.status, branch.says.startswith("dumb to give a piece")) == (200, True)
     assert "Back to the main line" in branch.text
-    for share, boards in re.findall(r'href="(/analyse/picture.svg[^"]*)">(This board|the whole line)<', page.text):
-        picture = reader.client.get(html.unescape(share))
+    for shows, texts in (("", 1), ("?shows=boards", 14), ("?shows=moving", 14)):
+        assert f'href="{GAME}/picture.svg{shows}"' in page.text
+        picture = reader.client.get(f"{GAME}/picture.svg{shows}")
         assert picture.headers["content-type"].startswith("image/svg+xml")
-        assert picture.text.count("<text") == (1 if boards == "This board" else 14)
+        assert picture.text.count("<text") == texts
+    style = re.findall(r"<style>(.*?)</style>", picture.text)[0].encode()
+    allowed = f"style-src 'sha256-{b64encode(sha256(style).digest()).decode()}'"
+    assert {*picture.headers["content-security-policy"].split("; ")} >= {"default-src 'none'", allowed}
 
 
 def test_ten_slow_questions_do_not_keep_a_page_waiting(reader: Visitor) -> None:

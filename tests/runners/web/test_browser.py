@@ -398,6 +398,17 @@ def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, served: Served) 
     context.close()
 
 
+def test_a_game_leaves_as_a_moving_picture_and_its_board_as_png(tab: Any) -> None:
+    tab.goto(f"/browse/games/{ROUND_ROBIN}/8")
+    tab.click("summary:has-text('Share')")
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="This board as PNG").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    tab.get_by_role("link", name="the line as it is played").click()
+    tab.wait_for_url("**/picture.svg?shows=moving")
+    assert tab.evaluate("document.getAnimations().length") == 2 * 14 + 1  # its style is allowed
+
+
 def test_the_next_page_of_a_list_begins_at_its_top(tab: Any) -> None:
     tab.goto("/browse/games")
     tab.get_by_role("link", name="Next").click()
