@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import io
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path, PurePath
-from typing import IO, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import ERROR, LATE, Agent, BatchAgent, GameAgent, KernelAgent
-from agents.lift import LiftedPlayer, lift
+from agents.base import ERROR, LATE, Agent
+from agents.lift import lift
 from quarto import caches
-from quarto.batch import Batch, Block, Games, Turns
+from quarto.batch import Batch, Block, Games
+from quarto.errors import FailureError
 from quarto.jit import uint64
-from quarto.notation import format_cell, format_piece, format_position
+from quarto.notation import format_cell, format_piece
 from quarto.position import EMPTY, Position
 from quarto.rng import Streams, stream
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
@@ -33,15 +32,22 @@ from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.engine import Engine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.checking.watch import Watch
 from runners.hosting.guarded_agent import ILLEGAL, NO_TURN, RAISED, WAS_LATE, GuardedAgent, unlogged
-from runners.terminal.console import print_line, print_note
+from runners.terminal.console import ProgressBar, print_line, print_note, progress_bar
 
 PAIRS = 10  # twenty games
+PAIR_WORK, OTHER_WORK = 9, 11  # in pairs against ``random``: for each pair; rare positions and speed
+QUICK_SECONDS = 10.0  # in which all is checked without a word
+SECONDS = 120.0
+FILLED = 0.6  # of the time, by a plan: games differ in length, and the first turns take longest
 TIMED_SECONDS = 0.5
-SLOW_SECONDS = 5.0
-MOST_NOTES = 3  # on slow turns
 REMEDY = "\na turn may depend on its position and on rng alone: keep nothing from other turns"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
+
+
+class TooSlowError(FailureError):
+    """An agent is too slow for the seconds that its check may take."""
 
 
 class CheckFinding(NamedTuple):
@@ -52,8 +58,10 @@ class CheckFinding(NamedTuple):
     text: str
 
 
-def check(label: str, rules_name: str, seed: int, archive: PurePath, config_dir: Path | None) -> bool:
-    """Check an agent and print what was found; whether all is fine.
+def check(
+    label: str, rules_name: str, seed: int, archive: PurePath, config_dir: Path | None, seconds: float = SECONDS
+) -> bool:
+    """Check an agent for at most so many seconds and print what was found; whether all is fine.
 
     ``archive`` has its policy, if it plays by one; ``config_dir``: agents and rules of the user's own. Raises
     ``RequestError`` for an agent that cannot be made or does not play the rules.
@@ -62,7 +70,7 @@ def check(label: str, rules_name: str, seed: int, archive: PurePath, config_dir:
         agent, rules = agent_named(label, archive, True), load_rules(rules_name)
         for note in untrained([agent]):
             print_note(note)
-        findings = list(findings_of(agent, rules, seed))
+        findings = list(findings_of(agent, rules, seed, seconds=seconds))
     for finding in findings:
         first, *more = finding.text.split("\n")
         print_line(f"{'ok' if finding.is_fine else 'NOT':<4}{finding.subject}: {first}")
@@ -101,22 +109,40 @@ def turn_of(agent: Agent, position: str, seed: int = 1, rules: Rules = CLASSIC) 
     return int(turns.cells[0]), int(turns.gifts[0])
 
 
-def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -> Iterator[CheckFinding]:
+def findings_of(
+    agent: AgentSpec, rules: Rules, seed: int, timed: bool = True, seconds: float = SECONDS
+) -> Iterator[CheckFinding]:
     """The findings of twenty games of an agent with itself, twenty with ``random``, and rare positions.
 
-    With ``timed`` its speed too.
+    With ``timed`` its speed too. A slow agent plays fewer games, so that the check ends within ``seconds``.
     """
     spec = RunSpec(rules, (agent, _opponent(agent)), ((0, 0), (0, 1)), seed, opening_plies=0)
-    printed, note = io.StringIO(), _note_on(sys.stderr)
-    with unlogged(), _captured(printed):
-        engine, other = _observed_engine(spec, note), _observed_engine(spec, note)
-        played = _whole(engine)
-        has_taken_a_turn = _has_taken_a_turn(played, rules)
-        asked = ask_rarely(engine.guarded[0], seed) if has_taken_a_turn else 0
-        findings = [*_forfeits(engine.guarded[0], has_taken_a_turn, asked)]
-        again, parts = _whole(other), _one_by_one(engine)
+    findings, printed = list[CheckFinding](), io.StringIO()
+    with unlogged(), progress_bar("checking", "games") as bar, Watch(seconds) as watch, _captured(printed):
+        try:
+            findings.extend(_findings(spec, watch, bar, printed))
+            if timed:
+                findings.append(_speed(spec))
+        except TooSlowError as error:
+            findings.append(CheckFinding("in time", False, str(error)))
+        except KeyboardInterrupt:
+            if not watch.ended:
+                raise
+            findings.append(CheckFinding("in time", False, watch.ended))
     yield from findings
-    for name, wrong in getattr(agent.build(), "own_checks", _no_checks)(rules):
+
+
+def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringIO) -> Iterator[CheckFinding]:
+    """All findings but the speed."""
+    pairs = _pairs_that_fit(_watched_engine(spec, watch), watch)
+    engine, other = _watched_engine(spec, watch), _watched_engine(spec, watch)
+    bar.start(3 * 4 * pairs)
+    played = _whole(engine, pairs, bar)
+    has_taken_a_turn = _has_taken_a_turn(played, spec.rules)
+    asked = ask_rarely(engine.guarded[0], spec.seed) if has_taken_a_turn else 0
+    yield from _forfeits(engine.guarded[0], has_taken_a_turn, 4 * pairs, asked)
+    again, parts = _whole(other, pairs, bar), _one_by_one(engine, pairs, bar)
+    for name, wrong in getattr(spec.agents[0].build(), "own_checks", _no_checks)(spec.rules):
         yield CheckFinding(name, wrong is None, wrong or "kept")
     changed = difference(played, again)
     yield CheckFinding(
@@ -128,77 +154,37 @@ def findings_of(agent: AgentSpec, rules: Rules, seed: int, timed: bool = True) -
         yield CheckFinding("no memory between games", changed is None, text)
     logged = "".join(getattr(each.guarded[0].player(), "printed", "") for each in (engine, other))
     yield _prints(printed.getvalue(), logged)
-    if timed:
-        yield CheckFinding(
-            "speed", True, f"{_turns_a_second(spec):,.0f} turns a second on one thread, alone with itself"
-        )
+
+
+def _watched_engine(spec: RunSpec, watch: Watch) -> Engine:
+    agents = [agent.build() for agent in spec.agents]
+    engine = engine_of(spec, agents)
+    watch.over(engine, agents[0])
+    return engine
+
+
+def _pairs_that_fit(engine: Engine, watch: Watch) -> int:
+    """The pairs of each pairing that fit into the time that is left, by the pace of one pair against ``random``.
+
+    Raises ``TooSlowError`` if none fits.
+    """
+    for _ in range(2):  # kernels are compiled the first time
+        seconds = engine.play_block(Order(RANDOM, 0, 1)).seconds
+        if seconds * (PAIRS * PAIR_WORK + OTHER_WORK) < QUICK_SECONDS:
+            return PAIRS
+    pairs = min(PAIRS, int((FILLED * watch.seconds_left / seconds - OTHER_WORK) / PAIR_WORK))
+    pace = f"two games against random took {seconds:.1f} seconds"
+    if pairs < 1:
+        needed = watch.seconds - watch.seconds_left + seconds * (PAIR_WORK + OTHER_WORK) / FILLED
+        raise TooSlowError(f"{pace}: this check needs up to {needed:.0f} seconds; --seconds {needed:.0f} allows them")
+    if pairs < PAIRS:
+        watch.note(f"{pace}, so this check plays {4 * pairs} games and not {4 * PAIRS}; --seconds allows more")
+    return pairs
 
 
 def _no_checks(_rules: Rules) -> Iterator[tuple[str, str | None]]:
     """An agent may have ``own_checks``: names of what it looks at, each with what is wrong."""
     return iter(())
-
-
-class ObservedPlayer(LiftedPlayer):
-    """Plays as ``player`` does, and calls ``note`` once for each turn that takes longer than ``SLOW_SECONDS``."""
-
-    def __init__(self, player: LiftedPlayer, alone: bool, note: Callable[[str], None]) -> None:
-        """``alone``: it is asked for one position at a time, so that a note can say which."""
-        self._player, self._note = player, note
-        self.alone, self.game_words = alone or player.alone, player.game_words
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._player, name)
-
-    def start(self, slots: range) -> None:
-        self._player.start(slots)
-
-    def restart(self, slots: NDArray[np.integer]) -> None:
-        self._player.restart(slots)
-
-    def fork(self) -> ObservedPlayer:
-        return ObservedPlayer(self._player.fork(), self.alone, self._note)
-
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None) -> Turns:
-        slow = threading.Timer(SLOW_SECONDS, self._describe, [batch.copy()])
-        slow.daemon = True
-        slow.start()
-        try:
-            return self._player.play(batch, rng, slots)
-        finally:
-            slow.cancel()
-
-    def _describe(self, batch: Batch) -> None:
-        size, first = len(batch.lanes), format_position(batch.position(0))
-        self._note(
-            f"after {SLOW_SECONDS:g} seconds the agent has not answered in position {first}"
-            f"{f' and {size - 1} others' if size > 1 else ''}; it goes on. Ctrl-C ends this check. In a run, "
-            "turn_seconds=1 lets such a turn forfeit its game"
-        )
-
-
-def _note_on(screen: IO[str]) -> Callable[[str], None]:
-    """A function that prints the first notes on ``screen``, whatever standard error is then."""
-    left = MOST_NOTES
-
-    def note(text: str) -> None:
-        nonlocal left
-        if left:
-            left -= 1
-            with redirect_stderr(screen):
-                print_note(text if left else f"{text}. More such turns are not noted")
-
-    return note
-
-
-def _observed_engine(spec: RunSpec, note: Callable[[str], None]) -> Engine:
-    """The engine of a run that notes slow turns of its first agent, if that is in Python."""
-    agents = [agent.build() for agent in spec.agents]
-    engine = engine_of(spec, agents)
-    if not isinstance(agents[0], KernelAgent):
-        alone = isinstance(agents[0], GameAgent) and not isinstance(agents[0], BatchAgent)
-        engine.replace_player(0, ObservedPlayer(engine.guarded[0].player(), alone, note))
-    return engine
 
 
 def _opponent(agent: AgentSpec) -> AgentSpec:
@@ -208,16 +194,23 @@ def _opponent(agent: AgentSpec) -> AgentSpec:
     return opponent
 
 
-def _whole(engine: Engine) -> list[Block]:
-    """Twenty games of each pairing, all at once."""
-    return [engine.play_block(Order(pairing, 0, PAIRS)).block for pairing in (ITSELF, RANDOM)]
+def _whole(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
+    """The games of each pairing, all at once."""
+    blocks = []
+    for pairing in (ITSELF, RANDOM):
+        blocks.append(engine.play_block(Order(pairing, 0, pairs)).block)
+        bar.advance(2 * pairs)
+    return blocks
 
 
-def _one_by_one(engine: Engine) -> list[Block]:
+def _one_by_one(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
     """The same games pair by pair, the last first."""
     blocks = []
     for pairing in (ITSELF, RANDOM):
-        parts = [engine.play_block(Order(pairing, pair, 1)).block.games for pair in reversed(range(PAIRS))][::-1]
+        parts = list[Games]()
+        for pair in reversed(range(pairs)):
+            parts.insert(0, engine.play_block(Order(pairing, pair, 1)).block.games)
+            bar.advance(2)
         games = Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
         blocks.append(Block(pairing, 0, 0, games))
     return blocks
@@ -268,10 +261,10 @@ def _has_taken_a_turn(played: Sequence[Block], rules: Rules) -> bool:
     return bool(given or any(block.games.plies.any() for block in played))
 
 
-def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool, asked: int) -> Iterator[CheckFinding]:
-    """Its faults in forty games, of which it plays twenty with itself, and in ``asked`` rare positions."""
+def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, asked: int) -> Iterator[CheckFinding]:
+    """Its faults in ``games`` games, of which it plays half with itself, and in ``asked`` rare positions."""
     illegal = [f"{fault.counted}\n{guarded.first_illegal}" for fault in guarded.faults(ILLEGAL)]
-    fine = f"every turn of {4 * PAIRS} games and in {asked} rare positions" if has_taken_a_turn else ""
+    fine = f"every turn of {games} games and in {asked} rare positions" if has_taken_a_turn else ""
     yield CheckFinding("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
     raised = [fault.counted for fault in guarded.faults(RAISED, NO_TURN)]
     yield CheckFinding("exceptions", not raised, "\n".join(raised) or "none")
@@ -283,7 +276,7 @@ def difference(one: Sequence[Block], other: Sequence[Block]) -> str | None:
     """Where games that should be the same differ first; None if they do not."""
     for block, twin in zip(one, other, strict=True):
         against = "itself" if block.pairing == ITSELF else "random"
-        for game in range(2 * PAIRS):
+        for game in range(len(block.games.plies)):
             mine, theirs = _plies(block.games, game), _plies(twin.games, game)
             if mine != theirs:
                 ply = next(i for i in range(CELLS + 1) if mine[i : i + 1] != theirs[i : i + 1])
@@ -308,19 +301,17 @@ def _prints(text: str, logged: str) -> CheckFinding:
     return CheckFinding("prints", not lines, found)
 
 
-def _turns_a_second(spec: RunSpec) -> float:
+def _speed(spec: RunSpec) -> CheckFinding:
     """Turns a second of the agent against itself, in one thread, in blocks that grow."""
     turns, seconds, pairs, first = 0, 0.0, 1, 0
-    with unlogged(), _captured(io.StringIO()):
-        engine = engine_of(spec)
-        engine.play_block(Order(ITSELF, first, pairs))  # what is compiled or loaded at the first turn is no speed
-        while seconds < TIMED_SECONDS:
-            started = time.perf_counter()
-            games = engine.play_block(Order(ITSELF, first, pairs)).block.games
-            seconds += time.perf_counter() - started
-            turns += int(games.plies.sum()) + len(games.plies)
-            first, pairs = first + pairs, min(2 * pairs, 8192)
-    return turns / seconds
+    engine = engine_of(spec)
+    engine.play_block(Order(ITSELF, first, pairs))  # what is compiled or loaded at the first turn is no speed
+    while seconds < TIMED_SECONDS:
+        played = engine.play_block(Order(ITSELF, first, pairs))
+        seconds += played.seconds
+        turns += int(played.block.games.plies.sum()) + len(played.block.games.plies)
+        first, pairs = first + pairs, min(2 * pairs, 8192)
+    return CheckFinding("speed", True, f"{turns / seconds:,.0f} turns a second on one thread, alone with itself")
 
 
 GAMES = 1024  # that are played at random, without finishing a line

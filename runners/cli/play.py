@@ -238,6 +238,7 @@ def check(
     agent: Annotated[str, options.agent("An agent, with or without parameters: 'mine(depth=2)'.")],
     rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
     seed: Annotated[int, options.seed("Seed of the games.")] = 1,
+    seconds: Annotated[float, Option(min=1, help="Time limit. A slow agent plays fewer games.")] = 120,
     archive: options.Archive = options.ARCHIVE,
     config_dir: options.ConfigDir = None,
 ) -> None:
@@ -250,5 +251,5 @@ def check(
     """
     from runners.checking.check import check as carry_out
 
-    if not carry_out(agent, rules, seed, archive, config_dir):
+    if not carry_out(agent, rules, seed, archive, config_dir, seconds):
         raise typer.Exit(1)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePath
+from typing import IO
 
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
@@ -49,9 +50,9 @@ def print_line(text: str) -> None:
     out().print(escaped(text), markup=False, soft_wrap=True)
 
 
-def print_note(text: str) -> None:
-    """Print text that is not a result to standard error as it is, not wrapped."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(escaped(text), markup=False)
+def print_note(text: str, screen: IO[str] | None = None) -> None:
+    """Print text that is not a result to standard error, or to ``screen``, as it is, not wrapped."""
+    Console(file=screen, stderr=True, highlight=False, soft_wrap=True).print(escaped(text), markup=False)
 
 
 FOLDED = 24  # a text this long or shorter stays in one line
@@ -257,7 +258,7 @@ class ProgressBar:
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
-            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s")
+            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s", self._bar.console.file)
 
 
 @contextmanager
@@ -266,7 +267,7 @@ def progress_bar(description: str, unit: str, wanted: bool = True) -> Iterator[P
 
     Where there is no terminal, a line every ``NOTE_SECONDS``.
     """
-    terminal = Console(stderr=True)
+    terminal = Console(file=sys.stderr)  # this one, also while another is put in its place
     shown = wanted and terminal.is_terminal
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.base import AgentLimits
 from analytics.store.marker import MARKER
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.spec import AgentSpec
-from runners.checking import check
+from runners.checking import check, watch
 from runners.checking.check import findings_of, rare_positions
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
@@ -123,6 +124,15 @@ class Slow(OneByOne):
         return super().choose(position, rng)
 
 
+class Endless(OneByOne):
+    """Never answers in one kind of position."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        while len(position.free) == 14:
+            time.sleep(0.001)
+        return super().choose(position, rng)
+
+
 @pytest.mark.parametrize(
     ("agent", "wrong", "text"),
     [
@@ -186,18 +196,40 @@ def test_rare_positions_are_those_in_which_agents_fail(name: str) -> None:
 def test_a_slow_turn_is_noted_while_it_is_taken(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(watch, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(check, "PAIRS", 1)
     slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
     assert not any("slow" in finding.text for finding in findings_of(slow, CLASSIC, 1))
     noted = capsys.readouterr().err.splitlines()
-    assert noted[0].startswith(
-        "after 0.1 seconds the agent has not answered in position 01../..../..../.... 2; it goes on"
-    )
+    asked = r"after 0\.1 seconds the agent has not answered in position ([0-9A-F.]{4}/?){4} [0-9A-F]; it goes on until "
+    assert re.match(asked, noted[0])
     assert "turn_seconds=1" in noted[0]
     slow_turns = [line for line in noted if line.startswith("after 0.1 seconds")]
-    assert len(slow_turns) == check.MOST_NOTES
+    assert len(slow_turns) == watch.MOST_NOTES
     assert slow_turns[-1].endswith("More such turns are not noted")
+
+
+@pytest.mark.parametrize(("isolation", "seconds"), [("thread", 2), pytest.param("process", 20, marks=pytest.mark.slow)])
+def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, seconds: int) -> None:
+    endless = AgentSpec("it", f"{HERE}.Endless", {}, limits=AgentLimits(isolation=isolation), trusted=True)
+    (found,) = findings_of(endless, CLASSIC, 1, seconds=seconds)
+    assert (found.subject, found.is_fine) == ("in time", False)
+    asked = r"the agent has been asked for \d+\.\d seconds in position ([0-9A-F.]{4}/?){4} [0-9A-F]"
+    assert re.fullmatch(rf"the check was not over after {seconds} seconds \(--seconds\): {asked}", found.text)
+
+
+def test_a_slow_agent_plays_the_games_that_its_time_allows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "QUICK_SECONDS", 0.0)
+    slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
+    found = {each.subject: each for each in findings_of(slow, CLASSIC, 1, seconds=8)}
+    assert all(each.is_fine for each in found.values())
+    games = int(re.match(r"every turn of (\d+) games", found["legal"].text)[1])  # type: ignore[index]
+    assert 4 <= games < 40
+    assert f"so this check plays {games} games and not 40" in capsys.readouterr().err
+    (late,) = findings_of(slow, CLASSIC, 1, seconds=2)
+    assert re.search(r"took 0\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
 
 
 def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path) -> None:
