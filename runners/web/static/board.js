@@ -332,6 +332,51 @@ function showAsked() {
   );
 }
 
+// A position is set up by dragging: pieces go to a cell or into the hand, and elsewhere off the board. data-setup is its text.
+let drag = null; // the piece's digit, its tile, where it was seized, its picture under the pointer
+
+document.addEventListener("pointerdown", (event) => {
+  const tile = event.target.closest("[data-setup] :is(.cell, .slot, .stand)");
+  const piece = tile && tile.querySelector(".piece");
+  if (!piece || event.button) return;
+  const digit = Number(piece.firstChild.getAttribute("href").slice(7)).toString(16).toUpperCase();
+  drag = { digit, tile, from: event, size: piece.clientWidth, picture: null };
+});
+
+document.addEventListener("pointermove", (event) => {
+  if (!drag || (!drag.picture && Math.hypot(event.clientX - drag.from.clientX, event.clientY - drag.from.clientY) < 8)) return;
+  if (!drag.picture) {
+    drag.picture = drag.tile.querySelector(".piece").cloneNode(true);
+    drag.picture.classList.add("dragged");
+    drag.picture.style.width = drag.picture.style.height = `${drag.size}px`;
+    drag.tile.classList.add("lifted");
+    document.body.append(drag.picture);
+  }
+  drag.picture.style.transform = `translate(${event.clientX - drag.size / 2}px, ${event.clientY - drag.size / 2}px)`;
+});
+
+function drop(event) {
+  const { picture, tile, digit } = drag || {};
+  drag = null;
+  if (!picture) return;
+  picture.remove();
+  tile.classList.remove("lifted");
+  const end = (click) => (click.preventDefault(), click.stopImmediatePropagation()); // of the drag, no press
+  document.addEventListener("click", end, true);
+  setTimeout(() => document.removeEventListener("click", end, true));
+  const under = event.type === "pointerup" && document.elementFromPoint(event.clientX, event.clientY);
+  const [cell, stand] = [".cell", ".stand"].map((kind) => under && under.closest(`[data-setup] ${kind}`));
+  if (!under || cell === tile || (!cell && !stand && tile.matches(".slot.left"))) return;
+  const [board, hand, ...rules] = document.querySelector("[data-setup]").dataset.setup.split(" ");
+  const cells = [...board.replace(digit, ".")];
+  if (cell) cells["1234".indexOf(cell.dataset.name[1]) * 5 + "abcd".indexOf(cell.dataset.name[0])] = digit;
+  const text = [cells.join(""), stand ? digit : hand === digit ? "-" : hand, ...rules].join(" ");
+  show(`/analyse?text=${encodeURIComponent(text)}`, {}, false);
+}
+
+for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, drop);
+document.addEventListener("dragstart", (event) => event.target.closest("[data-setup]") && event.preventDefault());
+
 // A picture of this server as PNG, twice as large as its SVG.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-png]");

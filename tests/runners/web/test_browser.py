@@ -398,6 +398,39 @@ def test_a_form_that_comes_twice_ends_a_game_once(browser: Any, served: Served) 
     context.close()
 
 
+def moved(tab: Any, piece: str, target: str) -> None:
+    """Drag what is in one place to the middle of another one."""
+    after(tab, lambda: tab.drag_and_drop(piece, target))
+
+
+def test_a_position_is_set_up_by_dragging(tab: Any, browser: Any, served: Served) -> None:
+    tab.goto("/analyse?rules=square")
+    for piece, target in (
+        ("#piece-button-F", "#cell-b1"),
+        ("#piece-button-0", "#cell-d4"),
+        ("#cell-b1", "#cell-c3"),
+        ("#piece-button-3", "#cell-d4"),  # 0 goes back to the tray
+        ("#cell-c3", "#piece-button-5"),  # off the board
+    ):
+        moved(tab, piece, target)
+    assert "start=..../..../..../...3" in tab.url
+    assert "rules=square" in tab.url
+    after(tab, tab.locator("#piece-button-7").click)  # a press is still a gift
+    moved(tab, ".stand", "#cell-a1")
+    assert "start=7.../..../..../...3+-" in tab.url
+    context = browser.new_context(base_url=served.home, has_touch=True, viewport={"width": 390, "height": 1200})
+    page = context.new_page()
+    page.goto("/analyse")
+    settled(page)
+    from_, to = (page.locator(each).bounding_box() for each in ("#piece-button-F .piece", "#cell-b1"))
+    touch = context.new_cdp_session(page)
+    for kind, box in (("touchStart", from_), ("touchMove", to), ("touchEnd", None)):
+        points = [{"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}] if box else []
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    page.wait_for_url("**start=.F../..../..../....**")
+    context.close()
+
+
 def test_a_game_leaves_as_a_moving_picture_and_its_board_as_png(tab: Any) -> None:
     tab.goto(f"/browse/games/{ROUND_ROBIN}/8")
     tab.click("summary:has-text('Share')")
