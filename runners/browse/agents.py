@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from analytics.policies import policy_store
 from analytics.query.mistakes import decision_summaries, judged_agents
+from analytics.query.openings import EMPTY_BOARD, OpeningsQuery
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import HeadToHead, head_to_head, merged_results, of_tallies, renamed
 from analytics.ratings.ratings import rate
@@ -22,19 +23,24 @@ from analytics.results.columns import (
     count,
     decision_columns,
     elo,
+    intervals,
     linked,
     pairing_columns,
+    percent,
     properties,
     words,
 )
 from analytics.results.pairings import PairingResult, pairings_frame
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
+from analytics.statistics.intervals import Estimate, mean_score
 from analytics.store.policy_cards import TABLE, PolicyCard
 from quarto.errors import NotFoundError, RequestError, nearest
+from quarto.notation import parse_piece
 from runners.arena.agent_policies import made_by
 from runners.browse import links
-from runners.browse.runs import chosen_records, known, minute_of, run_rows
+from runners.browse.explorer import found_in
+from runners.browse.runs import RunRow, chosen_records, known, minute_of, run_rows
 from runners.browse.sections import worst
 from runners.policies.lineage import INDENT, lineage
 
@@ -55,7 +61,9 @@ class OneAgent(NamedTuple):
     rules: str
     rules_played: tuple[str, ...]
     ranked: Ranked | None
+    speed: str  # how fast its games were played, "" if that is not known
     opponents: Table
+    openings: Table | str  # or why there are none
     regret: Table | None
     worst: Table | None
 
@@ -84,7 +92,56 @@ def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> OneAgent:
     found = next((each for each in ranking(opened, rules) if each.agent == agent), None)
     regret = _regret(opened, wanted)
     opponents = _opponents(head_to_head(opened, wanted), agent)
-    return OneAgent(agent, rules, played, found, opponents, regret, regret and worst(opened, wanted))
+    of_rules = [row for row in rows if row.rules == rules]
+    try:
+        openings: Table | str = _openings(opened, agent, rules)
+    except RequestError as error:
+        openings = str(error)
+    shown = regret and worst(opened, wanted)
+    return OneAgent(agent, rules, played, found, _speed(of_rules), opponents, openings, regret, shown)
+
+
+def _speed(rows: Sequence[RunRow]) -> str:
+    """Games a second of the runs whose records say how long they took; all of their agents share this time."""
+    timed = [row for row in rows if row.record.seconds and not row.record.training]
+    seconds = sum(row.record.seconds for row in timed)
+    if not seconds:
+        return ""
+    rate = sum(row.games for row in timed) / seconds
+    return f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
+
+
+def _openings(opened: OpenArchive, agent: str, rules: str) -> Table:
+    """The first placements with their gifts, by the agent and by its opponents, and its score after each, best first.
+
+    Raises ``RequestError`` if nobody chose one.
+    """
+    found: list[tuple[str, dict[str, Any], Estimate]] = []
+    sides = {"itself": GameFilter(agent=agent), "its opponent": GameFilter(opponent=agent)}
+    missing = ""
+    for who, games in sides.items():
+        seen = found_in(opened, OpeningsQuery(f"{EMPTY_BOARD} {rules}", "turn", games))
+        missing = missing or seen.missing
+        for row in seen.explored.rows.to_dicts() if seen.explored else ():
+            counts = [row["losses"], row["draws"], row["wins"]]
+            found.append((who, row, mean_score(counts if who == "itself" else counts[::-1])))
+    if not found:
+        raise RequestError(missing)
+    most = sorted(found, key=lambda each: -each[1]["games"])[:MOST_OPENINGS]
+    shown = sorted(most, key=lambda each: -each[2].mean)
+    rows, scores = [row for _, row, _ in shown], [each for _, _, each in shown]
+    samples = [links.game_cell(row["run_id"], row["game_id"], 1) for row in rows]
+    columns = [
+        words("places first", [who for who, _, _ in shown]),
+        words("cell", [row["cell"] for row in rows]),
+        words("gift", [Cell(row["gift"], piece=parse_piece(row["gift"])) for row in rows if row.get("gift")]),
+        column("games", [row["games"] for row in rows]),
+        column("score", [each.mean for each in scores], percent),
+        intervals([each.low for each in scores], [each.high for each in scores]),
+        words("sample game", samples),
+    ]
+    title = f"Openings, the best for {agent} first, in %; a row stands for all that are alike, with 0 given first"
+    return Table(title, [each for each in columns if each.texts])
 
 
 def _opponents(met: HeadToHead, agent: str) -> Table:
@@ -121,6 +178,8 @@ def _regret(opened: OpenArchive, wanted: GameFilter) -> Table | None:
     return Table("Regret in half-points by ply, and blunders", decision_columns(own)[1:])
 
 
+MOST_OPENINGS = 10
+SMALL_RATE = 10  # games a second, below which they are not whole numbers
 CURVE = "curve"
 MOST_ROWS = 200
 _ID = re.compile(r"(?<=run )[0-9a-f]{12}|(?<=policy )[0-9a-f]{12}|(?<=\()[0-9a-f]{12}(?=\))")

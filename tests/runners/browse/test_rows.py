@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
-from runners.browse.agents import policies_table
+from runners.browse.agents import one_agent, policies_table
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
 from runners.browse.explorer import found_in, played_table
@@ -32,6 +32,7 @@ from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section, worst
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
+from tests.runners.experiments import play
 
 ROUND_ROBIN, SQUARE, IMPOSED = "8d1cb3670fa3", "2a6d3741319d", "a0a7dbeb5972"
 
@@ -128,6 +129,42 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
     with pytest.raises(RequestError, match="there is no page of 'x' here"):
         section(opened, "x", GameFilter())
+
+
+def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive) -> None:
+    table = one_agent(opened, "dumb").openings
+    assert not isinstance(table, str)
+    assert len(table.cells) == 10
+    scores = [float(row[4].text) for row in table.cells]
+    assert scores == sorted(scores, reverse=True)
+    plies = opened.sql(
+        "SELECT game_id, list(piece ORDER BY ply) AS pieces, first(cell ORDER BY ply) AS cell, "
+        "first(outcome ORDER BY ply) AS outcome FROM plies WHERE ply < 2 AND run_id = $run GROUP BY game_id",
+        {"run": ROUND_ROBIN},
+    )
+    games = opened.sql("SELECT game_id, agent_0, agent_1 FROM games WHERE run_id = $run", {"run": ROUND_ROBIN})
+    counted: dict[tuple[str, ...], list[float]] = {}
+    for _, (first, second), cell, outcome, zero, one in plies.join(games, "game_id").rows():
+        if "dumb" not in (zero, one):
+            continue
+        alike = "0137F"[(first ^ second).bit_count()]
+        place = "a1" if cell in (0, 3, 5, 6, 9, 10, 12, 15) else "b1"  # corners are like the middle
+        score = (1 + outcome) / 2
+        side, of_agent = ("itself", score) if one == "dumb" else ("its opponent", 1 - score)
+        counted.setdefault((side, place, alike), []).append(of_agent)
+    for row in table.cells:
+        found = counted[tuple(cell.text for cell in row[:3])]
+        assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
+
+
+def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
+    play(tmp_path, "agents=[random,semi_random]", "games=40", "opening_plies=2", "threads=1")
+    with OpenArchive(tmp_path) as archive:
+        assert "imposed" in str(one_agent(archive, "random").openings)
+    play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
+    with OpenArchive(tmp_path) as archive:
+        table = one_agent(archive, "random", "own_piece").openings
+        assert [column.heading for column in table.columns[:3]] == ["places first", "cell", "games"]  # type: ignore[union-attr]
 
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:

@@ -172,7 +172,8 @@ def test_runs_are_sorted_by_the_score_of_their_first_agent(reader: Visitor) -> N
 
 def test_the_page_of_an_agent_has_its_results_as_it_sees_them(reader: Visitor) -> None:
     page = plain(reader.ready("/browse/agent?agent=random&rules=classic").text)
-    assert "rank 4 of 4 under classic rules" in page
+    assert re.search(r"rank 4 of 4 under classic rules; [\d,]+ games a second", page)
+    assert "Openings, the best for random first" in page
     with open_archive(SAMPLE) as opened:
         games, score = opened.sql(
             "SELECT count(*), 100 * avg(score) FROM seats JOIN games USING (run_id, game_id) JOIN runs USING (run_id) "
