@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+from xml.sax.saxutils import escape
 
 from analytics.policies import policy_store
 from analytics.query.mistakes import decision_summaries, judged_agents
@@ -15,7 +15,7 @@ from analytics.ratings.head_to_head import HeadToHead, head_to_head, merged_resu
 from analytics.ratings.ratings import rate
 from analytics.report import style
 from analytics.report.figures.learning import Curve, learning_panels
-from analytics.report.style import Figure
+from analytics.report.style import Drawing, Figure
 from analytics.results.columns import (
     Cell,
     Table,
@@ -42,7 +42,7 @@ from runners.browse import links
 from runners.browse.explorer import found_in
 from runners.browse.runs import RunRow, chosen_records, known, minute_of, run_rows
 from runners.browse.sections import worst
-from runners.policies.lineage import INDENT, lineage
+from runners.policies.lineage import POLICY, LineageNode, lineage_nodes
 
 
 class Ranked(NamedTuple):
@@ -182,7 +182,6 @@ MOST_OPENINGS = 10
 SMALL_RATE = 10  # games a second, below which they are not whole numbers
 CURVE = "curve"
 MOST_ROWS = 200
-_ID = re.compile(r"(?<=run )[0-9a-f]{12}|(?<=policy )[0-9a-f]{12}|(?<=\()[0-9a-f]{12}(?=\))")
 
 
 def policies_table(opened: OpenArchive) -> Table:
@@ -204,44 +203,75 @@ def policies_table(opened: OpenArchive) -> Table:
     return Table(f"Policies, the newest first{left_out}", columns)
 
 
-class LineageLine(NamedTuple):
-    """A line of a lineage: its depth, and its text in parts, some of them links."""
-
-    depth: int
-    parts: list[Cell]
-
-
 class OnePolicy(NamedTuple):
     """A policy: what it is, where it comes from, how it learned."""
 
     card: PolicyCard
     properties: Table
-    lineage: list[LineageLine]
+    lineage: Figure
     curve: Figure | None
 
 
 def one_policy(opened: OpenArchive, wanted: str) -> OnePolicy:
     """A policy by its id or name. Raises ``RequestError`` if there is none."""
     card = policy_store.find(opened.archive, wanted)
-    lines = [_line(text) for text in lineage(opened.archive.root, card.policy_id)]
-    return OnePolicy(card, _properties(card), lines, _curve(opened, card))
+    drawn = lineage_figure(lineage_nodes(opened.archive, card.policy_id))
+    return OnePolicy(card, _properties(card), drawn, _curve(opened, card))
 
 
-def _line(text: str) -> LineageLine:
-    bare = text.lstrip(" ")
-    return LineageLine((len(text) - len(bare)) // len(INDENT), list(_parts(bare)))
+WIDE, HIGH, ACROSS, DOWN = 196, 44, 36, 12  # pixels of a box and between two
 
 
-def _parts(text: str) -> Iterator[Cell]:
-    """A text in parts: ids of runs and policies lead to their pages."""
-    end = 0
-    for found in _ID.finditer(text):
-        yield Cell(text[end : found.start()])
-        is_run = text[: found.start()].endswith("run ")
-        link = links.run_page(found[0]) if is_run else links.policy_page(found[0])
-        yield Cell(found[0], code=True, link=link)
-        end = found.end()
-    yield Cell(text[end:])
+def lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
+    """From left to right: a policy, the runs that it was learned from, the policies that played in them."""
+    boxes = {node.key: node for node in reversed(nodes)}  # as it is told first
+    ways = [(node.came, node.key) for node in nodes if node.came]
+    columns, rows = _columns(ways, nodes[0].key), dict[str, int]()
+    free = [0] * (1 + max(columns.values()))  # the next row of each column
+    for node in nodes:
+        if node.key not in rows:
+            column = columns[node.key]
+            rows[node.key] = max(free[column], rows.get(node.came or "", 0))
+            free[column] = rows[node.key] + 1
+    places = {key: (columns[key] * (WIDE + ACROSS), rows[key] * (HIGH + DOWN)) for key in rows}
+    shapes = [*(_way(places[came], places[key]) for came, key in dict.fromkeys(ways))]
+    shapes += [_box(boxes[key], *place) for key, place in places.items()]
+    width, height = len(free) * (WIDE + ACROSS) - ACROSS, max(free) * (HIGH + DOWN) - DOWN
+    return Figure("Where it comes from", Drawing("".join(shapes), width, height), "lineage-")
+
+
+def _columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
+    """The column of each box: to the right of all that came of it."""
+    columns = {first: 0} | dict.fromkeys((key for _, key in ways), 1)
+    for _ in ways:  # each time one column more is right; of records that contradict each other no more than this
+        further = [(key, columns[came] + 1) for came, key in ways if columns[key] <= columns[came]]
+        if not further:
+            break
+        columns |= further
+    return columns
+
+
+def _box(node: LineageNode, x: float, y: float) -> str:
+    """A policy (round and blue) or a run, which lead to their pages if they are in the archive."""
+    is_policy = node.kind == POLICY
+    page = (links.policy_page if is_policy else links.run_page)(node.id) if node.note else ""
+    frame = f'rx="{14 if is_policy else 3}" fill="none" stroke="{style.FIRST if is_policy else style.FAINT}"'
+    note = node.note or ("" if not node.id else "not in this archive")
+    texts = ((node.name, 24, 18, 13, style.INK), (note, 30, 34, 11, style.FAINT))
+    shown = "".join(
+        style.text_at(x + 12, y + down, text if len(text) <= letters else f"{text[:letters]}…", size, colour)
+        for text, letters, down, size, colour in texts
+    )
+    hint = escape("\n".join(node.lines))
+    box = f'<title>{hint}</title><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" {frame}/>{shown}'
+    return f'<a href="{page}">{box}</a>' if page else f"<g>{box}</g>"
+
+
+def _way(place: tuple[int, int], origin: tuple[int, int]) -> str:
+    """The line from a box to one that it comes from."""
+    x, y, to_x, to_y = place[0] + WIDE, place[1] + HIGH // 2, origin[0], origin[1] + HIGH // 2
+    curve = f"M{x} {y}C{x + ACROSS} {y} {to_x - ACROSS} {to_y} {to_x} {to_y}"
+    return f'<path d="{curve}" fill="none" stroke="{style.FAINT}"/>'
 
 
 def _properties(card: PolicyCard) -> Table:

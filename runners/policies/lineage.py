@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from typing import NamedTuple
 
 from analytics.policies import policy_store
 from analytics.store import policy_cards
@@ -17,35 +18,71 @@ MOST_AGENTS = 6
 INDENT = "  "
 
 
-def lineage(root: PurePath, wanted: str) -> list[str]:
-    """The lines of a tree: a policy, its runs, the policies that agents of these runs played by, and so on.
+POLICY, RUN = "policy", "run"
+
+
+class LineageNode(NamedTuple):
+    """A policy or a run, and what came of it."""
+
+    kind: str  # POLICY or RUN
+    id: str  # "" of those that are not shown one by one
+    came: str | None  # the id of what came of it
+    depth: int  # of its text
+    heading: str
+    name: str = ""
+    note: str = ""  # the kind of a policy, the games of a run; "" if it is not in the archive
+    details: tuple[str, ...] = ()
+    player: str = ""  # the agent that played by this policy
+
+    @property
+    def key(self) -> str:
+        """The same for the same policy or run."""
+        return self.id or f"more of {self.came}"
+
+    @property
+    def lines(self) -> list[str]:
+        """Its part of the text of a lineage."""
+        before = [f"{INDENT * (self.depth - 1)}{self.player} played by"] if self.player else []
+        below = [f"{INDENT * (self.depth + 1)}{each}" for each in self.details]
+        return [*before, f"{INDENT * self.depth}{self.heading}", *below]
+
+
+def lineage_nodes(archive: Archive, wanted: str) -> list[LineageNode]:
+    """A tree in its order: a policy, its runs, the policies that agents of these runs played by, and so on.
 
     Each policy is described once. Raises ``RequestError`` for a policy that the archive does not have.
     """
-    archive = Archive.open(root)
-    return list(_of_policy(archive, policy_store.find(archive, wanted), "", set()))
+    return list(_of_policy(archive, policy_store.find(archive, wanted), LineageNode(POLICY, "", None, 0, ""), set()))
 
 
-def _of_policy(archive: Archive, card: PolicyCard, indent: str, shown: set[str]) -> Iterator[str]:
-    learned = card.learned
-    yield f"{indent}policy {card.name} ({card.policy_id}), {card.kind}, {card.rules['name']} rules"
-    if card.policy_id in shown:
-        yield f"{indent}{INDENT}(see above)"
+def lineage(root: PurePath, wanted: str) -> list[str]:
+    """The same as the lines of a text."""
+    return [line for node in lineage_nodes(Archive.open(root), wanted) for line in node.lines]
+
+
+def _of_policy(archive: Archive, card: PolicyCard, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+    """A policy and what it comes from; ``node`` says where it stands in the tree."""
+    learned, policy_id = card.learned, card.policy_id
+    kind = f"{card.kind}, {card.rules['name']} rules"
+    node = node._replace(id=policy_id, heading=f"policy {card.name} ({policy_id}), {kind}", name=card.name, note=kind)
+    if policy_id in shown:
+        yield node._replace(details=("(see above)",))
         return
-    shown.add(card.policy_id)
+    shown.add(policy_id)
     how, maker = made_by(card)
     how = "trained by" if how == "trainer" else how
     games = "" if card.is_imported else f", from {learned['games']:,} games"
-    yield f"{indent}{INDENT}{how} {maker}{games}; {_code(card.code)}"
-    if card.is_derived:
-        yield f"{indent}{INDENT}where {learned['where']}"
-    yield f"{indent}{INDENT}{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
+    details = [f"{how} {maker}{games}; {_code(card.code)}", *([f"where {learned['where']}"] if card.is_derived else [])]
+    created = f"{card.created[:16].replace('T', ' ')} by: {learned.get('command', '')}"
+    yield node._replace(details=(*details, created))
     chosen = _games(archive, card) if card.is_derived else {}
-    run_ids = learned["run_ids"]
+    run_ids, depth = learned["run_ids"], node.depth + 1
     for run_id in run_ids[:MOST_RUNS]:
-        yield from _of_run(archive, run_id, chosen.get(run_id), indent + INDENT, shown)
+        below = LineageNode(RUN, run_id, policy_id, depth, f"run {run_id}: no longer in this archive", run_id)
+        yield from _of_run(archive, chosen.get(run_id), below, shown)
     if len(run_ids) > MOST_RUNS:
-        yield f"{indent}{INDENT}and {len(run_ids) - MOST_RUNS} more runs: 'qarena policy show {card.policy_id}'"
+        more = f"{len(run_ids) - MOST_RUNS} more runs"
+        yield LineageNode(RUN, "", policy_id, depth, f"and {more}: 'qarena policy show {policy_id}'", more)
 
 
 def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
@@ -54,24 +91,23 @@ def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:
     return dict(ranges.select("run_id", "games").rows())
 
 
-def _of_run(archive: Archive, run_id: str, games: int | None, indent: str, shown: set[str]) -> Iterator[str]:
-    record = archive.run(run_id)
+def _of_run(archive: Archive, games: int | None, node: LineageNode, shown: set[str]) -> Iterator[LineageNode]:
+    record = archive.run(node.id)
     if record is None:
-        yield f"{indent}run {run_id}: no longer in this archive"
+        yield node
         return
-    held = archive.games_held(run_id)
-    players = _few(list(dict.fromkeys(record.labels)))  # an agent may play itself
-    yield f"{indent}run {run_id}, {record.created[:16].replace('T', ' ')}: {share_of(games, held, players)}"
-    yield f"{indent}{INDENT}seed {record.spec['seed']}; {_code(record.code)}"
+    share = share_of(games, archive.games_held(node.id), _few(list(dict.fromkeys(record.labels))))
+    heading = f"run {node.id}, {record.created[:16].replace('T', ' ')}: {share}"
+    yield node._replace(heading=heading, note=share, details=(f"seed {record.spec['seed']}; {_code(record.code)}",))
     for policy_id, label in _policies_of(record):
-        yield f"{indent}{INDENT}{label} played by"
+        below = LineageNode(POLICY, policy_id, node.id, node.depth + 2, f"policy {policy_id}", policy_id, player=label)
         try:
             card = policy_cards.read_card(archive, policy_id)
         except FailureError as error:
             missing = policy_id not in policy_cards.policy_ids(archive)
-            yield f"{indent}{2 * INDENT}policy {policy_id}: " + ("not in this archive" if missing else str(error))
+            yield below._replace(heading=f"{below.heading}: {'not in this archive' if missing else error}")
         else:
-            yield from _of_policy(archive, card, indent + 2 * INDENT, shown)
+            yield from _of_policy(archive, card, below, shown)
 
 
 def share_of(games: int | None, held: int, players: str) -> str:

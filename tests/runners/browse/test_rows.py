@@ -21,7 +21,7 @@ from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
-from runners.browse.agents import one_agent, policies_table
+from runners.browse.agents import ACROSS, WIDE, lineage_figure, one_agent, policies_table
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
 from runners.browse.explorer import found_in, played_table
@@ -30,6 +30,7 @@ from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.runs import known, matching, run_rows
 from runners.browse.sections import section, worst
+from runners.policies.lineage import POLICY, RUN, LineageNode
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
 from tests.runners.experiments import play
@@ -287,6 +288,31 @@ def test_answers_lead_to_runs_games_and_positions() -> None:
     wide = pl.DataFrame({f"c{number}": range(1000) for number in range(50)})
     table = answer_table(wide)
     assert table.title == "The first 60 of 1,000 rows, the first 40 of 50 columns"
+
+
+def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None:
+    def node(kind: str, name: str, came: str | None, note: str = "held") -> LineageNode:
+        return LineageNode(kind, name, came, 0, f"{kind} <{name}>", name, note)
+
+    nodes = [
+        node(POLICY, "c", None),
+        node(RUN, "played-by-a", "c"),
+        node(POLICY, "a", "played-by-a", ""),
+        node(RUN, "played-by-b", "c"),
+        node(POLICY, "b", "played-by-b"),
+        node(RUN, "played-by-a", "b"),
+        node(POLICY, "a", "played-by-a"),
+    ]
+    svg = lineage_figure(nodes).svg
+    left = {name: int(x) for name, x in re.findall(r"<title>\w+ &lt;([\w-]+)&gt;</title><rect x=\"(\d+)\"", svg)}
+    columns = {name: x // (WIDE + ACROSS) for name, x in left.items()}
+    assert columns == {"c": 0, "played-by-b": 1, "b": 2, "played-by-a": 3, "a": 4}
+    assert svg.count("<path") == 5
+    assert set(re.findall('href="([^"]+)"', svg)) == {
+        *("/browse/policies/c", "/browse/policies/b", "/browse/runs/played-by-a", "/browse/runs/played-by-b")
+    }
+    assert "not in this archive" in svg
+    lineage_figure([*nodes, node(RUN, "played-by-b", "a")])  # records that contradict each other are drawn too
 
 
 def test_there_are_no_policies_in_the_sample(opened: OpenArchive) -> None:
