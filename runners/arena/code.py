@@ -29,14 +29,16 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     """The code that will play: version, fingerprint, libraries, and ``agents``, a fingerprint of each by label.
 
     ``agents`` are those of the spec as they were built; None for a person, of whom there is no code. An agent's
-    fingerprint covers what plays, its module, every module that this one imports, and its data files; ``files`` has the
-    SHA-256 of each of these, by label and name. Raises ``RequestError`` for a data file that does not exist.
+    fingerprint covers what plays, its module, every module that this one imports, and its data files: it is the same in
+    a training, whose own fingerprint alone covers what learns. ``files`` has the SHA-256 of each data file, by label
+    and name. Raises ``RequestError`` for a data file that does not exist.
     """
-    plays = _playing(spec.learner is not None)
+    plays = _playing(learning=False)
     players = [(agent, built) for agent, built in zip(spec.agents, agents, strict=True) if built is not None]
     files = {agent.label: list(_files(agent, built)) for agent, built in players}
     codes = {agent.label: _of_agent(agent, files[agent.label], plays) for agent, _ in players}
-    digest = hashlib.sha256("\n".join([plays, *sorted(codes.values())]).encode())
+    playing = plays if spec.learner is None else _playing(learning=True)
+    digest = hashlib.sha256("\n".join([playing, *sorted(codes.values())]).encode())
     sums = {label: {file.shown: file.sha256 for file in own} for label, own in files.items() if own}
     return _described(digest) | {"agents": codes} | ({"files": sums} if sums else {})
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 QUESTIONS = (
     "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
     (
-        "SELECT cell_name(cell) AS cell, avg(outcome) AS mean_outcome_for_mover, count(*) AS games FROM plies "
-        "WHERE {} AND ply = 0 GROUP BY ALL ORDER BY ALL"
+        "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
+        "FROM first_plies WHERE {} GROUP BY ALL ORDER BY ALL"
     ),
     "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
 )

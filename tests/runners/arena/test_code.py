@@ -114,8 +114,13 @@ def test_what_an_agent_does_not_use_changes_nothing(folder: Path) -> None:
     assert before["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version()
     assert code(MINE, RANDOM)["agents"]["random"] == code(RANDOM)["agents"]["random"]
     assert code(MINE, RANDOM)["fingerprint"] != code(RANDOM)["fingerprint"]
-    assert code(RANDOM, RANDOM, learner=0)["fingerprint"] != code(RANDOM, RANDOM)["fingerprint"]
     assert code(replace(MINE, params={"table": "x" * 5000, "parts": ["a\0b", 3, None, True]}))  # no paths
+
+
+def test_an_agent_has_the_same_code_in_a_training_as_in_any_run(folder: Path) -> None:
+    run, training = code(MINE, RANDOM), code(MINE, RANDOM, learner=0)
+    assert training["agents"] == run["agents"]
+    assert training["fingerprint"] != run["fingerprint"]
 
 
 def test_an_agent_within_a_parameter_counts_too(folder: Path) -> None:
