@@ -78,6 +78,11 @@ def new_bucket(port: int) -> ObjectUrl:
     return ObjectUrl("s3:", name)
 
 
+def remove_bucket(port: int, bucket: ObjectUrl) -> None:
+    """Remove an empty bucket."""
+    urllib.request.urlopen(urllib.request.Request(f"http://{HOST}:{port}/{bucket.bucket}", method="DELETE")).close()
+
+
 Fault = Callable[[str, str], str | None]  # of a method and a path: what goes wrong, or nothing
 Headers = dict[str, str]  # names in small letters
 

@@ -38,6 +38,7 @@ from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, NotFoundError, RequestError, did_you_mean
 
 WRITER_POLL_SECONDS = 0.05
+LOOK_SECONDS = 10.0  # between looks whether a store still has the archive: each is a request
 MOST_NUMBER = 1 << 62  # of a run; a greater one is nobody's
 RECORD = re.compile(rf"{RUN_ID.pattern}\.json")
 GAMES = "games"  # the table by whose files ranges count
@@ -68,6 +69,7 @@ class Archive:
         self.backend = backend_of(root)
         # By table and run: the files by the first three parts of their names.
         self._files: dict[tuple[str, str], dict[tuple[int, int, int], StoredRange]] = {}
+        self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else LOOK_SECONDS)
 
     @staticmethod
     def open(root: PurePath, create: bool = False) -> Archive:
@@ -275,12 +277,20 @@ class Archive:
         Raises ``FailureError`` when that fails, and when the archive was removed: a part of one would be no archive.
         """
         with explained("write to", self.root):
-            if isinstance(self.root, Path) and self.backend.status(self.root / marker.MARKER) is None:
-                raise FailureError(
-                    f"archive {self.root} was removed while in use: remove what is left of it, or name another "
-                    "archive.root"
-                )
+            self._require_there()
             self.backend.replace(path, content)
+
+    def _require_there(self) -> None:
+        """Raise ``FailureError`` if the archive was removed. A folder is looked at each time, a store now and then."""
+        now = time.monotonic()
+        if now < self._look_again:
+            return
+        if self.backend.status(self.root / marker.MARKER) is None:
+            raise FailureError(
+                f"archive {self.root} was removed while in use: remove what is left of it, or name another archive.root"
+            )
+        if not isinstance(self.root, Path):
+            self._look_again = now + LOOK_SECONDS
 
     # Sweeps.
 

@@ -17,7 +17,9 @@ from analytics.derived_tables.tables import index_runs
 from analytics.files.backend import ObjectUrl
 from analytics.files.local import backend_of
 from analytics.sql.views import VIEWS
+from analytics.store import archive as archive_module
 from analytics.store.archive import Archive
+from analytics.store.range_files import read_games, store_range
 from analytics.upkeep.garbage import remove, unneeded_files
 from analytics.upkeep.merging import MergeOptions, merge
 from analytics.upkeep.rolling import compact
@@ -25,7 +27,7 @@ from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
 from tests.analytics.naive_games import BLOCKS, RUN_ID, cut, random_block, record, spec_of, store
-from tests.object_storage import SECRET, Proxy, environment, free_port
+from tests.object_storage import SECRET, Proxy, environment, free_port, remove_bucket
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.extras
@@ -190,6 +192,29 @@ def test_a_store_that_lists_nothing_for_good_is_one_line(
     with pytest.raises(FailureError, match=r"cannot list s3://") as caught:
         archive.ranges(RUN_ID)
     assert "\n" not in str(caught.value)
+
+
+# An archive that vanishes.
+
+
+def test_a_run_whose_archive_or_bucket_is_removed_ends_with_one_line(
+    faulty: Proxy, bucket: ObjectUrl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = written(bucket / "archive")
+    first, known = next(iter(archive.ranges(RUN_ID))), archive.known_run(RUN_ID)
+    games = read_games(archive, RUN_ID, first)
+    for path in [*archive.backend.below(archive.root)]:
+        archive.backend.remove(path)
+    monkeypatch.setattr(archive_module, "LOOK_SECONDS", 0.0)
+    with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
+        store_range(Archive(archive.root), known, first[:2], games)
+    assert not [*archive.backend.below(archive.root)]
+    remove_bucket(faulty.port, bucket)
+    no_bucket = f"has no bucket {bucket.bucket}: name another one, or make it first"
+    with pytest.raises(FailureError, match=no_bucket):
+        store_range(archive, known, first[:2], games)
+    with pytest.raises(RequestError, match=no_bucket):
+        Archive.open(archive.root)
 
 
 # Wrong requests.
