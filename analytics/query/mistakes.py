@@ -1,4 +1,4 @@
-"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the hardest positions."""
+"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the worst of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from quarto.position import Position, from_plies
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import symmetries
 
-CANDIDATES = 20_000  # blunders, those with the fewest saving choices first, among which the hardest are sought
+CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared
 
 DECISIONS = {
     **dict.fromkeys(("agent", "kind"), pl.String()),
@@ -30,14 +30,15 @@ DECISIONS = {
 }
 
 
-class HardPosition(NamedTuple):
-    """A position in which few choices keep its value."""
+class Mistake(NamedTuple):
+    """A position in which value was given up, and the worst blunder there."""
 
     position: Position  # canonical
     rules: Rules
     kind: str
-    value: int  # for the player that decides
-    saving: int
+    regret: int  # half-points
+    value: int  # before the blunder, for the player that decides
+    saving: int | None  # choices that keep the value; None: not counted
     choices: int
     missed: int  # blunders there, among the candidates
     run_id: str  # of the first game with such a blunder, up to symmetry
@@ -106,33 +107,36 @@ def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
     return agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
 
 
-def hardest_positions(archive: OpenArchive, condition: str, count: int) -> list[HardPosition]:
-    """The positions with the fewest saving choices, those missed most often first. Needs counted choices.
+def worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
+    """The positions where most was given up; of equal ones, those first where most of the choices keep the value.
 
-    Only decisions that meet the condition in SQL are counted.
+    Then come those missed most often. Choices that keep the value may be not counted: such positions come last. Only
+    decisions that meet the condition in SQL are counted.
     """
-    missed = archive.sql(
-        f"SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
-        f"WHERE regret > 0 AND saving IS NOT NULL AND (\n{condition}\n) "
-        f"ORDER BY saving, choices DESC, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
+    blunders = archive.sql(
+        f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
+        f"WHERE regret > 0 AND (\n{condition}\n) "
+        f"ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
     )
-    plies = ply_rows(archive, missed.select("run_id", "game_id"))
+    plies = ply_rows(archive, blunders.select("run_id", "game_id"))
     rules = {record.run_id: record.rules for record in archive.archive.runs()}
     parts = [
         _with_positions(decisions, plies, rules[run_id])
-        for (run_id,), decisions in missed.partition_by("run_id", maintain_order=True, as_dict=True).items()
+        for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
     ]
     if not parts:
         return []
     same = ["rules", "kind", "occupied", "lanes"]
-    hardest = (
+    order = ["regret", pl.col("saving") / pl.col("choices"), "missed", *same]
+    worst = (
         pl.concat(parts)
+        .sort("regret", descending=True, maintain_order=True)
         .group_by(same, maintain_order=True)
         .agg(pl.all().first(), missed=pl.len())
-        .sort("saving", "missed", "choices", *same, descending=[False, True, True, *[False] * len(same)])
+        .sort(order, descending=[True, True, True, *[False] * len(same)], nulls_last=True)
         .head(count)
     )
-    return [_hard_position(row, plies, rules[row["run_id"]]) for row in hardest.iter_rows(named=True)]
+    return [_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
 
 
 def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
@@ -158,10 +162,10 @@ def _holds(rules: Rules) -> pl.Expr:
     return pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement"
 
 
-def _hard_position(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> HardPosition:
+def _mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
     of_game = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
     game, ply = of_game.select("piece", "cell").rows(), row["ply"]
     hand = game[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
     position = canonical_position(from_plies(game[:ply], hand), rules)
-    numbers = (row[name] for name in ("value_before", "saving", "choices", "missed", "run_id", "game_id", "ply"))
-    return HardPosition(position, rules, row["kind"], *numbers)
+    names = ("regret", "value_before", "saving", "choices", "missed", "run_id", "game_id", "ply")
+    return Mistake(position, rules, row["kind"], *map(row.__getitem__, names))

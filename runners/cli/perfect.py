@@ -88,16 +88,16 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     archive: options.Archive = options.ARCHIVE,
     agent: options.AgentLabel = None,
     rules: Annotated[str | None, options.rules("Only games under these rules.")] = None,
-    positions: Annotated[int, Option(min=0, help="Number of hardest positions to show.")] = 10,
+    positions: Annotated[int, Option(min=0, help="Number of worst mistakes to show.")] = 10,
     html: Annotated[Path | None, Option(help="Also write charts to this HTML page.")] = None,
     svg: Annotated[Path | None, Option(help="Also write a chart to this SVG file.")] = None,
     form: options.Format = None,
     output: options.Output = None,
     force: options.Force = False,
 ) -> None:
-    """Show the regret of each agent, and the hardest positions.
+    """Show the regret of each agent, and the worst mistakes.
 
-    Needs the values of `qarena annotate`.
+    Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
     """
     from analytics.query.selection import GameFilter
     from runners.perfect.decisions import show_mistakes

@@ -1,4 +1,4 @@
-"""Decisions by exact values: `qarena annotate` judges them, `qarena mistakes` shows regrets and hard positions."""
+"""Decisions by exact values: `qarena annotate` judges them, `qarena mistakes` shows regrets and the worst of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from analytics.perfect.annotate import (
     annotation_parts,
 )
 from analytics.query.mistakes import (
-    HardPosition,
+    Mistake,
     decision_summaries,
-    hardest_positions,
     judged_agents,
+    worst_mistakes,
 )
 from analytics.query.selection import GameFilter, repeated_games, select
 from analytics.results.columns import ResultColumn, column, decision_columns, game_name, words
@@ -138,9 +138,9 @@ REGRET_LEGEND = (
     "loss; blunders: decisions that gave up something"
 )
 PLY_LEGEND = "ply: from 0, the number of pieces on the board; otherwise as above"
-HARD_LEGEND = (
-    "value: for the player that decides; saving: choices that keep it, of all; missed: blunders in this position; game "
-    "and ply: one of them ('qarena show' prints the game)"
+WORST_LEGEND = (
+    "most regret first, then the easiest; value: before the mistake, for the player that decides; saving: choices that "
+    "keep it, of all; missed: blunders in this position; game and ply: the worst one ('qarena show' prints the game)"
 )
 
 
@@ -152,7 +152,7 @@ def show_mistakes(
     svg: Path | None,
     output: TableOutput = PRINTED,
 ) -> None:
-    """Print the regret of each agent and the hardest positions, or of the agent in ``games`` alone.
+    """Print the regret of each agent and the worst mistakes, or of the agent in ``games`` alone.
 
     Another ``output`` gets the regrets alone, those of all plies with ``ply`` null. Raises ``RequestError`` if nothing
     is annotated.
@@ -168,10 +168,10 @@ def show_mistakes(
         if totals.is_empty():
             raise RequestError(
                 f"no decisions of these runs are judged in archive {root}: run '{counted}' first (without --choices it "
-                "is faster, and the hardest positions are missing: docs/decisions.md)"
+                "is faster, and says of no mistake how easy it was to avoid: docs/decisions.md)"
             )
         notes = [*names.notes, *repeated_games(opened, runs)]
-        hard = hardest_positions(opened, chosen, positions) if positions and output.is_printed else []
+        worst = worst_mistakes(opened, chosen, positions) if positions and output.is_printed else []
         if html or svg:
             _write(opened, runs, totals["agent"], html, svg)
     if len(rules) > 1:
@@ -183,10 +183,10 @@ def show_mistakes(
         return
     _show(decision_columns(totals), "Regret in half-points a decision", REGRET_LEGEND)
     _show(decision_columns(by_ply), "By ply", PLY_LEGEND)
-    if hard:
-        _show(_hard_columns(hard), "Hardest positions, up to symmetry", HARD_LEGEND)
-    elif positions:
-        console.print_note(f"the hardest positions need counted choices: run '{counted}'")
+    if worst:
+        _show(_mistake_columns(worst), "Worst mistakes, positions up to symmetry", WORST_LEGEND)
+    if any(each.saving is None for each in worst):
+        console.print_note(f"choices that keep the value are not counted everywhere: '{counted}' counts them")
 
 
 def _show(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
@@ -210,14 +210,15 @@ def _write(opened: OpenArchive, runs: Sequence[str], agents: pl.Series, page: Pa
         write_file(svg, style.svg(strength.mistakes_picture(frame, chosen)).encode())
 
 
-def _hard_columns(found: Sequence[HardPosition]) -> list[ResultColumn]:
+def _mistake_columns(found: Sequence[Mistake]) -> list[ResultColumn]:
     from runners.perfect.solve import VALUE_NAMES
 
     return [
         words("position", [each.text for each in found]),
         words("decision", [each.kind for each in found]),
+        column("regret", [each.regret for each in found]),
         words("value", [VALUE_NAMES[each.value] for each in found]),
-        ResultColumn("saving", [f"{each.saving} of {each.choices}" for each in found]),
+        ResultColumn("saving", [f"{'?' if each.saving is None else each.saving} of {each.choices}" for each in found]),
         column("missed", [each.missed for each in found]),
         words("game", [game_name(each.run_id, each.game_id) for each in found]),
         column("ply", [each.ply for each in found]),

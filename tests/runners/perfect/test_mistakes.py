@@ -1,4 +1,4 @@
-"""`qarena mistakes`: of one agent too, with a game to each of the hardest positions."""
+"""`qarena mistakes`: of one agent too, with a game to each of the worst mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
-from analytics.query.mistakes import hardest_positions
+from analytics.query.mistakes import worst_mistakes
 from analytics.query.selection import plies_of
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
@@ -36,11 +36,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("condition", ["true", "agent = 'semi_random'"])
-def test_the_hardest_positions_are_those_that_counting_one_by_one_finds(root: Path, condition: str) -> None:
+def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path, condition: str) -> None:
     with open_archive(root) as archive:
-        found = hardest_positions(archive, condition, 1000)
+        found = worst_mistakes(archive, condition, 1000)
         rows = archive.sql(
-            "SELECT run_id, game_id, ply, kind, value_before, saving, choices FROM decisions "
+            "SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "
             f"WHERE regret > 0 AND ({condition})"
         ).rows()
         plies = plies_of(archive, [(run_id, game_id) for run_id, game_id, *_ in rows])
@@ -52,10 +52,14 @@ def test_the_hardest_positions_are_those_that_counting_one_by_one_finds(root: Pa
         position = canonical_position(from_plies(game[:ply], game[ply][0] if held else NONE), of_run)
         return format_position(position, of_run.name)
 
-    expected = Counter((text(*row[:4]), *row[3:]) for row in rows)
-    assert Counter({(each.text, *each[2:6]): each.missed for each in found}) == expected
+    expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)
+    assert Counter({(each.text, each.kind, *each[4:7]): each.missed for each in found}) == expected
+    worst = {}
+    for *key, regret, _, _, _ in rows:
+        worst[text(*key)] = max(regret, worst.get(text(*key), 0))
+    assert {each.text: each.regret for each in found} == worst
     assert all(each.text == text(each.run_id, each.game_id, each.ply, each.kind) for each in found)
-    keys = [(each.saving, -each.missed, -each.choices) for each in found]
+    keys = [(-each.regret, -each.saving / each.choices, -each.missed) for each in found]
     assert keys == sorted(keys)
     assert {each.rules.name for each in found} == {"classic", "own_piece"}
 
@@ -85,7 +89,7 @@ def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -
 def test_a_line_below_each_table_says_what_its_columns_mean(qarena: Qarena, root: Path) -> None:
     lines = qarena("mistakes", "--archive", str(root)).out.splitlines()
     below = [lines[number + 1].split(":")[0] for number, line in enumerate(lines) if line.startswith("└")]
-    assert below == ["regret", "ply", "value"]
+    assert below == ["regret", "ply", "most regret first, then the easiest; value"]
 
 
 def test_the_chart_of_one_agent_leaves_the_others_out(qarena: Qarena, root: Path, tmp_path: Path) -> None:
