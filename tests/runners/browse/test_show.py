@@ -78,7 +78,7 @@ def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_p
     assert "--animate is about the picture of --svg FILE" in qarena(*asked).refusal
     assert qarena(*asked, "--svg", "game.svg").code == 0
     text = (tmp_path / "game.svg").read_text(encoding="utf-8")
-    moving = [each.get("id") for each in ET.fromstring(text).iter() if each.get("class") == "moves"]  # noqa: S314
+    moving = [each.attrib["id"] for each in ET.fromstring(text).iter() if each.get("class") == "moves"]  # noqa: S314
     assert sorted(moving) == sorted(re.findall(r"#(\w+)\{animation-name:\1\}", text))
     assert [text.count(f'id="{kind}') for kind in ("stroke", "piece", "text")] == [1, 16 + game["plies"], game["plies"]]
     assert "<script" not in text
