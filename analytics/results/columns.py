@@ -241,7 +241,7 @@ def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
             "95 % interval", [_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()], spare=1
         ),
         column("games", frame["games"], spare=2),
-        *([column("group", frame["group"] + 1)] if frame["group"].sum() else []),
+        *([column("group", frame["group"] + 1)] if frame["group"].n_unique() > 1 else []),
     ]
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.statistics.davidson import reachable
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import CELLS, SWAPPED, Clusters, Row, Tally, cells_of, clusters
 from analytics.store.archive import Archive, unknown_run
@@ -139,6 +140,12 @@ class Crosstable:
     @property
     def agents(self) -> tuple[str, ...]:
         return tuple(standing.agent for standing in self.standings)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups of agents without games between them, not even through others."""
+        met = np.array([[agent in standing.against for agent in self.agents] for standing in self.standings], np.bool_)
+        return len(np.unique(reachable(met), axis=0))
 
     def frame(self) -> pl.DataFrame:
         """One row an agent: its score with interval, its counts, and its mean score against each other agent.

@@ -34,6 +34,8 @@ from runners.terminal.console import (
 )
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from analytics.ratings.head_to_head import HeadToHead  # most runs need no more than their outcome
     from analytics.ratings.ratings import Rating, Ratings
     from runners.arena.playing import Outcome
@@ -133,6 +135,8 @@ def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None
         [tabulated(agents + totals, title), tabulated(agents + others)] for others in (against, _numbered("v", against))
     ]
     show([tabulated(agents + totals + against, title)], *apart, wide=wide)
+    if table.groups > 1:
+        print_line(f"{table.groups} groups of agents have no games between them: compare scores within a group only.")
 
 
 def _numbered(word: str, columns: Sequence[ResultColumn]) -> list[ResultColumn]:
@@ -157,11 +161,26 @@ def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) 
 def show_ratings(
     met: HeadToHead, found: Ratings, anchor: str | None, anchor_elo: float, wide: bool | None = None
 ) -> None:
-    """Print the ratings, the probability that an agent is above another, the seat's value, and what stays unknown."""
-    frame = found.frame()
-    where = f"{anchor} has {anchor_elo:g}" if anchor else f"their mean is {anchor_elo:g}"
-    games = int(frame["games"].sum()) // 2  # those of an agent against itself are not among them
-    title = f"Ratings in Elo ({met.rules} rules, {games:,} games; {where})"
+    """Print the ratings of each group, the seat's value, and what stays unknown."""
+    groups = found.frame().partition_by("group", maintain_order=True)
+    for number, frame in enumerate(groups, 1):
+        which = f", group {number} of {len(groups)}" if len(groups) > 1 else ""
+        # Games of an agent against itself are not among these.
+        games = f"{met.rules} rules, {int(frame['games'].sum()) // 2:,} games"
+        _show_group(frame, f"Ratings in Elo{which} ({games}; {_zero(frame, anchor, anchor_elo)})", wide)
+    for line in [_common(found, met.mover_chooses), *_open_questions(found), *unrated(found)]:
+        print_line(line)
+
+
+def _zero(frame: pl.DataFrame, anchor: str | None, anchor_elo: float) -> str:
+    """Which rating the ratings of one group are relative to."""
+    if anchor in [*frame["agent"]]:
+        return f"{anchor} has {anchor_elo:g}"
+    return f"the mean of {'these' if frame['bounded'].all() else 'the finite'} ratings is {anchor_elo:g}"
+
+
+def _show_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
+    """Print the ratings of agents that games connect, and the probability that an agent is above another."""
     agents, elos, sure = ranked([*frame["agent"]]), rating_columns(frame), superiority_columns(frame)
     show(
         [tabulated(agents + elos + sure, f"{title}; > probability of being above, in %")],
@@ -171,8 +190,6 @@ def show_ratings(
         ),
         wide=wide,
     )
-    for line in [_common(found, met.mover_chooses), *_open_questions(found), *unrated(found)]:
-        print_line(line)
 
 
 def unrated(found: Ratings) -> list[str]:

@@ -17,12 +17,12 @@ from analytics import open_archive
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.ratings.ratings import ratings
-from analytics.results.pairings import PairingResult
+from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.intervals import Estimate
 from analytics.statistics.tally import Tally
 from analytics.store.archive import Archive
 from runners.sprt.shown import with_half_width
-from runners.terminal.results import show_head_to_head, show_ratings
+from runners.terminal.results import show_crosstable, show_head_to_head, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.marks import seldom
@@ -171,11 +171,17 @@ def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert "2 groups of agents have no games between them: compare ratings within a group only." in text
     assert "star won every point against the agents below it: its rating has no upper bound." in text
     assert "dud lost every point to the agents above it: its rating has no lower bound." in text
-    rows = {row[1]: row for row in lines_of(text)}
-    assert rows["star"][2:6] == ["∞", "no bound", "18", "1"]
+    connected, alone = text.split("Ratings in Elo, group ")[1:]
+    assert connected.startswith("1 of 2 (classic rules, 74 games; the mean of the finite ratings is 0)")
+    assert alone.startswith("2 of 2 (classic rules, 12 games; the mean of these ratings is 0)")
+    rows = {row[1]: row for row in lines_of(connected)}
+    assert list(rows) == ["other", "star", "a", "b", "dud"]
+    assert rows["star"][2:5] == ["∞", "no bound", "18"]
     assert rows["dud"][2] == "−∞"  # noqa: RUF001  (a minus sign)
-    assert rows["x"][5] == "2"
-    assert rows["x"][6] == "–"  # noqa: RUF001  (an en dash)
+    assert [row[:2] for row in lines_of(alone)] == [["1", "x"], ["2", "y"]]
+    show_crosstable(crosstable(found))
+    said = capsys.readouterr().out
+    assert "2 groups of agents have no games between them: compare scores within a group only." in said
     show_ratings(met, rate({("star", "a"): met.tallies["star", "a"]}, samples=20), "a", 0)
     assert "The games do not determine the value of seat 0" in capsys.readouterr().out
     show_head_to_head(HeadToHead("classic", found[:1], ()), by_seat=False)
