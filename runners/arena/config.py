@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import PurePath
@@ -133,6 +134,19 @@ def agent_named(text: str, root: PurePath = DEFAULT_ARCHIVE, trusted: bool = Fal
     not exist, and for a value that cannot be read.
     """
     return _agent(*parse_label(text, "agent"), root, trusted, (*LIMITS, "name") if trusted else ())
+
+
+def usual_label(text: str) -> str:
+    """The label in archives of an agent that ``text`` describes: it names no parameter that has its default.
+
+    A text that describes no agent of a yaml stays as it is.
+    """
+    with suppress(RequestError):  # a label of other code, or of a training
+        name, settings = parse_label(text, "agent")
+        own = settings_of("agent", name)
+        usual = parameters_of(own)
+        return label_of(name, last_parts({**usual, **settings}, tuple(own.get("paths") or ())), usual)
+    return text
 
 
 def agent_of(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:

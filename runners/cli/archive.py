@@ -277,7 +277,7 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.terminal.results import show_ratings, unrated
     from runners.terminal.tables import write
 
-    met = _met(archive, where, run, rules, trainings)
+    met, anchor = _met(archive, where, run, rules, trainings), options.stored_label(archive, anchor)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if table.is_printed:
         show_ratings(met, found, anchor, anchor_elo, table.wide)
@@ -354,7 +354,8 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.query.selection import GameFilter
     from runners.archive.questions import show_openings, text_of
 
-    games = GameFilter(runs=tuple(run or ()), agent=agent, opponent=opponent, since=since, until=until)
+    decided, against = (options.stored_label(archive, label) for label in (agent, opponent))
+    games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
     show_openings(archive, asked, table)
 

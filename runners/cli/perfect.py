@@ -103,7 +103,7 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.perfect.decisions import show_mistakes
 
     options.check_files(force, html, svg)
-    games = GameFilter(runs=tuple(runs or ()), agent=agent, rules=rules)
+    games = GameFilter(runs=tuple(runs or ()), agent=options.stored_label(archive, agent), rules=rules)
     show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
 
 

@@ -16,7 +16,7 @@ from agents.dumb import Dumb
 from quarto.errors import RequestError
 from quarto.rng import run_word
 from runners.arena import experiment
-from runners.arena.config import Request, agent_named, load_agent
+from runners.arena.config import Request, agent_named, load_agent, usual_label
 from runners.arena.config_groups import ArchiveSettings, load_rules, names, settings_of
 from runners.arena.experiment import engine_of
 from runners.cli.play import is_training
@@ -120,6 +120,12 @@ def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[s
     spec = agent_named(text)
     assert (spec.label, spec.params) == (label, params)
     assert agent_named(spec.label) == spec
+    assert usual_label(text) == label
+
+
+@pytest.mark.parametrize("text", ["rl_tabular(training)", "nobody(x=1)", "rule_based(", ""])
+def test_a_text_that_describes_no_agent_is_no_other_label(text: str) -> None:
+    assert usual_label(text) == text
 
 
 @pytest.mark.parametrize(
