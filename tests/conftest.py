@@ -25,6 +25,9 @@ ENOUGH = 2 << 30  # bytes; all tests together leave about 200 MB if they fail
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
+# What a user has set is not what commands without --archive are tested with.
+os.environ.pop("QARENA_ARCHIVE", None)
+
 # Workers take a file at a time: the files that take longest begin first, so that no worker ends long after the others.
 LONGEST_FIRST = (
     "test_interruptions.py",

@@ -37,9 +37,13 @@ class Watch:
         self._notes, self._lock, self._is_open = MOST_NOTES, threading.Lock(), True
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
+        self._handler: Any = None  # of Ctrl-C, as the watch found it
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            self._handler = signal.getsignal(signal.SIGINT)
+            if self._handler == signal.SIG_IGN:  # so it is for what a script does in the background
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             self._timer.start()
         return self
 
@@ -47,6 +51,8 @@ class Watch:
         with self._lock:
             self._is_open = False
         self._timer.cancel()
+        if self._handler == signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     @property
     def seconds_left(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -212,7 +213,12 @@ def test_a_slow_turn_is_noted_while_it_is_taken(
 @pytest.mark.parametrize(("isolation", "seconds"), [("thread", 2), pytest.param("process", 20, marks=pytest.mark.slow)])
 def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, seconds: int) -> None:
     endless = AgentSpec("it", f"{HERE}.Endless", {}, limits=AgentLimits(isolation=isolation), trusted=True)
-    (found,) = findings_of(endless, CLASSIC, 1, seconds=seconds)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as it is for a job in the background
+    try:
+        (found,) = findings_of(endless, CLASSIC, 1, seconds=seconds)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (found.subject, found.is_fine) == ("in time", False)
     asked = r"the agent has been asked for \d+\.\d seconds in position ([0-9A-F.]{4}/?){4} [0-9A-F]"
     assert re.fullmatch(rf"the check was not over after {seconds} seconds \(--seconds\): {asked}", found.text)

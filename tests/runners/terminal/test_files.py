@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +19,9 @@ from runners.terminal.files import TableOutput, check_output, new_file, output_o
 from runners.terminal.tables import write, write_parts
 
 
-@pytest.fixture
+@contextmanager
 def small_disk() -> Iterator[None]:
-    """No file may have more than 1,000 bytes, as on a disk that is nearly full."""
+    """A disk that is nearly full: inside the context, no file may have more than 1,000 bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
@@ -29,24 +30,22 @@ def small_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.usefixtures("small_disk")
 @pytest.mark.parametrize("form", ["table", "csv", "json", "parquet"])
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path, form: str) -> None:
     path = tmp_path / "answer"
     path.write_bytes(b"old")
     rows = pl.DataFrame({"number": pl.Series(range(5000)).shuffle(1)})
-    with pytest.raises(FailureError, match=f"cannot write {path}: "):
+    with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: "):
         write(rows, output_of(form, path, force=True))
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"answer": b"old"}
 
 
-@pytest.mark.usefixtures("small_disk")
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_a_full_disk_ends_an_answer_in_parts(tmp_path: Path, form: str) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     path = tmp_path / "answer"
     with open_archive(archive.root) as opened:
-        with pytest.raises(FailureError, match=f"cannot write {path}: File too large"):
+        with small_disk(), pytest.raises(FailureError, match=f"cannot write {path}: File too large"):
             opened.stream(
                 "SELECT hash(range) FROM range(1000000)", partial(write_parts, output=TableOutput(form, path))
             )
