@@ -6,6 +6,7 @@ Games rarely reach some positions in which agents fail: these are made here.
 from __future__ import annotations
 
 import io
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -42,7 +43,9 @@ QUICK_SECONDS = 10.0  # in which all is checked without a word
 SECONDS = 120.0
 FILLED = 0.6  # of the time, by a plan: games differ in length, and the first turns take longest
 TIMED_SECONDS = 0.5
-REMEDY = "\na turn may depend on its position and on rng alone: keep nothing from other turns"
+REMEDY = "\na turn may depend on its position and on rng alone: "
+KEEPS, DRAWS = "keep nothing from other turns", "it drew from random or numpy.random: draw from rng"
+NUMBERS = "\na cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
 
@@ -137,7 +140,9 @@ def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringI
     pairs = _pairs_that_fit(_watched_engine(spec, watch), watch)
     engine, other = _watched_engine(spec, watch), _watched_engine(spec, watch)
     bar.start(3 * 4 * pairs)
+    dice = _dice()
     played = _whole(engine, pairs, bar)
+    draws = _dice() != dice
     has_taken_a_turn = _has_taken_a_turn(played, spec.rules)
     asked = ask_rarely(engine.guarded[0], spec.seed) if has_taken_a_turn else 0
     yield from _forfeits(engine.guarded[0], has_taken_a_turn, 4 * pairs, asked)
@@ -146,14 +151,21 @@ def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringI
         yield CheckFinding(name, wrong is None, wrong or "kept")
     changed = difference(played, again)
     yield CheckFinding(
-        "repeatable", changed is None, f"{changed}{REMEDY}" if changed else "another one plays the same games"
+        "repeatable",
+        changed is None,
+        f"{changed}{REMEDY}{DRAWS if draws else KEEPS}" if changed else "another one plays the same games",
     )
     if changed is None:
         changed = difference(played, parts)
-        text = f"{changed}{REMEDY}" if changed else "the same games pair by pair, in the opposite order"
+        text = f"{changed}{REMEDY}{KEEPS}" if changed else "the same games pair by pair, in the opposite order"
         yield CheckFinding("no memory between games", changed is None, text)
     logged = "".join(getattr(each.guarded[0].player(), "printed", "") for each in (engine, other))
     yield _prints(printed.getvalue(), logged)
+
+
+def _dice() -> tuple[object, str]:
+    """The states of the generators that a process has: whoever draws from them changes them."""
+    return random.getstate(), str(np.random.get_state())  # noqa: NPY002  (theirs, not ours)
 
 
 def _watched_engine(spec: RunSpec, watch: Watch) -> Engine:
@@ -267,6 +279,7 @@ def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, asked: 
     fine = f"every turn of {games} games and in {asked} rare positions" if has_taken_a_turn else ""
     yield CheckFinding("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
     raised = [fault.counted for fault in guarded.faults(RAISED, NO_TURN)]
+    raised = [f"{text}{NUMBERS}" if "not (cell, gift)" in text else text for text in raised]
     yield CheckFinding("exceptions", not raised, "\n".join(raised) or "none")
     for fault in guarded.faults(WAS_LATE):
         yield CheckFinding("in time", False, fault.counted)

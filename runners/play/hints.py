@@ -47,7 +47,7 @@ def _placement(game: Game) -> Hint:
     best = max(safe, key=lambda cell: len(safe[cell]))
     if not safe[best]:
         return Hint([*lines, "Wherever it goes, every gift then lets your opponent finish one."], [])
-    lines.append(f"Safe gifts: {_grouped({cell: len(gifts) for cell, gifts in safe.items()})}.")
+    lines.append(f"Number of safe gifts: {_grouped({cell: len(gifts) for cell, gifts in safe.items()})}.")
     lines.append(f"Suggestion: place it on {format_cell(best)} and give {format_piece(safe[best][0])}.")
     return Hint(lines, [format_cell(best)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import signal
@@ -46,6 +47,24 @@ class OwnDice(OneByOne):
     def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
         _, gift = super().choose(position, rng)
         return random.choice(position.free or [-1]), gift
+
+
+class OwnArrayDice(OneByOne):
+    """Draws from NumPy's generator of the process."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        _, gift = super().choose(position, rng)
+        return int(np.random.choice(position.free or [-1])), gift  # noqa: NPY002
+
+
+class Numbered(OneByOne):
+    """Plays by how many turns it has taken in this process, whatever its object."""
+
+    turns = itertools.count()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        _, gift = super().choose(position, rng)
+        return position.free[next(Numbered.turns) % len(position.free)] if position.free else -1, gift
 
 
 class Together(Batched):
@@ -140,7 +159,10 @@ class Endless(OneByOne):
         ("OneByOne", [], ""),
         ("Batched", [], ""),
         ("Chatty", ["prints"], "'thinking'"),
-        ("OwnDice", ["repeatable"], "against itself differs at ply "),
+        ("OwnDice", ["repeatable"], "on rng alone: it drew from random or numpy.random: draw from rng"),
+        ("OwnArrayDice", ["repeatable"], "on rng alone: it drew from random or numpy.random: draw from rng"),
+        ("Numbered", ["repeatable"], "against itself differs at ply 0: 0@"),
+        ("Numbered", ["repeatable"], "on rng alone: keep nothing from other turns"),
         ("Together", ["no memory between games"], "against itself differs at ply 0: 0@d4, then 0@a1"),
         ("Remembering", ["no memory between games"], "differs at ply "),
         ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
@@ -156,6 +178,11 @@ class Endless(OneByOne):
             "gave no turn: choose returned 3, not (cell, gift) (tests/",
         ),
         ("Nested", ["legal", "exceptions"], "choose returned ((0, 1), 5), not (cell, gift)"),
+        (
+            "Nested",
+            ["legal", "exceptions"],
+            "\na cell is a number from 0 to 15, 4 * row + column, and a gift is one too",
+        ),
         ("NoDice", ["legal", "exceptions"], "choose cannot be called as it should: NoDice.choose() takes 2 "),
         ("Narrow", ["legal", "exceptions"], "play returned cells of shape (1, 1), not (1,)"),
     ],

@@ -82,7 +82,7 @@ def test_hints_about_placements_name_winning_cells_or_count_safe_gifts(preset: s
         else:
             listed, suggestion = more
             if len(set(counts.values())) == 1:
-                assert listed == f"Safe gifts: {counts[game.empty_cells[0]]} wherever it goes."
+                assert listed == f"Number of safe gifts: {counts[game.empty_cells[0]]} wherever it goes."
             else:
                 groups = re.findall(r"(\d+) after ([a-d1-4 ]+)", listed)
                 assert {cell: int(count) for count, where in groups for cell in cells(where)} == counts
