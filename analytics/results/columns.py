@@ -80,6 +80,14 @@ class Table:
 # The forms of values.
 
 
+def duration(seconds: float) -> str:
+    """A time in whole minutes, hours or days: ``90 min``."""
+    minutes = int(seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
+
+
 def percent(share: float) -> str:
     """A share or a score (0 to 1) in percent."""
     return f"{100 * share:.2f}"

@@ -14,6 +14,7 @@ from analytics.results.columns import (
     Table,
     column,
     count,
+    duration,
     linked,
     pairing_columns,
     percent,
@@ -65,20 +66,13 @@ class RunRow(NamedTuple):
         silent = time.time() - self.changed
         if self.record.status != "running" or silent < SILENT_SECONDS:
             return self.record.status
-        return f"no new games for {_duration(silent)}"
+        return f"no new games for {duration(silent)}"
 
     @property
     def begun(self) -> str:
         """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
         created = minute_of(self.record.created)
         return created if self.record.status == "complete" else f"{created}, {self.status}"
-
-
-def _duration(seconds: float) -> str:
-    minutes = int(seconds // 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
 def minute_of(created: str) -> str:

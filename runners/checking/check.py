@@ -76,7 +76,7 @@ def check(
         findings = list(findings_of(agent, rules, seed, seconds=seconds))
     for finding in findings:
         first, *more = finding.text.split("\n")
-        print_line(f"{'ok' if finding.is_fine else 'NOT':<4}{finding.subject}: {first}")
+        print_line(f"{'ok' if finding.is_fine else 'FAIL':<5}{finding.subject}: {first}")
         for line in more:
             print_line(f"      {line}")
     return all(finding.is_fine for finding in findings)

@@ -29,7 +29,7 @@ from analytics.query.mistakes import (
     worst_mistakes,
 )
 from analytics.query.selection import GameFilter, repeated_games, select
-from analytics.results.columns import ResultColumn, column, decision_columns, game_name, words
+from analytics.results.columns import ResultColumn, column, decision_columns, duration, game_name, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among, literal
 from analytics.store.archive import Archive, chosen_runs
@@ -70,6 +70,31 @@ class AnnotateTask(Task):
         return self.once("judged", list[int])
 
 
+MEASURED_SECONDS = 5.0  # of judging, by which the time of the rest is estimated
+LONG_SECONDS = 60.0  # a time that is announced
+
+
+class LongTime:
+    """A note, once, that judging the wanted games takes long, and how to judge fewer."""
+
+    def __init__(self, total: int, wanted: GameFilter) -> None:
+        self.total, self.started, self.is_due = total, time.perf_counter(), True
+        self.fewer = "" if wanted.runs else "; --run RUN judges the games of one run"
+
+    def reach(self, games: int) -> None:
+        """``games`` are judged by now."""
+        spent = time.perf_counter() - self.started
+        if not (self.is_due and games and spent >= MEASURED_SECONDS):
+            return
+        self.is_due = False
+        left = spent * (self.total - games) / games
+        if left >= LONG_SECONDS:
+            console.print_note(
+                f"{self.total:,} games take about {duration(left)} more{self.fewer} (you can stop at any time: the "
+                "same command goes on)"
+            )
+
+
 def annotate(
     root: PurePath, wanted: GameFilter, settings: AnnotationSettings, threads: int | None, executor: Executor
 ) -> None:
@@ -85,14 +110,17 @@ def annotate(
     parts = [*annotation_parts(archive, runs, settings, workers, _files_with(root, wanted.where))]
     games = {run_id: archive.known_run(run_id).line.games_a_pair for run_id in runs}
     task = AnnotateTask(str(root), settings.choices, settings.from_pieces, settings.megabytes)
-    judged = AnnotationSummary()
+    judged, total = AnnotationSummary(), sum(each.part.units * games[each.part.run_id] for each in parts)
+    notice = LongTime(total, wanted)
 
     def show() -> None:
-        bar.reach(max(judged.games, sum(task.judged)))
+        done = max(judged.games, sum(task.judged))
+        bar.reach(done)
+        notice.reach(done)
 
     try:
         with interruptible() as stop, progress_bar("judging", "games", wanted=bool(parts)) as bar:
-            bar.start(sum(each.part.units * games[each.part.run_id] for each in parts))
+            bar.start(total)
             for done in executor.map(task, parts, workers, stop, show):
                 judged = judged.plus(done)
                 show()

@@ -29,7 +29,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.results.columns import ResultColumn, Table
+from analytics.results.columns import ResultColumn, Table, duration
 from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
 
@@ -258,7 +258,8 @@ class ProgressBar:
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
-            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s", self._bar.console.file)
+            left = f", about {duration(task.time_remaining)} left" if (task.time_remaining or 0) >= NOTE_SECONDS else ""
+            print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{left}", self._bar.console.file)
 
 
 @contextmanager

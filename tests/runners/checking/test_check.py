@@ -277,10 +277,10 @@ def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp
     (tmp_path / "own/agent/cheat.yaml").write_text(f"_target_: {HERE}.Cheat\n")
     fine = qarena("agents", "check", "random")
     assert (fine.code, fine.err) == (0, "")
-    assert [line[:4] for line in fine.out.splitlines()] == ["ok  "] * 6
+    assert [line[:5] for line in fine.out.splitlines()] == ["ok   "] * 6
     found = qarena("agents", "check", "cheat", "--config-dir", "own")
     assert found.code == 1
-    assert re.search(r"NOT legal: answered with an illegal turn .*, first in position .*: \d\d times\n", found.out)
+    assert re.search(r"FAIL legal: answered with an illegal turn .*, first in position .*: \d\d times\n", found.out)
     assert "legal pieces: 0 (0), 1 (1)" in found.out
     assert found.err == ""
     assert not list(tmp_path.rglob(MARKER))

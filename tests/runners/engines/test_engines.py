@@ -211,7 +211,7 @@ def test_the_engine_in_c_keeps_the_rules_of_the_protocol(tmp_path: Path, qarena:
     found = qarena("agents", "check", f"engine(command={program})")
     assert found.code == 0, found.out
     for name in ("legal", "turns are legal", "answers keep their order", "silence without go", "quit ends it"):
-        assert f"ok  {name}: " in found.out
+        assert f"ok   {name}: " in found.out
 
 
 def test_check_names_the_rules_that_are_broken(faulty: Path) -> None:

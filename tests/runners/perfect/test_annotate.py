@@ -295,3 +295,14 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
         answer = qarena("solve", text, "--json", "-", "--no-turns", "--memory", "1MiB").out
         assert f'"value": {int(value == "win")}' in answer
     assert "is not in archive" in qarena("annotate", "--run", "000000000000", *where).err
+
+
+def test_a_long_time_is_announced(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.perfect.decisions.MEASURED_SECONDS", 0.0)
+    monkeypatch.setattr("runners.perfect.decisions.LONG_SECONDS", 0.0)
+    (run_id,) = Archive.open(root).run_ids()
+    where = ("--archive", str(root), "--memory", "1MiB")
+    assert re.fullmatch(
+        r"24 games take about \d+ min more \(you can stop .*\)\n", qarena("annotate", "--run", run_id, *where).err
+    )
+    assert "; --run RUN judges the games of one run" in qarena("annotate", "--choices", *where).err

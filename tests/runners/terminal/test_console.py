@@ -209,5 +209,5 @@ def test_a_line_comes_now_and_then(capsys: pytest.CaptureFixture[str], monkeypat
     found: list[str] = []
     while not {"judging: after 0 s", "judging: 12 of 24 games after 0 s"} <= {*found}:  # the thread may get no turn
         found += lines_of(capsys, wanted=True)
-    assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s", line) for line in found)
+    assert all(re.fullmatch(r"judging:( (0|12) of 24 games)? after \d+ s(, about 0 min left)?", line) for line in found)
     assert lines_of(capsys, wanted=False) == []
