@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, turn
-from agents.parameters import checked_one_of, checked_whole
+from agents.parameters import checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
 from agents.semi_random import SemiRandom
 from quarto.bits import array_pointer, lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, placed
-from quarto.rng import draw
+from quarto.rng import draw, unit
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
-from quarto.solver.search import can_move, can_place
+from quarto.solver.search import can_move, can_place, wins_at_once
 from quarto.solver.solver import distance_of, value_of
 from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, Base, key_of, recall, record, words
 from quarto.threats import safe_pieces, winning_cells
@@ -30,10 +30,13 @@ MEGABYTES = 64.0  # of the table that all players of these rules share
 TABLE_PIECES = 9  # boards with more are not in it
 DISTANCE_PIECES = 5  # how soon is not asked before there are so many pieces: it would take seconds
 TRAP_PIECES = 8  # nor are the opponent's replies counted
+SLIP_PIECES = 8  # nor does it slip: on earlier boards hardly any turn gives value up, and to find one takes seconds
 
 RECORD_WORDS = SEARCH.itemsize // 8
 CHILDREN_WORDS = (CELLS + 1) * CELLS * FIELDS
 SECOND = 64  # draws from here on order gifts, those before it cells
+NO_SLIP = -1
+SLIP_DRAW = 128  # decides whether this turn is a slip
 
 # From how many pieces on play is exact unless ``horizon`` says: what is quick without a tablebase, or ships with one.
 HORIZON_OTHER, HORIZON_MOVER = 4, 5
@@ -210,9 +213,50 @@ def moving_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
     return encode_turn(NONE, NONE)
 
 
+@inlined
+def allows_more(lanes: int, occupied: int, rest: int, gift: int, value: int, rules: Any, search: Any) -> bool:
+    """Whether the opponent gets more than ``-value`` on this board with ``gift``, though no win at once."""
+    question = DRAW if value > 0 else WIN
+    if rules.mover_chooses != 0:
+        quiet = rest != 0 and not wins_at_once(lanes, occupied, rest, rules)
+        return quiet and can_move(lanes, occupied, rest, question, rules, search) != 0
+    quiet = winning_cells(lanes, occupied, gift, rules) == 0
+    return quiet and can_place(lanes, occupied, rest, gift, question, rules, search) != 0
+
+
+@inlined
+def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
+    """A turn that gives exact value up, by no win missed or allowed at once; ``NO_SLIP`` if there is none."""
+    lanes, occupied, hand, pieces = position.lanes, position.occupied, position.hand, position.available
+    gives_only = hand == NONE and rules.mover_chooses == 0
+    if not gives_only and wins_at_once(lanes, occupied, pieces if hand == NONE else int64(1) << hand, rules):
+        return int64(NO_SLIP)
+    value = value_of(lanes, occupied, pieces, hand, rules, search)
+    while pieces and value >= 0:
+        gift = drawn_piece(pieces, seed)
+        pieces &= ~(int64(1) << gift)
+        rest, empty = position.available & ~(int64(1) << gift), ~occupied & ALL_CELLS
+        if gives_only:
+            if allows_more(lanes, occupied, rest, gift, value, rules, search):
+                return encode_turn(NONE, gift)
+            continue
+        placing = gift if hand == NONE else hand
+        while empty:
+            cell = drawn_cell(empty, seed)
+            empty &= ~(int64(1) << cell)
+            after, more = placed(lanes, placing, cell), occupied | int64(1) << cell
+            if allows_more(after, more, rest, gift, value, rules, search):
+                return encode_turn(cell, gift)
+    return int64(NO_SLIP)
+
+
 @turn
 def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    search, trap = search_of(own), params(own)[0] != 0.0
+    search, trap, slip = search_of(own), params(own)[0] != 0.0, params(own)[1]
+    if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit(draw(seed, SLIP_DRAW)) < slip:
+        slipping = slipping_turn(position, seed, rules, search)
+        if slipping != NO_SLIP:
+            return slipping
     if rules.mover_chooses != 0:
         return moving_turn(position, seed, rules, search)
     if position.hand == NONE:
@@ -248,16 +292,23 @@ class Oracle(KernelAgent):
     stands for 0, always exact, under the rules classic and torus_square. Under other rules it stands for 4, or for 5
     where the mover chooses. Without a tablebase earlier positions take seconds.
 
+    ``slip``: the probability of a slip in each turn from 8 pieces on: a random turn that gives some of the exact value
+    up. A slip misses no win at once and allows the opponent none. Without such a turn there is no slip.
+
     Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
+    Word 128 decides whether to slip.
     """
 
     kernel = oracle_turn
     choosers = ("opponent", "mover")
 
-    def __init__(self, ties: str = "distance", horizon: int | None = None, below: Agent | None = None) -> None:
+    def __init__(
+        self, ties: str = "distance", horizon: int | None = None, below: Agent | None = None, slip: float = 0.0
+    ) -> None:
         self.ties = checked_one_of("ties", ties, TIES)
         self.horizon = None if horizon is None else checked_whole("horizon", horizon, 0, CELLS)
         self.below: Agent = below or SemiRandom()
+        self.slip = checked_probability("slip", slip)
         self._base_of: Callable[[Rules], Base | None] | None = None
 
     def equip(self, base_of: Callable[[Rules], Base | None]) -> None:
@@ -284,7 +335,7 @@ class Oracle(KernelAgent):
         if base:
             search["base_pieces"] = base.pieces
         return SearchKnowledge(
-            params=np.array([self.ties == "trap"], np.float64),
+            params=np.array([self.ties == "trap", self.slip], np.float64),
             keys=search.view(np.uint64),
             scratch_size=RECORD_WORDS + CHILDREN_WORDS,
             kept=tuple(arrays.values()),

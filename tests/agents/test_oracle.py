@@ -23,6 +23,7 @@ from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
+from tests.naive_players.agreement import endgames
 from tests.naive_solver import Solved, solve_position, turns_of
 from tests.positions import asked
 from tests.quarto.solver.test_solver import live_positions
@@ -79,7 +80,7 @@ def turns(agent: Agent, rules: Rules, position: Position, seeds: int) -> list[tu
         Batch.of([position] * seeds), Streams(np.array([naive.mix(i) for i in range(seeds)], np.uint64))
     )
     gift_only = position.hand == NONE and not rules.mover_chooses
-    answers = set(turns_of(position, rules))
+    answers = {(turn.cell, turn.gift) for turn in Solver(rules, 1.0).turns(position, distance=False)}
     return [
         (cell, NONE) if (cell, NONE) in answers else (cell, gift)
         for cell, gift in zip([NONE] * seeds if gift_only else found.cells.tolist(), found.gifts.tolist(), strict=True)
@@ -162,3 +163,32 @@ def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
     assert load_agent("oracle").label == "oracle"
     with pytest.raises(RequestError, match=r"^agent 'nobody' does not exist"):
         agent_named("oracle(below=nobody)")
+
+
+def slips(position: Position, rules: Rules) -> set[tuple[int, int]]:
+    """The turns that give exact value up, and neither miss a win at once nor allow one."""
+    solved = Solver(rules, 16.0).solve(position)
+    at_once = 1 if position.hand == NONE and not rules.mover_chooses else 2
+    if any((turn.value, turn.distance) == (1, 1) for turn in solved.turns):
+        return set()
+    return {(turn.cell, turn.gift) for turn in solved.turns if turn.value < solved.value and turn.distance > at_once}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_slip_gives_value_up_and_no_win_at_once(name: str) -> None:
+    rules, slipped = PRESETS[name], 0
+    for position in endgames(rules, 8, 60):
+        expected = slips(position, rules)
+        found = set(turns(Oracle(slip=1.0), rules, position, 10))
+        assert found <= (expected or set(turns(Oracle(), rules, position, 200))), position
+        slipped += bool(expected)
+    assert slipped >= 5, slipped
+
+
+def test_a_slip_is_as_frequent_as_asked_and_never_early() -> None:
+    position = next(each for each in endgames(CLASSIC, 8, 200) if slips(each, CLASSIC))
+    offered = slips(position, CLASSIC)
+    slipped = [turn in offered for turn in turns(Oracle(slip=0.25), CLASSIC, position, 2000)]
+    assert 400 < sum(slipped) < 600
+    for early in live_positions(CLASSIC, 7, 3, 7):
+        assert turns(Oracle(slip=1.0), CLASSIC, early, 3) == turns(Oracle(), CLASSIC, early, 3)
