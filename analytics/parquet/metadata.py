@@ -120,20 +120,8 @@ class Reader:
 
     def skip(self, kind: int) -> None:
         """Pass over a value."""
-        if kind == STRUCT:
-            for _, each in self.fields():
-                self.skip(each)
-        elif kind in (LIST, SET):
-            for each in self.elements():
-                self.skip(each)
-        elif kind in (I16, I32, I64):
-            self._varint()
-        elif kind == BINARY:
-            self.binary()
-        elif kind not in SIZES:
-            raise ValueError(f"type {kind}")
-        else:
-            self._forward(SIZES[kind])
+        self.at = _end_of(self._content, self.at, kind)
+        self._forward(0)
 
     def _forward(self, size: int) -> None:
         self.at += size
@@ -145,13 +133,51 @@ class Reader:
         return self._content[self.at - 1]
 
     def _varint(self) -> int:
-        number = shift = 0
-        while (byte := self._byte()) >= 0x80:
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number is too long")
-        return number | byte << shift
+        number, self.at = _varint_at(self._content, self.at)
+        return number
+
+
+def _varint_at(content: bytes, at: int) -> tuple[int, int]:
+    """The unsigned number that begins at a byte, and where it ends."""
+    byte = content[at]
+    if byte < 0x80:
+        return byte, at + 1
+    number = shift = 0
+    while byte >= 0x80:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is too long")
+        at += 1
+        byte = content[at]
+    return number | byte << shift, at + 1
+
+
+def _end_of(content: bytes, at: int, kind: int) -> int:
+    """Where a value ends that begins at a byte: nearly all of a footer is passed over, and this is its only loop."""
+    if kind in (I16, I32, I64):
+        while content[at] >= 0x80:
+            at += 1
+        return at + 1
+    if kind == BINARY:
+        size, at = _varint_at(content, at)
+        return at + size
+    if kind == STRUCT:
+        while head := content[at]:
+            at = _end_of(content, at + 1 if head >> 4 else _end_of(content, at + 1, I64), head & 15)
+        return at + 1
+    if kind in (LIST, SET):
+        head, at = content[at], at + 1
+        size, at = _varint_at(content, at) if head >> 4 == 15 else (head >> 4, at)
+        each = BYTE if head & 15 <= FALSE else head & 15
+        if each in SIZES:  # however many a stranger says there are
+            return at + size * SIZES[each]
+        for _ in range(size):
+            at = _end_of(content, at, each)
+        return at
+    if kind not in SIZES:
+        raise ValueError(f"type {kind}")
+    return at + SIZES[kind]
 
 
 # The footer, at the end of a file.
@@ -263,16 +289,17 @@ def _group(reader: Reader, kind: int) -> _Group:
 def _chunk(reader: Reader, kind: int) -> _Chunk:
     """A column of a row group."""
     _require(kind == STRUCT)
-    found = _Chunk()
+    facts: dict[str, int] = {}
     for field, each in reader.fields():
         if (field, each) != (3, STRUCT):
             reader.skip(each)
             continue
         for inner, its in reader.fields():
             if inner in CHUNK and its in (I32, I64):
-                found = found._replace(**{CHUNK[inner]: reader.number()})
+                facts[CHUNK[inner]] = reader.number()
             else:
                 reader.skip(its)
+    found = _Chunk(**facts)
     _require(min(found) >= 0)
     return found
 

@@ -147,6 +147,11 @@ class Selection:
         """The number of chosen games."""
         return sum(self.counts)
 
+    @cached_property
+    def games_of(self) -> Mapping[str, int]:
+        """The number of chosen games of each run."""
+        return {record.run_id: count for record, count in zip(self.runs, self.counts, strict=True)}
+
     def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """The chosen games, one stored range at a time, each with the record of its run; no range is without a game.
 
@@ -182,7 +187,7 @@ class Selection:
     def takes_all_of(self, record: RunRecord) -> bool:
         """Whether all games of one of the runs are chosen."""
         held = self.opened.archive.ranges(record.run_id).units * record.line.games_a_pair
-        return self.counts[self.runs.index(record)] == held
+        return self.games_of[record.run_id] == held
 
     def game_ids(self, run_id: str) -> NDArray[np.int64]:
         """The ids of the chosen games of one run, ascending."""

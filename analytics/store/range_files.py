@@ -245,13 +245,28 @@ def read_tallies(archive: Archive, run_id: str) -> dict[int, Tally]:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
         known, paths, contents = Ranges(), [], []  # some were replaced since they were listed: all games are counted
-    frames = [_tallies_in(path, content) for path, content in zip(paths, contents, strict=True)]
-    found = [tallies_of(pl.concat(frames)) if frames else {}]
+    found = [_tallies_in(path, content) for path, content in zip(paths, contents, strict=True)]
     found += [_counted(archive, run_id, each) for each in games if known.at(each.first) is None]
     return dict(sorted(summed(each for tallies in found for each in tallies.items()).items()))
 
 
-def _tallies_in(path: PurePath, content: bytes) -> pl.DataFrame:
+MOST_KEPT = 1 << 16  # files
+
+# The tallies of files by their names and the SHA-256 of their bytes: a page asks for those of thousands of files anew
+# whenever the archive has changed, and to take a file apart takes fifty times as long as to read it.
+_kept: dict[tuple[str, bytes], dict[int, Tally]] = {}
+
+
+def _tallies_in(path: PurePath, content: bytes) -> dict[int, Tally]:
+    key = path.name, hashlib.sha256(content).digest()
+    if key not in _kept:
+        if len(_kept) >= MOST_KEPT:
+            _kept.clear()
+        _kept[key] = _taken_apart(path, content)
+    return _kept[key]
+
+
+def _taken_apart(path: PurePath, content: bytes) -> dict[int, Tally]:
     try:
         _sound_rows(io.BytesIO(content), path.name)
         frame = pl.read_parquet(io.BytesIO(content), hive_partitioning=False)
@@ -259,7 +274,7 @@ def _tallies_in(path: PurePath, content: bytes) -> pl.DataFrame:
         raise FailureError(f"{path} {error}: remove it, it follows from the games") from error
     if frame.schema != TALLIES:
         raise damaged(path, "has not the columns of tallies")
-    return frame
+    return tallies_of(frame)
 
 
 def _counted(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:

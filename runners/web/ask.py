@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
 
-from fastapi import APIRouter, Form
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +19,7 @@ from runners.browse.asking import Asking, SqlAnswer, answer_table
 from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
 from runners.web.background import IDLE, Background, BackgroundJob
-from runners.web.pages import go_to, page, status_of
+from runners.web.pages import FormFields, go_to, page, status_of
 from runners.web.site import Site, site_of
 
 router = APIRouter()
@@ -67,32 +67,29 @@ def question_service(request: Request) -> QuestionService:
     return site_of(request).service(QuestionService)
 
 
+FIELDS = ("q", "question", "chart", "x", "y", "colour")  # of the form and of the address
+
+
 @router.get("/ask")
-def ask(
-    request: Request, q: str = "", question: str = "", chart: str = "", x: str = "", y: str = "", colour: str = ""
-) -> Response:
+def ask(request: Request) -> Response:
     """A question, its answer if somebody has asked it, and the questions of the cookbook. A link asks nothing."""
-    return _shown(request, q, question, chart, x, y, colour)
+    return _shown(request, *_given(request.query_params))
 
 
 @router.post("/ask")
-def carry_out(
-    request: Request,
-    q: Annotated[str, Form()] = "",
-    question: Annotated[str, Form()] = "",
-    chart: Annotated[str, Form()] = "",
-    x: Annotated[str, Form()] = "",
-    y: Annotated[str, Form()] = "",
-    colour: Annotated[str, Form()] = "",
-) -> Response:
+def carry_out(request: Request, fields: FormFields) -> Response:
     """Have a question answered. Its page, which has an address of its own, shows the answer."""
-    text = q.strip()
-    if text and not _is_empty(request):
+    given = _given(fields)
+    if given[0] and not _is_empty(request):
         try:
-            question_service(request).job(text).wait(MOMENT)
+            question_service(request).job(given[0]).wait(MOMENT)
         except ArenaError as error:  # too many others wait
-            return _shown(request, text, question, chart, x, y, colour, error)
-    return go_to("/ask", q=text, question=question, chart=chart, x=x, y=y, colour=colour)
+            return _shown(request, *given, error)
+    return go_to("/ask", **dict(zip(FIELDS, given, strict=True)))
+
+
+def _given(values: Mapping[str, str]) -> list[str]:
+    return [values.get(name, "").strip() for name in FIELDS]
 
 
 def _is_empty(request: Request) -> bool:

@@ -140,7 +140,8 @@ Reading = Annotated[ArchiveReader, Depends(reader_of)]
 def nothing_to_read(request: Request, error: Exception) -> Response:
     """The page for an archive that is being opened, or has no runs, and how it is filled."""
     if isinstance(error, NothingToReadError) and error.is_opening:
-        return page(request, "browse_opening.html", refresh=1)
+        line = "It has many runs: this takes some seconds, once."
+        return page(request, "waiting.html", title="Opening the archive …", line=line, refresh=1)
     return page(request, "browse_empty.html")
 
 
@@ -319,7 +320,15 @@ def all_sweeps(reader: Reading) -> Response:
     rows = reader.ask(sweeps.sweep_rows)
     pager = reader.pager(len(rows))
     table = sweeps.sweeps_table(rows[ROWS * (pager["at"] - 1) : ROWS * pager["at"]])
-    return reader.page("browse_sweeps.html", table=table, found=len(rows), **pager)
+    return reader.page(
+        "browse_list.html",
+        title="Sweeps",
+        intro="Each sweep plays every combination of some settings.",
+        table=table,
+        missing="There is no sweep in this archive. This is one:",
+        command="qarena sweep agent@a=semi_random opening_plies=0,2,4 rules=classic,square games=20000",
+        **pager,
+    )
 
 
 @router.get("/browse/sweeps/{sweep_id}")
@@ -331,7 +340,15 @@ def one_sweep(reader: Reading, sweep_id: str) -> Response:
 @router.get("/browse/policies")
 def all_policies(reader: Reading) -> Response:
     """The policies."""
-    return reader.page("browse_policies.html", table=reader.ask(policies_table))
+    return reader.page(
+        "browse_list.html",
+        title="Policies",
+        intro="Tables and genomes that were learned from games, here or elsewhere.",
+        table=reader.ask(policies_table),
+        missing="There is no policy in this archive. This learns one while it plays:",
+        command="qarena train trainer=rl_encoded trainer.games=10000 policy.name=mine",
+        pages=1,
+    )
 
 
 @router.get("/browse/policies/{policy}")

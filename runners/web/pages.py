@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.exceptions import HTTPException
@@ -63,6 +64,14 @@ def session_of(request: Request) -> str:
     return request.cookies.get(SESSION) or (request.client.host if request.client else "")
 
 
+async def form_fields(request: Request) -> dict[str, str]:
+    """The texts of a form."""
+    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+
+
+FormFields = Annotated[dict[str, str], Depends(form_fields)]
+
+
 def go_to(path: str, **query: object) -> Response:
     """The answer to a form: another page."""
     return RedirectResponse(address(path, query), SEE_OTHER)
@@ -88,6 +97,8 @@ def environment() -> Environment:
         "stroke": stroke,
         "address": lambda path, **query: address(path, query),
     }
+    for macros in ("report/parts", "forms", "pieces", "paste"):  # every template may use them
+        made.globals[macros.rpartition("/")[2]] = made.get_template(f"{macros}.html").module
     return made
 
 

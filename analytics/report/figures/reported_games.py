@@ -73,7 +73,7 @@ class ReportedGames:
         found = []
         for rules in self.rules:
             runs = tuple(run for run in rated if run.rules.name == rules)
-            counts = tuple(self.selection.counts[self.selection.runs.index(run)] for run in runs)
+            counts = tuple(self.selection.games_of[run.run_id] for run in runs)
             if runs:
                 found.append(ReportedGames(replace(self.selection, runs=runs, counts=counts), self.whole or self))
         return found

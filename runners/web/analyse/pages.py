@@ -258,35 +258,18 @@ def _picture_url(page_url: str, shows: str | None = None) -> str:
 
 
 @router.get(OPENINGS)
-def openings(  # noqa: PLR0913, PLR0917  (each is a field of the form)
-    request: Request,
-    reader: Reading,
-    position: str = "",
-    rules: str = "",
-    by: str = "",
-    agent: str = "",
-    opponent: str = "",
-    run: str = "",
-    since: str = "",
-    until: str = "",
-    least: str = "",
-    imposed: str = "",
-    piece: str = "",
-) -> Response:
+def openings(request: Request, reader: Reading, position: str = "", rules: str = "", piece: str = "") -> Response:
     """The decisions that the archive's games made in a position, with their results on the same board."""
     fields, known = (position or EMPTY_BOARD).split(), {row.rules: row.record.rules for row in reader.rows}
     named = fields[2] if len(fields) == 3 else CLASSIC_NAME if position else reader.usual_rules
     if (name := rules or named) not in known:
         raise RequestError(f"no games were played by rules {name!r} here, only by: {', '.join(known)}")
+    given = {key: value.strip() for key, value in request.query_params.items()}
     filters: dict[str, object] = {
-        "by": by if by in BY else None,
-        "agent": agent,
-        "opponent": opponent,
-        "run": run.strip(),
-        "since": since.strip(),
-        "until": until.strip(),
-        "least": max(1, whole(least, 1)),
-        "imposed": imposed == "yes",
+        "by": given["by"] if given.get("by") in BY else None,
+        **{key: given.get(key, "") for key in ("agent", "opponent", "run", "since", "until")},
+        "least": max(1, whole(given.get("least", ""), 1)),
+        "imposed": given.get("imposed") == "yes",
     }
     text = " ".join(fields[:2])
     line = AnalysisLine(known[name], start_of(text, known[name]), filters=_given(filters))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Depends, Form
+from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,7 +23,7 @@ from runners.play.session import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
 from runners.web.background import BackgroundJob, compiling
-from runners.web.pages import go_to, page, session_of
+from runners.web.pages import FormFields, go_to, page, session_of
 from runners.web.play.games import PATH, RESIGN, GameAddress, HeldGame, HeldGames, Seen, checked_setup, parse_address
 from runners.web.site import site_of
 from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
@@ -64,9 +64,7 @@ def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Resp
         suggested=SUGGESTED,
         all_rules=known.all_rules,
         playable=playable,
-        rules=rules
-        if error or rules in playable
-        else next((each for each in known.all_rules if each in playable), rules),
+        rules=rules,
         seat=fields.get("seat") or "1",
         name=fields.get("name") or site.settings.name,
         seed=fields.get("seed") or "1",
@@ -80,13 +78,8 @@ def _parameters(agent: str, fields: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(prefix): text for key, text in fields.items() if key.startswith(prefix)}
 
 
-async def form_fields(request: Request) -> dict[str, str]:
-    """The texts of a form whose fields depend on what it is about."""
-    return {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
-
-
 @router.post("/play")
-def begin(request: Request, fields: Annotated[dict[str, str], Depends(form_fields)]) -> Response:
+def begin(request: Request, fields: FormFields) -> Response:
     """Begin a game, or show the form again with what is wrong in it."""
     site = site_of(request)
     try:
@@ -212,7 +205,10 @@ def _shown(
 
 
 def _waiting(request: Request, job: BackgroundJob) -> Response:
-    return page(request, "waiting.html", compiling=compiling().active, queued=job.queued, refresh=1)
+    why = ": others are served first" if job.queued else ""
+    if compiling().active:
+        why = ": its kernels are being compiled. This happens once and may take a minute"
+    return page(request, "waiting.html", title="One moment", line=f"The agent is being set up{why}.", refresh=1)
 
 
 class GameView(NamedTuple):

@@ -14,7 +14,19 @@ import pytest
 
 from analytics.derived_tables.tables import DERIVED
 from analytics.parquet.encoder import encode
-from analytics.parquet.metadata import Footer, footer_of, zigzag
+from analytics.parquet.metadata import (
+    BINARY,
+    BYTE,
+    DOUBLE,
+    I64,
+    LIST,
+    STRUCT,
+    Footer,
+    Reader,
+    footer_of,
+    varint,
+    zigzag,
+)
 from analytics.policies import policy_store
 from analytics.policies.imported import read_table
 from analytics.sql.database import OpenArchive
@@ -179,6 +191,13 @@ def test_footers_say_what_readers_find() -> None:
 def test_what_is_no_parquet_file_is_said(content: bytes) -> None:
     with pytest.raises(ValueError, match="not a readable Parquet file"):
         footer_of(io.BytesIO(content))
+
+
+@pytest.mark.parametrize("kind", [BYTE, DOUBLE, I64, BINARY, STRUCT])
+def test_a_list_that_claims_more_elements_than_there_are_bytes_ends_at_once(kind: int) -> None:
+    claims = bytes([0xF0 | kind]) + varint(1 << 62) + b"\0" * 20
+    with pytest.raises(IndexError):
+        Reader(claims).skip(LIST)
 
 
 def test_any_damage_of_a_footer_is_found_or_harmless_and_never_a_hang() -> None:

@@ -17,6 +17,7 @@ from analytics.ratings.head_to_head import head_to_head
 from analytics.report import style
 from analytics.results.columns import MISSING
 from analytics.sql.database import OpenArchive
+from analytics.sql.views import MOST_COMPARED, among
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
@@ -76,6 +77,13 @@ def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     assert known(rows) == (("classic", "square"), ("dumb", "random", "rule_based", "semi_random"))
     table = runs.runs_table(opened, rows, "Runs")
     assert [row[0].link for row in table.cells] == [f"/browse/runs/{row.run_id}" for row in rows]
+
+
+def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
+    others = [f"{number:012x}" for number in range(MOST_COMPARED)]
+    few, many = (f"SELECT * FROM plies WHERE {among([SQUARE, *more])} ORDER BY ALL" for more in ([], others))
+    assert few != many
+    assert opened.sql(few).equals(opened.sql(many))
 
 
 def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
