@@ -20,7 +20,7 @@ from agents.base import ERROR, LATE, Agent
 from agents.lift import lift
 from quarto import caches
 from quarto.batch import Batch, Block, Games
-from quarto.errors import FailureError
+from quarto.errors import OURS, FailureError, raised_at
 from quarto.jit import uint64
 from quarto.notation import format_cell, format_piece
 from quarto.position import EMPTY, Position
@@ -128,11 +128,17 @@ def findings_of(
                 findings.append(_speed(spec))
         except TooSlowError as error:
             findings.append(CheckFinding("in time", False, str(error)))
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             if not watch.ended:
                 raise
-            findings.append(CheckFinding("in time", False, watch.ended))
+            findings.append(CheckFinding("in time", False, f"{watch.ended}{_line_of_author(error)}"))
     yield from findings
+
+
+def _line_of_author(error: BaseException) -> str:
+    """The line of an agent's author at which an exception came; nothing if it came elsewhere, or in another process."""
+    line = raised_at(error)
+    return "" if str(Path(line).absolute()).startswith(OURS) else f", at {line}"
 
 
 def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringIO) -> Iterator[CheckFinding]:
