@@ -43,6 +43,14 @@ def sample(tmp_path: Path) -> Path:
     return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("positions")))
 
 
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    """An archive of 512 games in 16 files, without an index."""
+    play(tmp_path / "few", "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
+    assert len(list((tmp_path / "few").glob("games/*/*"))) == 16
+    return tmp_path / "few"
+
+
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A copy of it with an index, only to be read."""
@@ -154,11 +162,14 @@ def test_what_is_not_writable_is_left_as_it_is(
     assert snapshot(sample) == before
 
 
-def test_an_interrupted_index_keeps_what_it_made_and_goes_on(
+def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     qarena: Qarena, sample: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the third range of games is counted."""
-    count, counted = index_range, list[IndexPart]()
+    words = ("archive", "index", "--threads", "1", "--archive", str(sample))
+    one = qarena(*words, "--run", "d2a027fc112c", "--plies", "16")
+    assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
+    made, count, counted = len(list(sample.glob("positions/*/*"))), index_range, list[IndexPart]()
 
     def interrupted(archive: Archive, part: IndexPart) -> Indexed:
         counted.append(part)
@@ -166,66 +177,49 @@ def test_an_interrupted_index_keeps_what_it_made_and_goes_on(
             signal.raise_signal(signal.SIGINT)
         return count(archive, part)
 
-    words = ("archive", "index", "--threads", "1", "--archive", str(sample))
     with monkeypatch.context() as patch:
         patch.setattr(index_module, "index_part", interrupted)
         found = qarena(*words)
     assert (found.code, found.out) == (130, "")
     note = "interrupted: what is indexed is kept; run the same command again to index the rest\n"
     assert found.err.endswith(note)
-    made = len(list(sample.glob("positions/*/*")))
-    assert 2 <= made == len(counted) < 10
+    assert 2 <= len(list(sample.glob("positions/*/*"))) - made == len(counted) < 10
     rest = sum(2 * part.games.units for part in index_parts(Archive.open(sample), Archive.open(sample).run_ids()))
     assert qarena(*words).out.startswith(f"{rest:,} games indexed in ")
-    assert "Nothing to index" in qarena(*words).out
-
-
-def test_a_damaged_index_says_what_to_do(qarena: Qarena, sample: Path) -> None:
-    assert qarena("archive", "index", "--run", "d2a027fc112c", "--archive", str(sample)).code == 0
-    damaged = next(sample.glob("positions/*/*"))
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    found = qarena("openings", "--archive", str(sample))
-    assert found.code == 1
-    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
-    verified = qarena("archive", "verify", "--archive", str(sample))
-    assert f"{damaged.name}: " in verified.out + verified.err
-    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
-    damaged.unlink()
-    assert qarena("openings", "--archive", str(sample)).code == 0
-
-
-def test_archive_index_says_what_it_did(qarena: Qarena, sample: Path) -> None:
-    one = qarena("archive", "index", "--run", "d2a027fc112c", "--plies", "16", "--archive", str(sample))
-    assert re.fullmatch(r"1,000 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; use .*\n", one.out)
-    rest = qarena("archive", "index", "--threads", "1", "--archive", str(sample))
-    assert rest.out.startswith("15,000 games indexed in")
-    nothing = qarena("archive", "index", "--archive", str(sample))
-    assert nothing.out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
-    one = qarena("archive", "index", "--run", "d2a027fc112c", "--archive", str(sample))
+    assert qarena(*words).out == f"Nothing to index: 16,000 games are indexed in {sample}.\n"
+    one = qarena(*words, "--run", "d2a027fc112c")
     assert one.out == f"Nothing to index: 1,000 games are indexed in {sample}.\n"
-    wrong = qarena("archive", "index", "--run", "d2a027fc112d", "--archive", str(sample))
+    wrong = qarena(*words, "--run", "d2a027fc112d")
     assert (wrong.code, "did you mean 'd2a027fc112c'" in wrong.err) == (2, True)
     assert "rows of positions: no problems" in qarena("archive", "verify", "--archive", str(sample)).out
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
 
 
-def test_archive_index_tells_of_sums(qarena: Qarena, tmp_path: Path) -> None:
-    play(tmp_path, "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
-    assert len(list(tmp_path.glob("games/*/*"))) == 16
-    made, again = (qarena("archive", "index", "--archive", str(tmp_path)).out for _ in range(2))
+def test_archive_index_tells_of_sums_and_a_damaged_index_says_what_to_do(qarena: Qarena, few: Path) -> None:
+    made, again = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
     assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
-    assert again == f"Nothing to index: 512 games are indexed in {tmp_path}.\n"
+    assert again == f"Nothing to index: 512 games are indexed in {few}.\n"
+    damaged = next(few.glob("positions/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    found = qarena("openings", "--archive", str(few))
+    assert found.code == 1
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    verified = qarena("archive", "verify", "--archive", str(few))
+    assert f"{damaged.name}: " in verified.out + verified.err
+    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
+    damaged.unlink()
+    assert qarena("openings", "--archive", str(few)).code == 0
 
 
-def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, sample: Path) -> None:
-    before = snapshot(sample)
+def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, few: Path) -> None:
+    before = snapshot(few)
     for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
-        qarena("sql", other, "--archive", str(sample))
-        assert snapshot(sample) == before
+        qarena("sql", other, "--archive", str(few))
+        assert snapshot(few) == before
     question = "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
-    found = qarena("sql", question, "--format", "csv", "--archive", str(sample))
-    assert found.out == "games\n16000\n"
-    wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(sample))
+    found = qarena("sql", question, "--format", "csv", "--archive", str(few))
+    assert found.out == "games\n512\n"
+    wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(few))
     assert (wrong.code, "memory 'much' is not an amount" in wrong.err) == (2, True)
 
 

@@ -192,7 +192,7 @@ ANSWERS = {
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("kind", [Saboteur, BatchSaboteur])
-@pytest.mark.parametrize(("rules", "opening_plies"), [(CLASSIC, 0), (CLASSIC, 3), (PRESETS["own_piece"], 1)])
+@pytest.mark.parametrize(("rules", "opening_plies"), [*seldom((CLASSIC, 0)), (CLASSIC, 3), (PRESETS["own_piece"], 1)])
 def test_misbehaviour_forfeits_its_own_game_only_and_keeps_its_legal_plies(
     answer: Answer, kind: type[Saboteur], rules: Rules, opening_plies: int, caplog: pytest.LogCaptureFixture
 ) -> None:

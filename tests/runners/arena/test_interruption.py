@@ -19,7 +19,7 @@ from tests.runners.conftest import Qarena
 from tests.runners.experiments import SLEEPY, assert_same_rows, resuming, rows, start, wait_for
 
 ARGUMENTS = (
-    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=400"),
+    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=200"),
     *("archive.root=games here", "archive.shard_games=20", "archive.shard_seconds=0.2", "threads=2"),
 )
 Rows = Mapping[str, pl.DataFrame]
@@ -49,7 +49,7 @@ def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> R
         elsewhere.chdir(folder / "uninterrupted")
         assert qarena(*ARGUMENTS).code == 0
     found = rows(folder / "uninterrupted/games here")
-    assert len(found["games"]) == 400
+    assert len(found["games"]) == 200
     return found
 
 
@@ -83,14 +83,14 @@ def test_ctrl_c_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     assert kept is not None
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
-    assert 4 <= int(kept[1]) < 400
+    assert 4 <= int(kept[1]) < 200
     assert verify(Archive.open(folder / "games here")).problems == []
 
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0
-    assert f"{400 - int(kept[1])} games in" in done.out
+    assert f"{200 - int(kept[1])} games in" in done.out
     check_rows(folder, expected)
 
 

@@ -54,19 +54,6 @@ def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Pa
     assert verify(Archive.open(tmp_path / "data/archive")).problems == []
 
 
-def test_a_larger_sweep_plays_only_what_is_missing(qarena: Qarena, tmp_path: Path) -> None:
-    root = tmp_path / "data/archive"
-    first = qarena(*SHORT)
-    files = set(root.glob("games/*/*.parquet"))
-    rules = ("rules=classic,square,torus", "threads=1")
-    more = qarena(*("sweep", "agent@a=semi_random", *rules, "opening_plies=2", "games=20"))
-    assert table_of(more)[:2] == table_of(first)
-    added = set(root.glob("games/*/*.parquet")) - files
-    assert len({path.parent for path in added}) == 1  # of one run: that of the new rules
-    with open_archive(root) as archive:
-        assert archive.sql("SELECT count(*) FROM sweeps GROUP BY sweep_id ORDER BY ALL").rows() == [(2,), (3,)]
-
-
 def test_a_sweep_over_agents_rows_by_pairing(qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
     found = qarena("sweep", "agents=[random,dumb,semi_random]", "seed=1,2", "games=4")
@@ -215,19 +202,28 @@ def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
         assert archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows() == [(0, "failed"), (1, "complete")]
 
 
-def test_an_interrupted_sweep_shows_what_it_has_and_how_to_go_on(
+def test_an_interrupted_sweep_goes_on_and_a_larger_one_plays_only_what_is_missing(
     qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    root = tmp_path / "data/archive"
     with monkeypatch.context() as interrupted:
-        stop_the_second_run(interrupted, tmp_path / "data/archive")
+        stop_the_second_run(interrupted, root)
         found = qarena(*SHORT)
     assert found.code == 130
     assert found.err.endswith(f"To go on:\n  qarena {' '.join(SHORT)}\n")
     assert [row[0] for row in table_of(found)] == ["0"]
-    with open_archive(tmp_path / "data/archive") as archive:
+    with open_archive(root) as archive:
         jobs = archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows()
     assert jobs == [(0, "complete"), (1, "interrupted")]
-    assert [row[1] for row in table_of(qarena(*SHORT))] == ["classic", "square"]
+    first = qarena(*SHORT)
+    assert [row[1] for row in table_of(first)] == ["classic", "square"]
+    files = set(root.glob("games/*/*.parquet"))
+    more = qarena(*SHORT, "rules=classic,square,torus", "threads=1")
+    assert table_of(more)[:2] == table_of(first)
+    added = set(root.glob("games/*/*.parquet")) - files
+    assert len({path.parent for path in added}) == 1  # of one run: that of the new rules
+    with open_archive(root) as archive:
+        assert archive.sql("SELECT count(*) FROM sweeps GROUP BY sweep_id ORDER BY ALL").rows() == [(2,), (3,)]
 
 
 @pytest.mark.slow
