@@ -35,7 +35,7 @@ DICE = f"{{agent:random,_target_:{PLAYERS}.Dice,name:dice}}"
 BATCHED = f"{{agent:random,_target_:{PLAYERS}.Batched,name:batched}}"
 TOURNAMENT = (
     f"agents=[random,semi_random,{DICE},{BATCHED}]",
-    "games=120",
+    "games=48",
     "opening_plies=3",
     "seed=5",
 )
@@ -43,14 +43,20 @@ RESULT = dict[str, pl.DataFrame]
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
-    """The rows of the tournament, played on one thread into one shard."""
-    root = tmp_path_factory.mktemp("expected")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive of the tournament, played on one thread into one shard."""
+    root = tmp_path_factory.mktemp("whole")
     outcome = play(root, *TOURNAMENT, "threads=1")
-    assert (outcome.played, outcome.interrupted) == (720, False)
+    assert (outcome.played, outcome.interrupted) == (288, False)
     assert len(Archive.open(root).ranges(outcome.run_id)) == 1
-    found = rows(root)
-    assert len(found["games"]) == 720
+    return root
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path) -> RESULT:
+    """Its rows."""
+    found = rows(whole)
+    assert len(found["games"]) == 288
     return found
 
 
@@ -62,7 +68,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> RESULT:
             (("threads=2", "archive.shard_seconds=0"),),
             (("threads=2",),),
             (("threads=1", "archive.shard_games=50"),),
-            (("threads=2", "archive.shard_games=333"),),
+            (("threads=2", "archive.shard_games=133"),),
         ),
     ],
     ids=" ".join,
@@ -80,10 +86,10 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
 
 
 def test_asking_for_more_extends_a_run(tmp_path: Path, expected: RESULT) -> None:
-    first = play(tmp_path, *TOURNAMENT, "games=40")
-    second = play(tmp_path, *TOURNAMENT, "games=90")
+    first = play(tmp_path, *TOURNAMENT, "games=16")
+    second = play(tmp_path, *TOURNAMENT, "games=36")
     last = play(tmp_path, *TOURNAMENT)
-    assert [outcome.played for outcome in (first, second, last)] == [240, 300, 180]
+    assert [outcome.played for outcome in (first, second, last)] == [96, 120, 72]
     assert {outcome.run_id for outcome in (first, second, last)} == set(expected["games"]["run_id"])
     assert_same_rows(rows(tmp_path), expected)
 
@@ -105,45 +111,44 @@ def test_with_fixed_seats_a_run_has_the_first_game_of_each_pair(
     play(tmp_path / "swapped", *TOURNAMENT)
     expected = rows(tmp_path / "swapped")
     root = tmp_path / "fixed"
-    outcome = play(root, *TOURNAMENT, "seats=fixed", "games=61")  # an odd number is fine: nothing is swapped
-    assert outcome.played == 61 * 6
-    assert play(root, *TOURNAMENT, "seats=fixed", "games=61").played == 0
+    outcome = play(root, *TOURNAMENT, "seats=fixed", "games=25")  # an odd number is fine: nothing is swapped
+    assert outcome.played == 25 * 6
+    assert play(root, *TOURNAMENT, "seats=fixed", "games=25").played == 0
     found = rows(root)
-    first_60 = pl.col("game_id") % 2**32 < 120
+    first_24 = pl.col("game_id") % 2**32 < 48
     first_of_pair = pl.col("game_id") % 2 == 0
     counted = ("run_id", "game_number")  # where seats are fixed, games are counted without the second of a pair
     for table, frame in found.items():
         assert frame.select(first_of_pair.all()).item()
         assert_frame_equal(
-            frame.filter(first_60).drop(counted, strict=False),
+            frame.filter(first_24).drop(counted, strict=False),
             expected[table].filter(first_of_pair).drop(counted, strict=False),
             check_dtypes=True,
         )
     assert verify(Archive.open(root)).problems == []
     first = outcome.results[0]
-    assert (first.games, sum(first.in_seat(0)), sum(first.in_seat(1)), first.by_pairs) == (61, 61, 0, False)
+    assert (first.games, sum(first.in_seat(0)), sum(first.in_seat(1)), first.by_pairs) == (25, 25, 0, False)
 
 
-def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(tmp_path: Path) -> None:
-    play(tmp_path, *TOURNAMENT)
-    with open_archive(tmp_path) as archive:
+def test_every_pairing_sees_the_same_openings_with_the_seats_swapped(whole: Path) -> None:
+    with open_archive(whole) as archive:
         openings = archive.sql("""
             SELECT pair_id & 2147483647 AS pair, count(DISTINCT game_id) AS games, count(DISTINCT opening) AS openings,
                    any_value(opening) AS opening
             FROM (SELECT game_id, pair_id, string_agg(piece || '@' || cell, ' ' ORDER BY ply) AS opening
                   FROM plies JOIN games USING (run_id, game_id) WHERE ply < games.opening GROUP BY ALL)
             GROUP BY ALL ORDER BY pair""")
-        assert openings["pair"].to_list() == list(range(60))
+        assert openings["pair"].to_list() == list(range(24))
         assert set(openings["games"]) == {2 * 6}
         assert set(openings["openings"]) == {1}
-        assert openings["opening"].n_unique() == 60
+        assert openings["opening"].n_unique() == 24
         seats = archive.sql("""
             SELECT pairing, game_id % 2 AS game, agent_0, agent_1, count(*) AS games
             FROM games GROUP BY ALL ORDER BY ALL""")
     labels = ["random", "semi_random", "dice", "batched"]
     pairings = [(first, second) for i, first in enumerate(labels) for second in labels[i + 1 :]]
     assert seats.rows() == [
-        (number, game, *(pairing if game == 0 else pairing[::-1]), 60)
+        (number, game, *(pairing if game == 0 else pairing[::-1]), 24)
         for number, pairing in enumerate(pairings)
         for game in (0, 1)
     ]
@@ -297,19 +302,19 @@ def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     monkeypatch.setattr("runners.executors.base.POLL_SECONDS", 0.001)
     monkeypatch.setattr(Pace, "units", lambda *_: 1)
     stop = threading.Event()
-    watcher = Watcher(stop, enough=100)
+    watcher = Watcher(stop, enough=40)
     asked = stored_at(tmp_path, request(*TOURNAMENT, f"threads={threads}"))
     outcome = execute(asked, "qarena run", stop, watcher)
     assert outcome.interrupted
-    assert watcher.started == [720]
-    assert 100 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 720
+    assert watcher.started == [288]
+    assert 40 <= outcome.played == watcher.games == len(rows(tmp_path)["games"]) < 288
     assert status(tmp_path, outcome.run_id) == "interrupted"
 
     less = play(tmp_path, *TOURNAMENT, "games=2")  # which is there: but what was asked for before is not
     assert (less.interrupted, status(tmp_path, less.run_id)) == (False, "interrupted")
 
     resumed = play(tmp_path, *TOURNAMENT)
-    assert (resumed.interrupted, resumed.played) == (False, 720 - outcome.played - less.played)
+    assert (resumed.interrupted, resumed.played) == (False, 288 - outcome.played - less.played)
     assert status(tmp_path, resumed.run_id) == "complete"
     assert_same_rows(rows(tmp_path), expected)
 

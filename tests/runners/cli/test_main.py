@@ -33,12 +33,18 @@ from tests.runners.experiments import QARENA, command, play
 COUNTS = "SELECT agent_0, agent_1, count(*) AS games FROM games GROUP BY ALL ORDER BY ALL"
 
 
-@pytest.fixture
-def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The default archive, with 20 games of ``rule_based`` against ``random``."""
-    root = tmp_path / "data/archive"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with 20 games of ``rule_based`` against ``random``."""
+    root = tmp_path_factory.mktemp("made") / "archive"
     play(root, "games=20", "archive.shard_games=10", "threads=1")
     return root
+
+
+@pytest.fixture
+def played(made: Path, tmp_path: Path) -> Path:
+    """A copy of it as the default archive."""
+    return Path(shutil.copytree(made, tmp_path / "data/archive"))
 
 
 # run.
