@@ -156,9 +156,27 @@ def forge(root: Path, **learned: Any) -> None:
     forge_record(Path(path), lambda card: card["learned"].update(learned))
 
 
-def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
+def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
     qarena(*words("mc_afterstate", root))
     card = card_of(root)
+    rebuild, run_id, before = (
+        ("policy", "rebuild", "mine", "--archive", str(root)),
+        card.learned["run_ids"][0],
+        snapshot(root),
+    )
+    last, record = max((root / f"games/run={run_id}").glob("*.parquet")), root / f"runs/{run_id}.json"
+    last.unlink()
+    found = qarena(*rebuild)
+    assert (found.code, found.out) == (1, "")
+    said = r"restore them from a copy, or give the command of the run .*"
+    assert re.fullmatch(rf"error: .*/games/run={run_id} lacks units \d+ .*: {said}\n", found.err)
+    record.unlink()
+    expected = rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n"
+    assert re.fullmatch(expected, qarena(*rebuild).refusal)
+    for path in (last, record):
+        path.write_bytes(before[path])
+    assert snapshot(root) == before
+
     how = card.learned["derivation"]
     forge(
         root,
@@ -167,7 +185,7 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
     )
     path = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
     forge_record(Path(path), lambda values: values["code"].update(fingerprint="f" * 16))
-    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
+    found = qarena(*rebuild)
     assert found.code == 1
     assert found.out.startswith("differs: policy mine ")
     assert found.err.count("are not what they were: see 'qarena archive verify'") == 2
@@ -175,25 +193,6 @@ def test_other_games_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena
     assert re.search(r"rows: stored [\d,]+, derived again [\d,]+\n", found.err)
     first = r"the first is row \d+: stored -?[\d.]+, derived again -?[\d.]+"
     assert re.search(rf"column mean: [\d,]+ rows differ, {first}\n", found.err)
-
-
-def test_a_policy_whose_games_were_deleted_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
-    qarena(*words("mc_afterstate", root))
-    run_id = card_of(root).learned["run_ids"][0]
-    max((root / f"games/run={run_id}").glob("*.parquet")).unlink()
-    before = snapshot(root)
-    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
-    assert (found.code, found.out) == (1, "")
-    said = r"restore them from a copy, or give the command of the run .*"
-    expected = rf"error: .*/games/run={run_id} lacks units \d+ .*: {said}\n"
-    assert re.fullmatch(expected, found.err)
-    (root / f"runs/{run_id}.json").unlink()
-    found = qarena("policy", "rebuild", "mine", "--archive", str(root))
-    assert re.fullmatch(
-        rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n", found.refusal
-    )
-    (root / f"runs/{run_id}.json").write_bytes(before[root / f"runs/{run_id}.json"])
-    assert snapshot(root) == before
 
 
 def test_a_policy_whose_plies_are_gone_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
@@ -214,7 +213,7 @@ def test_a_policy_whose_plies_are_gone_is_refused_in_one_line(tmp_path: Path, qa
 
 
 def test_a_genome_whose_games_were_deleted_is_refused_in_one_line(tmp_path: Path, qarena: Qarena) -> None:
-    small = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
+    small = ["trainer.generations=1", "trainer.games=2", "trainer.population=4", "trainer.offspring=2"]
     assert qarena("train", "trainer=ga2", *small, "policy.name=mine").code == 0
     root = tmp_path / "data/archive"
     run_id = card_of(root).learned["run_ids"][1]
@@ -388,21 +387,16 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert (played.code, played.err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("how", "message"),
-    [
-        ("raises", "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16"),
-        ("none", "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy"),
-        ("unsigned", "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions"),
-    ],
-)
-def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(
-    how: str, message: str, root: Path, own: Path, qarena: Qarena
-) -> None:
-    words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(root), "--config-dir", "own"]
-    found = qarena("policy", "build", *words)
-    assert (found.code, found.out) == (1, "")
-    assert message in found.err
+def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(made: Path, own: Path, qarena: Qarena) -> None:
+    for how, message in {
+        "raises": "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16",
+        "none": "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy",
+        "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
+    }.items():
+        words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
+        found = qarena("policy", "build", *words)
+        assert (found.code, found.out) == (1, "")
+        assert message in found.err
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(
