@@ -46,7 +46,8 @@ def test_a_run_is_the_same_when_it_is_played_again(overrides: tuple[str, ...], r
 def test_a_run_with_a_policy_is_played_again_with_the_policy_of_the_archive(root: Path, qarena: Qarena) -> None:
     play(root, "agent@a=random", "agent@b=random", "games=60")
     assert qarena("policy", "build", "kind=gift", "name=mine").code == 0
-    assert qarena("train", "trainer=ga2", "trainer.generations=1", "trainer.games=4", "policy.name=bred").code == 0
+    small = ("trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2")
+    assert qarena("train", "trainer=ga2", *small, "policy.name=bred").code == 0
     for label in ("policy(policy=mine)", "policy(policy=bred)", "ga2(policy=bred)"):
         assert qarena("run", label, "random", "games=6").code == 0
         run_id = max(Archive.open(root).runs(), key=lambda record: record.number).run_id

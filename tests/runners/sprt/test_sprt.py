@@ -112,19 +112,17 @@ def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides", [("threads=3", "archive.shard_games=50"), *seldom((("threads=2",),), (("threads=8",),))]
+    ("most", "overrides"),
+    [
+        (5, ["threads=3", "archive.shard_games=50"]),
+        *seldom((1, ["threads=2"]), (10**6, ["threads=2"]), (9, ["threads=8"])),
+    ],
 )
-def test_threads_and_files_change_nothing(tmp_path: Path, long_one: Path, overrides: tuple[str, ...]) -> None:
-    carried_out(tmp_path / "archive", *LONG, *overrides)
-    assert_as_uninterrupted(tmp_path / "archive", long_one)
-
-
-@pytest.mark.parametrize("most", [5, *seldom(1, 10**6)])
-def test_the_size_of_blocks_changes_nothing(
-    tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int
+def test_neither_threads_nor_files_nor_the_size_of_blocks_change_anything(
+    tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int, overrides: list[str]
 ) -> None:
     monkeypatch.setattr(playing, "Pace", lambda _: Pace(most))
-    carried_out(tmp_path / "archive", *LONG, "threads=2")
+    carried_out(tmp_path / "archive", *LONG, *overrides)
     assert_as_uninterrupted(tmp_path / "archive", long_one)
 
 
