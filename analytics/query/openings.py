@@ -198,6 +198,12 @@ def _decided(
     return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
 
 
+MOST_KEPT = 1 << 14  # frames of some rows
+
+# What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
+_kept: dict[tuple[str, str, str], pl.DataFrame] = {}
+
+
 def _from_games(
     archive: Archive, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
 ) -> list[pl.DataFrame]:
@@ -205,8 +211,13 @@ def _from_games(
 
     def rows(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
         record, stored = of
-        found = count_positions(archive, record, stored, range(ply, ply + 1)).filter(pl.sql_expr(where))
-        return found.with_columns(run_id=pl.lit(record.run_id)).select(*_DECIDED).cast(_DECIDED)
+        key = record.run_id, stored.name, where
+        if key not in _kept:
+            found = count_positions(archive, record, stored, range(ply, ply + 1)).filter(pl.sql_expr(where))
+            if len(_kept) >= MOST_KEPT:
+                _kept.clear()
+            _kept[key] = found.with_columns(run_id=pl.lit(record.run_id)).select(*_DECIDED).cast(_DECIDED)
+        return _kept[key]
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
         return list(pool.map(rows, ranges))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -67,46 +68,52 @@ def question_service(request: Request) -> QuestionService:
     return site_of(request).service(QuestionService)
 
 
-FIELDS = ("q", "question", "chart", "x", "y", "colour")  # of the form and of the address
+class AskFields(NamedTuple):
+    """The fields of the form, and of the address of a question."""
+
+    q: str = ""
+    question: str = ""
+    chart: str = ""
+    x: str = ""
+    y: str = ""
+    colour: str = ""
+
+
+def _given(values: Mapping[str, str]) -> AskFields:
+    return AskFields(*(values.get(name, "").strip() for name in AskFields._fields))
 
 
 @router.get("/ask")
 def ask(request: Request) -> Response:
     """A question, its answer if somebody has asked it, and the questions of the cookbook. A link asks nothing."""
-    return _shown(request, *_given(request.query_params))
+    return _shown(request, _given(request.query_params))
 
 
 @router.post("/ask")
 def carry_out(request: Request, fields: FormFields) -> Response:
     """Have a question answered. Its page, which has an address of its own, shows the answer."""
     given = _given(fields)
-    if given[0] and not _is_empty(request):
+    if given.q and not _is_empty(request):
         try:
-            question_service(request).job(given[0]).wait(MOMENT)
+            question_service(request).job(given.q).wait(MOMENT)
         except ArenaError as error:  # too many others wait
-            return _shown(request, *given, error)
-    return go_to("/ask", **dict(zip(FIELDS, given, strict=True)))
-
-
-def _given(values: Mapping[str, str]) -> list[str]:
-    return [values.get(name, "").strip() for name in FIELDS]
+            return _shown(request, given, error)
+    return go_to("/ask", **given._asdict())
 
 
 def _is_empty(request: Request) -> bool:
     return content_of(site_of(request).settings.archive) is None
 
 
-def _shown(
-    request: Request, q: str, question: str, chart: str, x: str, y: str, colour: str, error: ArenaError | None = None
-) -> Response:
-    chosen = _chosen(question)
-    text = q.strip() or (chosen.sql if chosen else "")
+def _shown(request: Request, given: AskFields, error: ArenaError | None = None) -> Response:
+    chosen = _chosen(given.question)
+    text = given.q or (chosen.sql if chosen else "")
     values: dict[str, object] = {"answer": None, "figure": None, "error": "", "waiting": False, "refresh": None}
     service = question_service(request)
     job = service.known(text) if error is None else None
     try:
         if job is not None:
-            values |= _answered(job, chart, (x, y, colour))
+            values |= _answered(job, given.chart, given[3:])
     except ArenaError as raised:
         error = raised
     return page(
@@ -122,10 +129,7 @@ def _shown(
         questions=questions(),
         views=VIEWS,
         kinds=charts.KINDS,
-        chart=chart,
-        x=x,
-        y=y,
-        colour=colour,
+        **given._asdict(),
         limits=service.asking.limits,
         wrong="" if error is None else _wrong_word(str(error), text),
         **(values | ({} if error is None else {"error": str(error)})),
