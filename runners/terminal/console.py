@@ -258,7 +258,8 @@ class ProgressBar:
             task = self._bar.tasks[0]
             total = "" if task.total is None else f" of {task.total:,.0f}"
             count = f" {task.completed:,.0f}{total} {self._unit}" if task.visible else ""
-            left = f", about {duration(task.time_remaining)} left" if (task.time_remaining or 0) >= NOTE_SECONDS else ""
+            seconds = task.time_remaining or 0.0
+            left = f", about {duration(seconds)} left" if seconds >= NOTE_SECONDS else ""
             print_note(f"{task.description}:{count} after {task.elapsed or 0:.0f} s{left}", self._bar.console.file)
 
 

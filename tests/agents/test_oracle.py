@@ -171,7 +171,8 @@ def slips(position: Position, rules: Rules) -> set[tuple[int, int]]:
     at_once = 1 if position.hand == NONE and not rules.mover_chooses else 2
     if any((turn.value, turn.distance) == (1, 1) for turn in solved.turns):
         return set()
-    return {(turn.cell, turn.gift) for turn in solved.turns if turn.value < solved.value and turn.distance > at_once}
+    later = [turn for turn in solved.turns if turn.distance is None or turn.distance > at_once]
+    return {(turn.cell, turn.gift) for turn in later if turn.value < solved.value}
 
 
 @pytest.mark.parametrize("name", PRESETS)

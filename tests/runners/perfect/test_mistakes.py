@@ -54,12 +54,12 @@ def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path,
 
     expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)
     assert Counter({(each.text, each.kind, *each[4:7]): each.missed for each in found}) == expected
-    worst = {}
+    worst = dict[str, int]()
     for *key, regret, _, _, _ in rows:
         worst[text(*key)] = max(regret, worst.get(text(*key), 0))
     assert {each.text: each.regret for each in found} == worst
     assert all(each.text == text(each.run_id, each.game_id, each.ply, each.kind) for each in found)
-    keys = [(-each.regret, -each.saving / each.choices, -each.missed) for each in found]
+    keys = [(-each.regret, -(each.saving or 0) / each.choices, -each.missed) for each in found]
     assert keys == sorted(keys)
     assert {each.rules.name for each in found} == {"classic", "own_piece"}
 
