@@ -172,7 +172,7 @@ def _agent(
     valid = parameters_of(own)
     for key in settings:
         if key not in (*valid, *others):
-            raise RequestError(f"agent '{name}' has no parameter {key!r}{nearest(key, valid)}")
+            raise RequestError(f"the yaml of agent '{name}' has no parameter {key!r}{nearest(key, valid)}")
     return agent_from_settings(name, {**own, **settings}, own, root, trusted)
 
 

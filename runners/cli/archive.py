@@ -264,13 +264,17 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     run: options.Runs = None,
     rules: RulesName = None,
     trainings: TrainingsOption = False,
-    anchor: Annotated[str | None, Option(metavar="AGENT", help="The agent that ratings are relative to.")] = None,
-    anchor_elo: Annotated[float, Option(help="The rating of the anchor; without an anchor, the mean of all.")] = 0.0,
+    anchor: Annotated[
+        str | None, Option(metavar="AGENT", help="The label of the agent whose rating is set by --anchor-elo.")
+    ] = None,
+    anchor_elo: Annotated[
+        float, Option(help="The rating of the anchor; without an anchor, the mean of each table.")
+    ] = 0.0,
     samples: Annotated[int, Option(min=0, max=100_000, help="Number of bootstrap samples.")] = 200,
 ) -> None:
     """Rate all agents in one fit: Elo with intervals.
 
-    Also the probability of being above the next agent, and the value of the first seat.
+    Also the probability that an agent is above each other one, and the value of the first seat.
     """
     from analytics.ratings.ratings import rate as fit
     from runners.terminal.console import print_note

@@ -200,7 +200,17 @@ def _carry_out() -> None:
 @functools.cache
 def _commands() -> Any:
     """All commands as Click has them: what runs many in one process, as the tests do, need not make them anew."""
-    return typer.main.get_command(app)
+    return _with_plain_flags(typer.main.get_command(app))
+
+
+def _with_plain_flags(command: Any) -> Any:
+    """The command, in whose help a flag shows no type: it takes no value."""
+    for option in command.get_params(typer.Context(command)):
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _with_plain_flags(each)
+    return command
 
 
 def _line(error: BaseException, debug: bool) -> str:

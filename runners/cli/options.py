@@ -111,11 +111,21 @@ Threads = Annotated[
 ALL_CORES: Any = None
 Executor = Annotated[
     str,
-    Option("--executor", help="Threads, processes, or ray (docs/scale.md).", autocompletion=of_group("executor")),
+    Option(
+        "--executor",
+        metavar="NAME",
+        help="What does the work: threads, processes or ray (docs/scale.md).",
+        autocompletion=of_group("executor"),
+    ),
 ]
 EXECUTOR = "threads"
 RayAddress = Annotated[
-    str | None, Option("--ray-address", metavar="ADDRESS", help="With --executor ray: auto, HOST or HOST:PORT.")
+    str | None,
+    Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="With --executor ray, the cluster: auto (of this machine), HOST or HOST:PORT, or local (one is started).",
+    ),
 ]
 Size = Annotated[int, Option("--size", metavar="SIZE", parser=bytes_of, help="Of the files, at most.")]
 Memory = Annotated[

@@ -60,10 +60,12 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
         str | None,
         Option(metavar="CONDITION", help="Only files in which a game meets this condition in SQL on the view games."),
     ] = None,
-    choices: Annotated[bool, Option("--choices", help="Also count the choices that keep the value.")] = False,
+    choices: Annotated[
+        bool, Option("--choices", help="Also count the choices that keep each value, for qarena mistakes: slower.")
+    ] = False,
     from_pieces: Annotated[
         int | None,
-        Option(min=0, max=15, help="Leave out decisions on boards with fewer pieces. Default: 0 (own_piece: 5)."),
+        Option(min=0, max=15, help="Leave out boards with fewer pieces than this. Default: 0 (own_piece: 5)."),
     ] = None,
     threads: options.Threads = options.ALL_CORES,
     megabytes: options.Memory = options.MIB_128,

@@ -28,7 +28,7 @@ from runners.arena.config_groups import CONF, LIMITS, names, settings_of, split
 # Flags by their names. What Hydra shows with --cfg is all that is done.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
     ("--help", "-h"): {"action": "store_true", "help": "Show this."},
-    ("--archive",): {"metavar": "DIR", "help": "The archive's folder or URL; default: $QARENA_ARCHIVE, data/archive."},
+    ("--archive",): {"metavar": "DIR", "help": "Short for archive.root=DIR."},
     ("--config-dir", "-cd"): {
         "metavar": "DIR",
         "type": Path,
@@ -37,8 +37,8 @@ FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
         "help": "A folder with agents, rules or experiments of your own.",
     },
     ("--keep-going",): {"action": "store_true", "help": "Play on although an agent forfeits all its games."},
-    ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: one job for each combination of the values."},
-    ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Show the composed configuration, and do nothing."},
+    ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: once for each combination of values."},
+    ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Print the settings, and do nothing else."},
 }
 FLAG_NAMES = frozenset(name for names in FLAGS for name in names)
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)

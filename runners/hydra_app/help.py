@@ -67,10 +67,10 @@ def help_text(application: Application, command: str, asked: Arguments) -> str:
     own = [key for key in keys if not key.is_group and key.default]
     lines = (
         *_about(command, text, any(key.name == "agents" for key in own)),
-        *_chosen(groups, asked),
+        *_chosen(command, groups, asked),
         *("", "Keys (KEY=VALUE):", *_rows([*own, *archive_keys()])),
         *("", "Groups (GROUP=NAME):", *_rows(groups)),
-        *("", "Options:", *_flag_rows()),
+        *("", "Options:", *_flag_rows(own)),
     )
     return "\n".join(lines)
 
@@ -84,13 +84,11 @@ def _about(command: str, text: str, has_agents: bool) -> Iterator[str]:
     yield from ("", "Examples:", *(f"  {each}" for each in examples))
 
 
-TO_CHOOSE = (
-    "To see the keys of an agent or of another option, name it: qarena run mcts --help, "
-    "qarena train trainer=q_table --help"
-)
+TO_CHOOSE = "To see the keys of an agent or of another option, name it: "
+EXAMPLES = {"agent@a": "mcts", "trainer": "trainer=q_table", "kind": "kind=gift"}  # by a group of the command
 AGENTS = "An agent is NAME or 'NAME(parameter=value,…)'; `qarena agents` lists them."
 SWEEP = (
-    "Hydra's multirun: one job for each combination of the given values, and a table of all jobs.",
+    "A run for each combination of the values, KEY=VALUE,VALUE,…, and a table of all. Hydra calls a run here a job.",
     [
         "qarena sweep semi_random random opening_plies=0,2,4 rules=classic,square games=20000",
         "qarena sweep agent@a=mcts a.iterations=100,200,400 agent@b=rule_based games=1000",
@@ -105,15 +103,16 @@ def archive_keys() -> list[Key]:
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
-def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
+def _chosen(command: str, groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
     """The keys of the agents and of the other options that the arguments name; if they name none, how to."""
     chosen = [("agent", label.partition("(")[0], "") for label in asked.agents]
     for override in asked.overrides:
         group, _, value = override.partition("=")
         if any(key.name == group for key in groups):
             chosen.append((group.partition("@")[0], value, f"{group.partition('@')[2] or group}."))
-    if not chosen and groups:
-        yield from ("", *textwrap.wrap(TO_CHOOSE, _width()))
+    if not chosen:
+        named = [f"qarena {command} {EXAMPLES[key.name]} --help" for key in groups if key.name in EXAMPLES]
+        yield from ("", *textwrap.wrap(TO_CHOOSE + ", ".join(named), _width()))
     for group, name, prefix in dict.fromkeys(chosen):
         text = text_of(group, name)
         keys = [key for key in explained_keys(text) if key.name not in NOT_PARAMETERS and key.default]
@@ -122,8 +121,12 @@ def _chosen(groups: Sequence[Key], asked: Arguments) -> Iterator[str]:
         yield from (f"Its keys, {how}:", *_rows(keys)) if keys else ("It has no keys.",)
 
 
-def _flag_rows() -> Iterator[str]:
+def _flag_rows(own: Sequence[Key]) -> Iterator[str]:
+    """The flags of a command with these keys."""
+    keys = {key.name for key in own}
     for flags, options in FLAGS.items():
+        if "--keep-going" in flags and "keep_going" not in keys:
+            continue
         value = options.get("metavar") or "|".join(options.get("choices", ()))
         yield from _row(" ".join([*[", ".join(flags)], *([value] if value else [])]), str(options["help"]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
 import shlex
@@ -121,6 +123,17 @@ def test_a_label_is_read_back_as_its_agent(text: str, label: str, params: dict[s
     assert (spec.label, spec.params) == (label, params)
     assert agent_named(spec.label) == spec
     assert usual_label(text) == label
+
+
+@pytest.mark.parametrize("group", ["agent", "kind", "objective", "trainer"])
+def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
+    """A parameter that the yaml lacks cannot be set, and no help shows it."""
+    for name in names(group):
+        settings = settings_of(group, name)
+        module, _, made = settings["_target_"].rpartition(".")
+        parameters = inspect.signature(getattr(importlib.import_module(module), made)).parameters
+        given = {"limits", "player"}  # by the program, whatever the yaml says
+        assert {*parameters} - given <= {*settings}, name
 
 
 @pytest.mark.parametrize("text", ["rl_tabular(training)", "nobody(x=1)", "rule_based(", ""])
