@@ -62,7 +62,7 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
             {"opponents": ["random", "ga2", {"agent": "random"}]},
             "trainer.opponents has 'random' 2 times: once is enough",
         ),
-        ({"agent": "ga2(gamma=1)"}, "agent 'ga2' has no parameter 'gamma'; .*"),
+        ({"agent": "ga2(gamma=1)"}, "the yaml of agent 'ga2' has no parameter 'gamma'; .*"),
     ],
 )
 def test_an_agent_that_makes_no_sense_is_refused(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
