@@ -39,6 +39,16 @@ def source_fingerprint(packages: tuple[str, ...]) -> str:
     return fingerprint_of(_sources(packages))
 
 
+@functools.cache
+def contents_of(package: str) -> Mapping[str, bytes]:
+    """The content of each Python file in a folder beside this one, by the name of its module."""
+    found = {}
+    for path in _sources((package,)):
+        name = path.relative_to(project_root()).with_suffix("").as_posix().replace("/", ".")
+        found[name.removesuffix(".__init__")] = path.read_bytes()
+    return found
+
+
 def kernel_sources() -> list[Path]:
     """The project's files that decide what its kernels do: an edit to any other one compiles nothing anew."""
     importing = (path for path in _sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())

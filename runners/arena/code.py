@@ -13,10 +13,18 @@ from typing import Any, NamedTuple
 from agents.base import Agent
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
-from quarto.sources import KERNEL_PACKAGES, fingerprint_of_modules, imported_modules, is_ours, source_fingerprint
+from quarto.sources import (
+    KERNEL_PACKAGES,
+    contents_of,
+    fingerprint_of_modules,
+    imported_modules,
+    is_ours,
+    source_fingerprint,
+)
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
 DIGITS = 16  # of a fingerprint
+MODULE_DIGITS = 8
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
     *("runners.arena.engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
@@ -30,8 +38,9 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
 
     ``agents`` are those of the spec as they were built; None for a person, of whom there is no code. An agent's
     fingerprint covers what plays, its module, every module that this one imports, and its data files: it is the same in
-    a training, whose own fingerprint alone covers what learns. ``files`` has the SHA-256 of each data file, by label
-    and name. Raises ``RequestError`` for a data file that does not exist.
+    a training, whose own fingerprint alone covers what learns. ``modules`` has the first digits of each module's
+    SHA-256, so that a comparison can name those that differ. ``files`` has the SHA-256 of each data file, by label and
+    name. Raises ``RequestError`` for a data file that does not exist.
     """
     plays = _playing(learning=False)
     players = [(agent, built) for agent, built in zip(spec.agents, agents, strict=True) if built is not None]
@@ -40,7 +49,8 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     playing = plays if spec.learner is None else _playing(learning=True)
     digest = hashlib.sha256("\n".join([playing, *sorted(codes.values())]).encode())
     sums = {label: {file.shown: file.sha256 for file in own} for label, own in files.items() if own}
-    return _described(digest) | {"agents": codes} | ({"files": sums} if sums else {})
+    modules = {name: hashlib.sha256(content).hexdigest()[:MODULE_DIGITS] for name, content in _modules(players)}
+    return _described(digest) | {"agents": codes, "modules": modules} | ({"files": sums} if sums else {})
 
 
 def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
@@ -74,6 +84,16 @@ def _playing(learning: bool) -> str:
     for name in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
         modules |= imported_modules(name, lambda _importing, _imported: False)
     return source_fingerprint(packages) + fingerprint_of_modules(modules)
+
+
+def _modules(players: Iterable[tuple[AgentSpec, Agent]]) -> Iterator[tuple[str, bytes]]:
+    """The modules that play, and those of the agents, by name, with their contents."""
+    found = dict(contents_of("quarto"))
+    for name in PLAYING_MODULES:
+        found |= imported_modules(name, lambda _importing, _imported: False)
+    for module in {target.rpartition(".")[0] for agent, _ in players for target in _targets(agent)}:
+        found |= imported_modules(module, _affects_games)
+    yield from sorted(found.items())
 
 
 def _of_module(module: str) -> str:

@@ -315,6 +315,34 @@ def crosstable(
         write(met.frame(by_seat), table)
 
 
+@options.with_table
+def compare(
+    table: options.Table,
+    runs: Annotated[
+        list[str], Argument(metavar="RUN RUN…", help="Ids of runs. The others are compared with the first.")
+    ],
+    archive: options.Archive = options.ARCHIVE,
+) -> None:
+    """Compare runs: the settings and the code that differ, results, speed, regret.
+
+    Differences of scores have 95 % intervals and p-values. Runs of one seed play the same openings, so their pairs of
+    games are compared one by one.
+    """
+    from analytics import open_archive
+    from analytics.ratings.comparison import compare as carry_out
+    from runners.terminal.console import print_note, show
+    from runners.terminal.tables import write
+
+    with open_archive(archive) as opened:
+        found = carry_out(opened, runs)
+    if table.is_printed:
+        show(found.tables, wide=table.wide)
+    else:
+        write(found.results, table)
+    for line in found.renamed:
+        print_note(line)
+
+
 def _met(
     archive: PurePath, where: str | None, runs: Sequence[str] | None, rules: str | None, trainings: bool
 ) -> HeadToHead:

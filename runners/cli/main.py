@@ -58,7 +58,15 @@ BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydr
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.app, play.reproduce),
-    "Ask": (archive.sql, archive.crosstable, archive.rate, archive.openings, archive.show, archive.report),
+    "Ask": (
+        archive.sql,
+        archive.crosstable,
+        archive.rate,
+        archive.compare,
+        archive.openings,
+        archive.show,
+        archive.report,
+    ),
     "Learn": (learn.train, learn.app, learn.benchmark),
     "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.app),
     "Archive": (archive.app,),
