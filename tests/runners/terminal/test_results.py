@@ -83,6 +83,22 @@ def test_the_crosstable_has_every_score_with_its_interval(qarena: Qarena) -> Non
     assert rows[0][2:5] == ["4,000", f"{100 * result.score.mean:.2f}", f"{low}–{high}"]  # noqa: RUF001  (an en dash)
 
 
+def test_runs_are_compared(qarena: Qarena) -> None:
+    found = qarena("compare", "d2a027fc112c", "a0a7dbeb5972", "--archive", str(SAMPLE))
+    assert (found.code, found.err) == (0, "")
+    titles = [line.strip() for line in found.out.splitlines() if line.startswith(("Settings", "Score", "Speed"))]
+    assert titles == [
+        "Settings and code that differ",
+        "Score of the first agent, in %, and its difference to the first run",
+        "Speed",
+    ]
+    assert ["opening_plies", "0", "2"] in lines_of(found.out)
+    table = qarena("compare", "d2a027fc112c", "a0a7dbeb5972", "--archive", str(SAMPLE), "--format", "csv")
+    _, other = csv.DictReader(io.StringIO(table.out))
+    assert float(other["difference_low"]) < float(other["difference"]) < float(other["difference_high"])
+    assert qarena("compare", "d2a027fc112c", "--archive", str(SAMPLE)).code == 2
+
+
 def test_seats_apart(qarena: Qarena) -> None:
     found = qarena("crosstable", *CLASSIC, "--by-seat", "--run", "8d1cb3670fa3")
     assert found.code == 0
