@@ -15,7 +15,9 @@ from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive
 from quarto.notation import format_game, parse_game
-from runners.browse.pictures import FINISHED, LAST, stroke
+from quarto.rules import CLASSIC
+from runners.browse.pictures import FINISHED, LAST, moving_svg, stroke
+from runners.play.game import Game
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
@@ -83,6 +85,14 @@ def test_a_game_leaves_as_a_picture_that_moves(qarena: Qarena, root: Path, tmp_p
     assert [text.count(f'id="{kind}') for kind in ("stroke", "piece", "text")] == [1, 16 + game["plies"], game["plies"]]
     assert "<script" not in text
     assert "<style>@media (prefers-reduced-motion:no-preference){" in text
+
+
+def test_names_in_a_moving_picture_are_text_and_no_markup() -> None:
+    game = Game(CLASSIC, ((0, 0), (1, 1)))
+    svg = moving_svg(game, ["<script>", "a&b" * 20], "<title>")
+    texts = [each.text for each in ET.fromstring(svg).iter() if each.tag.endswith("tspan")]  # noqa: S314  (our own)
+    assert texts[0] == "0: <script> gives 0"
+    assert texts[1] == "a&ba&ba&ba&ba&ba&b… places it on a1"
 
 
 def test_a_stroke_goes_through_the_middles_of_its_cells_and_over_the_edges() -> None:
