@@ -45,7 +45,6 @@ FILLED = 0.6  # of the time, by a plan: games differ in length, and the first tu
 TIMED_SECONDS = 0.5
 REMEDY = "\na turn may depend on its position and on rng alone: "
 KEEPS, DRAWS = "keep nothing from other turns", "it drew from random or numpy.random: draw from rng"
-NUMBERS = "\na cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 ITSELF, RANDOM = 0, 1  # pairings: the agent against itself, and against ``random``
 
 
@@ -285,7 +284,6 @@ def _forfeits(guarded: GuardedAgent, has_taken_a_turn: bool, games: int, asked: 
     fine = f"every turn of {games} games and in {asked} rare positions" if has_taken_a_turn else ""
     yield CheckFinding("legal", has_taken_a_turn and not illegal, "\n".join(illegal) or fine or "no turn was taken")
     raised = [fault.counted for fault in guarded.faults(RAISED, NO_TURN)]
-    raised = [f"{text}{NUMBERS}" if "not (cell, gift)" in text else text for text in raised]
     yield CheckFinding("exceptions", not raised, "\n".join(raised) or "none")
     for fault in guarded.faults(WAS_LATE):
         yield CheckFinding("in time", False, fault.counted)

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 MOST_LINES = 10  # lines of an agent's code whose exceptions are logged
 MOST_CHARACTERS = 300  # of an exception's text
+NUMBERS = ": a cell is a number from 0 to 15, 4 * row + column, and a gift is one too"
 RAISED, NO_TURN = "raised", "gave no turn:"
 WAS_LATE, ILLEGAL = "took too long for a turn", "answered with an illegal turn"
 ALL = (RAISED, NO_TURN, WAS_LATE, ILLEGAL)
@@ -281,8 +282,8 @@ class GuardedAgent:
 def exception_text(error: BaseException) -> str:
     """An exception with its own text, in one line."""
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
-    text = text.removeprefix(f"{AnswerError.__name__}: ")
-    return f"{' '.join(text.split()).removesuffix(':'):.{MOST_CHARACTERS}}"
+    text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
+    return f"{text:.{MOST_CHARACTERS}}{NUMBERS if text.endswith('not (cell, gift)') else ''}"
 
 
 def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> tuple[str, str]:

@@ -85,14 +85,15 @@ def show(judged: Verdicts, wide: bool | None = None) -> None:
         column("of placements", placements["regret"], half_points, spare=1),
         column("of gifts", gifts["regret"], half_points, spare=1),
     ]
-    if any(each.draws for each in verdicts):
+    played = any(each.draws for each in verdicts)
+    if played:
         draws = [each.draws or Estimate(0.0, 0.0, 0.0) for each in verdicts]
         columns += [
             column("draws, %", [each.mean for each in draws], percent),
             intervals([each.low for each in draws], [each.high for each in draws], spare=3),
         ]
     where = f"{len(positions.logged):,} positions ({positions.rules.name} rules)"
-    title = f"Turns in {where}: regret in half-points, draws v oracle"
+    title = f"Turns in {where}: regret in half-points{', draws v oracle' if played else ''}"
     console.show([console.tabulated(columns, title)], wide=wide)
     console.show([console.tabulated(_by_pieces(verdicts), "By pieces on the board")], wide=wide)
 
