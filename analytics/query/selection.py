@@ -277,8 +277,8 @@ def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
         GROUP BY ALL ORDER BY ALL""")  # noqa: S608  (ids of runs)
     agents = {key: " and ".join(opened.archive.known_run(key[0]).pairings[key[1]]) for key in alike}
     return [
-        f"the {alike[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} are {different} over and "
-        "over, so their intervals mean nothing: play with opening_plies"
+        f"the {alike[run_id, pairing]:,} games of {agents[run_id, pairing]} in run {run_id} repeat "
+        f"{'one game' if different == 1 else 'two games'}, so their intervals mean nothing: play with opening_plies"
         for run_id, pairing, different in found.iter_rows()
         if different <= 2 < alike.get((run_id, pairing), 0)
     ]

@@ -289,11 +289,11 @@ class OpenArchive:
         return f"<p>{html.escape(repr(self))}</p>{runs}"
 
     def _contents(self) -> str:
-        games = 0
+        games, runs = 0, len(self.archive.run_ids())
         for run_id in self.archive.run_ids():
             with suppress(FailureError):  # a damaged record: how many games a pair has is not known
                 games += self.archive.games_held(run_id)
-        return f"archive {self._root}: {len(self.archive.run_ids()):,} runs, {games:,} games"
+        return f"archive {self._root}: {runs:,} run{'s' * (runs != 1)}, {games:,} games"
 
     def close(self) -> None:
         """Free memory and temporary files. May be called twice; the next question opens everything again."""

@@ -221,7 +221,7 @@ def description(card: PolicyCard, folder: PurePath) -> list[tuple[str, str]]:
         ("command", str(learned.get("command", ""))),
         ("created", card.created),
         ("code", ", ".join(f"{key} {value}" for key, value in card.code.items())),
-        ("knowledge", card.knowledge),
+        ("knowledge", f"SHA-256 {card.knowledge}, of the kind, the parameters and the table"),
         ("folder", str(folder)),
         *(("file", file) for file in files),
     ]

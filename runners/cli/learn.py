@@ -32,9 +32,15 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
     """List the policies."""
     from analytics.policies import policy_store
     from analytics.store.archive import Archive
+    from runners.arena.agent_policies import readers_of
+    from runners.terminal.console import print_line
     from runners.terminal.tables import write
 
-    write(policy_store.listing(Archive.open(archive)), table)
+    listed = policy_store.listing(Archive.open(archive))
+    write(listed, table)
+    if table.is_printed and len(listed):
+        kinds = [f"{kind} ({', '.join(readers_of(kind)) or 'none'})" for kind in listed["kind"].unique().sort()]
+        print_line(f"kind: what the table holds, and in brackets the agents that play by it: {'; '.join(kinds)}")
 
 
 @app.command("show")
@@ -42,7 +48,7 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games."""
     from analytics.policies import policy_store
-    from analytics.results.columns import properties
+    from analytics.results.columns import words
     from analytics.store import policy_cards
     from analytics.store.archive import Archive
     from runners.arena.agent_policies import description
@@ -51,7 +57,8 @@ def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCH
     opened = Archive.open(archive)
     card = policy_store.find(opened, policy)
     described = description(card, policy_cards.folder_of(opened, card.policy_id))
-    console.show([console.tabulated(properties(dict(described)), f"policy {card.name}")])
+    names, texts = zip(*described, strict=True)  # a name may come more than once
+    console.show([console.tabulated([words("property", names), words("value", texts)], f"policy {card.name}")])
 
 
 @app.command(

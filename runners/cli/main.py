@@ -132,7 +132,10 @@ class CompilingNotice:
         """Called before each function is compiled."""
         now = self._clock()
         if self._last is None:
-            self.say("Compiling the kernels that this command needs. This happens once and may take a minute.")
+            self.say(
+                "Compiling the kernels that this command needs, which may take a minute. "
+                "Later commands find them ready."
+            )
         elif now - self._last < self.SECONDS:
             return
         else:

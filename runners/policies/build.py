@@ -67,11 +67,14 @@ def _show(card: PolicyCard, root: PurePath, seconds: float) -> None:
     from analytics.store.archive import Archive
 
     learned = card.learned
-    runs = f"{len(learned['run_ids'])} runs" if len(learned["run_ids"]) > 1 else f"run {learned['run_ids'][0]}"
+    ids, archive = learned["run_ids"], Archive(root)
+    runs = f"{len(ids)} runs" if len(ids) > 1 else f"run {ids[0]}"
+    if trainings := sum(archive.known_run(run_id).training for run_id in ids):
+        runs += f" ({trainings} of them trainings)" if len(ids) > 1 else " (a training)"
     own = "".join(f" --config-dir {shlex.quote(folder)}" for folder in own_folders())
     what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
-        f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(Archive(root), card.policy_id)}.",
+        f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(archive, card.policy_id)}.",
         *_how_to_play(card, f"{console.archive_option(root)}{own}"),
     ):
         console.print_line(line)

@@ -207,7 +207,7 @@ def _shown(
 def _waiting(request: Request, job: BackgroundJob) -> Response:
     why = ": others are served first" if job.queued else ""
     if compiling().active:
-        why = ": its kernels are being compiled. This happens once and may take a minute"
+        why = ": its kernels are being compiled, which may take a minute. Later games find them ready"
     return page(request, "waiting.html", title="One moment", line=f"The agent is being set up{why}.", refresh=1)
 
 

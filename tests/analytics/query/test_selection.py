@@ -269,4 +269,4 @@ def test_games_that_are_copies_are_named(archive: Archive) -> None:
         (note,) = repeated_games(opened, [copied.run_id, RUN_ID])
         assert repeated_games(opened, [RUN_ID]) == []
     first, second = PAIRINGS[0]
-    assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} are 2 over and over")
+    assert note.startswith(f"the 10 games of {first} and {second} in run {copied.run_id} repeat two games, ")
