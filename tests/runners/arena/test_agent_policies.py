@@ -230,7 +230,7 @@ def test_policies_are_listed_and_shown(qarena: Qarena, root: Path) -> None:
         for text in (card.policy_id, "trainer learner.rate │ 0.5", "counting, seed 3, 20 games", card.knowledge):
             assert text in shown.out
         assert re.search(r"file +│ table-[0-9a-f]{16}.parquet, [\d,]+ bytes, 390,625 rows", shown.out)
-    assert re.search(r"kind: .*; encoded_values \(rl_encoded, policy\)", listed.out)
+    assert re.search(r"play by it: encoded_values \(rl_encoded, policy\)", listed.out)
     assert re.search(r"gene beta +│ 0.75", qarena("policy", "show", "bred").out)
     unknown = qarena("policy", "show", "mien")
     assert "did you mean 'mine'?" in unknown.refusal

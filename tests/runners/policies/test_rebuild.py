@@ -177,7 +177,8 @@ def test_no_agent_of_a_card_is_made_but_those_of_yamls(what: str, root: Path, ma
     forge(root, "bred", SMUGGLED[what])
     found = qarena("policy", "rebuild", "bred", "--archive", str(root))
     refusal = (
-        "below=.* is not an agent's label|agent '.*': below=.* cannot be read|agent '.*' has no parameter '_target_'"
+        "below=.* is not an agent's label|agent '.*': below=.* cannot be read|"
+        "the yaml of agent '.*' has no parameter '_target_'"
     )
     assert re.fullmatch(f"error: ({refusal}).*\n", found.refusal)
     assert not mark.exists()
@@ -285,3 +286,13 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
     ):
         assert "unexpected" not in qarena(*asked).err
     assert not mark.exists()
+
+
+def test_trainings_among_the_games_of_a_policy_are_said(root: Path, qarena: Qarena) -> None:
+    built = qarena("policy", "build", "kind=gift", "name=all", "--archive", str(root)).out
+    assert re.search(r" games of \d+ runs \(\d+ of them trainings\) in ", built)
+    (run_id,) = (record.run_id for record in Archive.open(root).runs() if record.learner is not None)
+    alone = qarena(
+        "policy", "build", "kind=gift", "name=one", "--where", f"run_id = '{run_id}'", "--archive", str(root)
+    )
+    assert f" games of run {run_id} (a training) in " in alone.out
