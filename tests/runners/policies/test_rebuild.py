@@ -291,8 +291,7 @@ def test_imported_text_and_records_of_sweeps_are_shown_and_never_made(
 def test_trainings_among_the_games_of_a_policy_are_said(root: Path, qarena: Qarena) -> None:
     built = qarena("policy", "build", "kind=gift", "name=all", "--archive", str(root)).out
     assert re.search(r" games of \d+ runs \(\d+ of them trainings\) in ", built)
-    (run_id,) = (record.run_id for record in Archive.open(root).runs() if record.learner is not None)
-    alone = qarena(
-        "policy", "build", "kind=gift", "name=one", "--where", f"run_id = '{run_id}'", "--archive", str(root)
-    )
-    assert f" games of run {run_id} (a training) in " in alone.out
+    run_id = next(record.run_id for record in Archive.open(root).runs() if record.training)
+    where = ("--where", f"run_id = '{run_id}'", "--archive", str(root))
+    alone = qarena("policy", "build", "kind=gift", "name=one", *where).out
+    assert f" games of run {run_id} (a training) in " in alone
