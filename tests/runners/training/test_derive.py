@@ -184,8 +184,8 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
         derivation=how | {"parameters": how["parameters"] | {"least": 1}},
         checksums=dict.fromkeys(card.learned["checksums"], "0" * 16),
     )
-    path = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
-    forge_record(Path(path), lambda values: values["code"].update(fingerprint="f" * 16))
+    card_file = policy_cards.folder_of(Archive.open(root), card.policy_id) / "card.json"
+    forge_record(Path(card_file), lambda values: values["code"].update(fingerprint="f" * 16))
     found = qarena(*rebuild)
     assert found.code == 1
     assert found.out.startswith("differs: policy mine ")
