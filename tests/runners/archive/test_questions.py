@@ -286,23 +286,15 @@ def test_a_file_that_cannot_be_written_is_a_failure(
         assert (found.code, found.out, found.err) == (code, "", f"error: {complaint}\n")
 
 
-def games_at_random(root: Path, games: int) -> float:
-    """The sum of squares by which the lengths of random games differ from exact random play: chi square of 12."""
-    play(root, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
-    with open_archive(root) as opened:
+def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
+    games = 20_000
+    play(tmp_path, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
+    with open_archive(tmp_path) as opened:
         rows = lengths_frame(reported_games(opened)).filter(agent="random")
     assert rows["games"].sum() == games
     chances: list[tuple[int, float]] = rows.select("games", "random").rows()
-    return sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)
-
-
-def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
-    assert games_at_random(tmp_path / "random", 20_000) < 40  # one in 14,000 would be larger
-
-
-@pytest.mark.slow
-def test_ten_million_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
-    assert games_at_random(tmp_path / "random", 10**7) < 40
+    squares = sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)  # chi square of 12
+    assert squares < 40  # one in 14,000 would be larger
 
 
 @pytest.mark.slow

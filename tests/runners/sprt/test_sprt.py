@@ -7,7 +7,6 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +36,7 @@ from runners.sprt.shown import _ProgressLines, state_of
 from tests.analytics.folders import snapshot
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start
+from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start, wait_for
 
 # About a thousand pairs, in some thirty looks.
 LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
@@ -335,14 +334,6 @@ def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
 # Signals.
 
 SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=30", "archive.shard_seconds=0.1")
-
-
-def wait_for(process: subprocess.Popen[str], what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.mark.slow

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
-from quarto.rules import CLASSIC
-from runners.arena.config_groups import CONF, ArchiveSettings
+from runners.arena.config_groups import CONF
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import TrainingContext
+from tests.runners.training import trainings
 
 TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
 SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
@@ -28,15 +27,6 @@ def trainer(name: str, **changes: Any) -> GeneticTrainer:
     return target(**{**settings, **changes})
 
 
-def context(root: Path, seed: int = 3, threads: int = 2, **storage: Any) -> TrainingContext:
-    """A context in the archive at ``root``; ``storage`` are other fields of its storage."""
-    return TrainingContext(
-        name="evolution",
-        rules=CLASSIC,
-        seed=seed,
-        threads=threads,
-        storage=ArchiveSettings(root, **storage),
-        command="qarena train",
-        stop=threading.Event(),
-        progress=None,
-    )
+def context(root: Path, seed: int = 3, **other: Any) -> TrainingContext:
+    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
+    return trainings.context(root, "evolution", **{"seed": seed, "threads": 2} | other)

@@ -174,8 +174,8 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
     record.unlink()
     expected = rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n"
     assert re.fullmatch(expected, qarena(*rebuild).refusal)
-    for path in (last, record):
-        path.write_bytes(before[path])
+    for gone in (last, record):
+        gone.write_bytes(before[gone])
     assert snapshot(root) == before
 
     how = card.learned["derivation"]
