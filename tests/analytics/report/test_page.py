@@ -186,7 +186,7 @@ def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp
             strength.ratings(opened)
         with pytest.raises(RequestError, match="those of trainings"):
             strength.crosstable(opened, f"run_id = '{training}'")
-    assert "leave out the games of trainings (1 runs). --run takes them in" in made(Path(archive.root))
+    assert "leave out the games of trainings (1 run). --run takes them in" in made(Path(archive.root))
 
 
 def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -> None:
