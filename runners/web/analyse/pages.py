@@ -64,8 +64,13 @@ def analysis(request: Request, text: str | None = None, rules: str = CLASSIC_NAM
     if text is not None:
         return _pasted(request, text, rules, choices)
     line = parse_line(request.query_params, choices)
+    return _shown(request, line, _chosen(line, piece))
+
+
+def _chosen(line: AnalysisLine, piece: str) -> int:
+    """The piece to place, where the mover chooses one first; NONE before that."""
     chosen = parse_piece(piece) if piece and line.game.asked is NextDecision.PLY else NONE
-    return _shown(request, line, chosen if chosen in line.game.left else NONE)
+    return chosen if chosen in line.game.left else NONE
 
 
 def _pasted(request: Request, text: str, rules: str, choices: AgentsAndRules) -> Response:
@@ -280,11 +285,10 @@ def openings(request: Request, reader: Reading, position: str = "", rules: str =
         except RequestError as raised:
             error, status = str(raised), status_of(raised)
     reader.content.failed |= found.damaged
-    chosen = parse_piece(piece) if piece and line.game.asked is NextDecision.PLY else NONE
     return _board(
         request,
         line,
-        chosen if chosen in line.game.left else NONE,
+        _chosen(line, piece),
         reader,
         found,
         status,
