@@ -69,7 +69,7 @@ def sprt(
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    agent: Annotated[str, options.agent("An agent, with or without parameters: 'mcts(iterations=1000)'.")],
+    agent: Annotated[str, options.agent("A level, 1 (random) to 10 (perfect), or an agent: 'mcts(iterations=1000)'.")],
     seat: Annotated[int, Option(min=0, max=1, help="Your seat: 0 gives the first piece, 1 places first.")] = 1,
     rules: Annotated[str, options.rules("The rules to play by.")] = "classic",
     seed: Annotated[int, options.seed("Seed of the agent's random choices.")] = 1,
@@ -86,10 +86,11 @@ def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also over a pipe: one line a decision.
     """
+    from runners.play.levels import agent_at
     from runners.play.start import PlayOptions, start
 
     logged, command = None if no_log else archive, f"qarena {options.typed()}"
-    start(PlayOptions(agent, rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
+    start(PlayOptions(agent_at(agent), rules, seat, seed, name, logged, archive, config_dir, plain, review, command))
 
 
 @options.in_config_dir

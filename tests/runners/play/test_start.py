@@ -27,6 +27,7 @@ from runners.arena.config import agent_named
 from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
 from runners.play import start
+from runners.play.levels import LEVELS
 from runners.play.start import Series
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena, Result
@@ -90,6 +91,21 @@ def test_a_game_is_played_logged_and_found_again(
     (record,) = Archive.open(tmp_path / "games").runs()
     assert (record.status, record.games, record.rules.name) == ("complete", 2, preset)
     assert shlex.split(record.command) == ["qarena", "play", *options]
+
+
+def test_an_opponent_may_be_a_level(play: Play, tmp_path: Path) -> None:
+    assert play(["resign"], "5", "--seat", "0", "--name", "ada", "--archive", "games").code == 0
+    (record,) = Archive.open(tmp_path / "games").runs()
+    assert record.labels == ("human:ada", "semi_random")
+    for wrong in ("0", "11"):
+        found = play([], wrong)
+        assert (found.code, found.err) == (
+            2,
+            f"error: level {wrong} does not exist: levels are 1 (random) to 10 (perfect play)\n",
+        )
+    for level in LEVELS:
+        assert agent_named(level.agent).label == level.agent
+    assert [level.elo for level in LEVELS] == sorted(level.elo for level in LEVELS)
 
 
 def test_a_transcript_reads_well(play: Play) -> None:

@@ -1,0 +1,41 @@
+"""Ten opponents by degree, from a random one to perfect play. docs/results_agents.md has how they were measured."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from quarto.errors import RequestError
+
+
+class Level(NamedTuple):
+    """An opponent for people."""
+
+    agent: str  # its label
+    elo: int  # relative to ``random``, measured under classic rules
+    text: str  # how it plays
+
+
+LEVELS = (
+    Level("random", 0, "places and gives at random"),
+    Level("ga5", 0, "weighs pieces and cells, and does not look at the piece in hand"),
+    Level("ga2", 0, "gives rare pieces, fills lines"),
+    Level("rule_based", 0, "mirrors your moves and takes a win"),
+    Level("semi_random", 0, "takes a win, and gives a safe piece if there is one"),
+    Level("oracle(horizon=12)", 0, "plays perfectly once twelve pieces are on the board"),
+    Level("oracle(slip=1.0)", 0, "misses no win at once, and errs whenever that does not lose at once"),
+    Level("oracle(slip=0.4)", 0, "errs in two of five turns, never absurdly"),
+    Level("oracle(slip=0.1)", 0, "errs in one of ten turns, never absurdly"),
+    Level("oracle", 0, "never loses a position that can be held"),
+)
+
+
+def agent_at(name: str) -> str:
+    """The label of an opponent that is named by its level, ``4``; any other name as it is.
+
+    Raises ``RequestError`` for a level that does not exist.
+    """
+    if not name.isdecimal():
+        return name
+    if not 1 <= int(name) <= len(LEVELS):
+        raise RequestError(f"level {name} does not exist: levels are 1 (random) to {len(LEVELS)} (perfect play)")
+    return LEVELS[int(name) - 1].agent
