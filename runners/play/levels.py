@@ -21,7 +21,7 @@ LEVELS = (
     Level("ga2", 0, "gives rare pieces, fills lines"),
     Level("rule_based", 0, "mirrors your moves and takes a win"),
     Level("semi_random", 0, "takes a win, and gives a safe piece if there is one"),
-    Level("oracle(horizon=12)", 0, "plays perfectly once twelve pieces are on the board"),
+    Level("oracle(horizon=10)", 0, "plays perfectly once ten pieces are on the board"),
     Level("oracle(slip=1.0)", 0, "misses no win at once, and errs whenever that does not lose at once"),
     Level("oracle(slip=0.4)", 0, "errs in two of five turns, never absurdly"),
     Level("oracle(slip=0.1)", 0, "errs in one of ten turns, never absurdly"),
