@@ -17,15 +17,15 @@ class Level(NamedTuple):
 
 LEVELS = (
     Level("random", 0, "places and gives at random"),
-    Level("ga5", 0, "weighs pieces and cells, and does not look at the piece in hand"),
-    Level("ga2", 0, "gives rare pieces, fills lines"),
-    Level("rule_based", 0, "mirrors your moves and takes a win"),
-    Level("semi_random", 0, "takes a win, and gives a safe piece if there is one"),
-    Level("oracle(horizon=10)", 0, "plays perfectly once ten pieces are on the board"),
-    Level("oracle(slip=1.0)", 0, "misses no win at once, and errs whenever that does not lose at once"),
-    Level("oracle(slip=0.4)", 0, "errs in two of five turns, never absurdly"),
-    Level("oracle(slip=0.1)", 0, "errs in one of ten turns, never absurdly"),
-    Level("oracle", 0, "never loses a position that can be held"),
+    Level("ga5", 82, "weighs pieces and cells, and does not look at the piece in hand"),
+    Level("ga2", 397, "gives rare pieces, fills lines"),
+    Level("rule_based", 526, "mirrors your moves and takes a win"),
+    Level("semi_random", 679, "takes a win, and gives a safe piece if there is one"),
+    Level("oracle(horizon=10)", 877, "plays perfectly once ten pieces are on the board"),
+    Level("oracle(slip=1.0)", 919, "misses no win at once, and errs whenever that does not lose at once"),
+    Level("oracle(slip=0.4)", 1186, "errs in two of five turns, never absurdly"),
+    Level("oracle(slip=0.1)", 1386, "errs in one of ten turns, never absurdly"),
+    Level("oracle", 1477, "never loses a position that can be held"),
 )
 
 

@@ -19,6 +19,7 @@ from runners.browse.links import address as url_of
 from runners.browse.links import analysis_of_game
 from runners.play.game import Game, NextDecision, attributes
 from runners.play.hints import Hint
+from runners.play.levels import LEVELS
 from runners.play.session import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
@@ -31,12 +32,6 @@ from runners.web.tiles import DecisionTile, filled_cell, named, taken_piece
 router = APIRouter()
 
 FIRST = "rule_based"  # the opponent that the form proposes
-SUGGESTED = (
-    ("semi_random", "Easy", "wins when it can, and never gives a winning piece"),
-    ("rule_based", "Fair", "mirrors your moves and punishes slips"),
-    ("mcts", "Hard", "looks ahead by hundreds of trial games"),
-    ("oracle", "Perfect", "never loses a position that can be held"),
-)
 
 
 @router.get("/play")
@@ -61,7 +56,8 @@ def _setup(request: Request, fields: Mapping[str, str], error: str = "") -> Resp
         parameters=known.parameters(agent),
         described=known.all_agents,
         given=given | _parameters(agent, fields),
-        suggested=SUGGESTED,
+        levels=LEVELS,
+        level=next((level for level in LEVELS if level.agent == (fields.get("agent") or FIRST)), None),
         all_rules=known.all_rules,
         playable=playable,
         rules=rules,

@@ -9,7 +9,8 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from analytics.store.marker import MARKER
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
+from runners.arena.engine import Engine
 from runners.arena.spec import AgentSpec
 from runners.checking import check, watch
 from runners.checking.check import findings_of, rare_positions
@@ -256,15 +258,19 @@ def test_a_turn_that_never_ends_is_named_when_the_time_is_over(isolation: str, s
 def test_a_slow_agent_plays_the_games_that_its_time_allows(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for seconds, pairs in ((0.001, 10), (2.0, 2), (0.5, 10)):  # of two games against random, in a check of 120 seconds
+        paced = SimpleNamespace(play_block=lambda _order, seconds=seconds: SimpleNamespace(seconds=seconds))
+        assert check._pairs_that_fit(cast("Engine", paced), watch.Watch(120)) == pairs
+    assert "took 2.0 seconds, so this check plays 8 games and not 40; --seconds allows more" in capsys.readouterr().err
+    one = AgentSpec("it", "tests.runners.experiments.OneByOne", {}, trusted=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(check, "_pairs_that_fit", lambda _engine, _watch: 1)
+        assert next(findings_of(one, CLASSIC, 1)).text.startswith("every turn of 4 games and in ")
     monkeypatch.setattr(check, "QUICK_SECONDS", 0.0)
-    slow = AgentSpec("it", f"{HERE}.Slow", {}, trusted=True)
-    found = {each.subject: each for each in findings_of(slow, CLASSIC, 1, seconds=8)}
-    assert all(each.is_fine for each in found.values())
-    games = int(re.match(r"every turn of (\d+) games", found["legal"].text)[1])  # type: ignore[index]
-    assert 4 <= games < 40
-    assert f"so this check plays {games} games and not 40" in capsys.readouterr().err
-    (late,) = findings_of(slow, CLASSIC, 1, seconds=2)
-    assert re.search(r"took 0\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
+    monkeypatch.setattr(check, "OTHER_WORK", 10**9)
+    (late,) = findings_of(one, CLASSIC, 1)
+    assert (late.subject, late.is_fine) == ("in time", False)
+    assert re.search(r"took \d\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
 
 
 def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path) -> None:
