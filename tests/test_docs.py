@@ -23,6 +23,7 @@ from runners.arena.config_groups import SCHEMAS
 from runners.cli.main import app
 from runners.cli.play import is_training
 from runners.hydra_app.arguments import FLAG_NAMES, first_value, parsed
+from runners.play.levels import agent_at
 from tests.paths import CONF, ROOT
 from tests.runners.conftest import prepared_once
 
@@ -177,7 +178,9 @@ def check_option(group: str, label: str) -> None:
 
 
 def test_agents_given_to_other_commands_exist() -> None:
-    given = [shown.words[1] for shown in BLOCKS if shown.words[0] == "play" and "--config-dir" not in shown.words]
+    given = [
+        agent_at(shown.words[1]) for shown in BLOCKS if shown.words[0] == "play" and "--config-dir" not in shown.words
+    ]
     given += [shown.words[shown.words.index("--turn") + 1] for shown in BLOCKS if "--turn" in shown.words]
     assert given
     for label in given:
