@@ -70,7 +70,7 @@ class Comparison:
                 [
                     words("run", speeds["run"]),
                     column("games", speeds["games"]),
-                    column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.1f}"),
+                    column("seconds", speeds["seconds"], lambda seconds: f"{seconds:,.2f}"),
                     column("games a second", speeds["games_a_second"], lambda pace: f"{pace:,.0f}"),
                 ],
             ),

@@ -36,6 +36,7 @@ class Cell:
     piece: int | None = None  # drawn beside the text
     link: str = ""  # address that the text leads to; reports have none
     parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
+    box: str = ""  # the value of a box of a form, named ``run``, in front
 
 
 class ResultColumn(NamedTuple):

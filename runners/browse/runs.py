@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -157,8 +158,9 @@ def first_score(opened: OpenArchive, row: RunRow) -> float | None:
 
 def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
     """A table of runs; ``brief``: with the most important columns only."""
+    names = [Cell(row.run_id, link=links.run_page(row.run_id), code=True) for row in rows]
     columns = [
-        linked("run", [row.run_id for row in rows], [links.run_page(row.run_id) for row in rows], code=True),
+        words("run", names if brief else [replace(name, box=name.text) for name in names]),
         words("agents", [few(row) for row in rows]),
         column("first one's score, %", [first_score(opened, row) for row in rows], percent),
         ResultColumn("games", [row.games_text for row in rows]),

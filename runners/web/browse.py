@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, TypeVar
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from analytics.query.selection import GameFilter
+from analytics.ratings.comparison import compare
 from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.page import render
 from analytics.results.columns import Table
@@ -234,6 +235,12 @@ def one_run(reader: Reading, run_id: str) -> Response:
     run = reader.ask(runs.one_run, run_id)
     table = _crosstable(reader, run.record) if run.games else None
     return reader.page("browse_run.html", run=run, crosstable=table, subjects_of_run=sections.SUBJECTS)
+
+
+@router.get("/browse/compare")
+def compared(reader: Reading, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
+    """Runs compared with the first of them."""
+    return reader.page("browse_compare.html", comparison=reader.ask(compare, run))
 
 
 @router.get("/browse/games")

@@ -44,6 +44,7 @@ PAGES = (
     "/browse",
     "/browse/agent?agent=semi_random",
     f"/browse/runs/{ROUND_ROBIN}",
+    f"/browse/compare?run=d2a027fc112c&run={SQUARE}",
     "/browse/games",
     GAME,
     "/browse/openings?position=0.../..../..../.... F",
@@ -59,6 +60,15 @@ FROM_ELSEWHERE = re.compile(r'(?:src|href|action)="(?:https?:)?//|url\(|\sstyle=
 
 def links(page: Page) -> set[str]:
     return {html.unescape(link).partition("#")[0] for link in re.findall(r'href="(/(?:browse|ask)[^"]*)"', page.text)}
+
+
+def test_runs_that_are_ticked_are_compared(reader: Visitor) -> None:
+    runs = reader.ready("/browse").text
+    assert re.findall(r'name="run" value="([0-9a-f]{12})"', runs).count(SQUARE) == 1
+    page = reader.ready(f"/browse/compare?run=d2a027fc112c&run={SQUARE}").text
+    assert "rules: squares" in page
+    for wrong, status in ((f"?run={SQUARE}", 400), ("", 400), (f"?run={SQUARE}&run=000000000000", 404)):
+        assert reader.ready(f"/browse/compare{wrong}").status == status
 
 
 def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) -> None:

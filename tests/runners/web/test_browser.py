@@ -33,6 +33,7 @@ PAGES = (
     *("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/analyse?text=F@b1%0A3@b9"),
     *("/nothing", "/browse", f"/browse/runs/{ROUND_ROBIN}", "/browse/agent?agent=dumb", "/browse/games"),
     *(f"/browse/games/{ROUND_ROBIN}/8", "/browse/openings", "/browse/openings?position=0.../..../..../.... F"),
+    "/browse/compare?run=d2a027fc112c&run=2a6d3741319d",
     *(f"/browse/results/{slug}" for slug in ("crosstable", "ratings", "lengths", "gifts")),
     *(f"/browse/sweeps/{SWEEP}", "/browse/policies", "/ask?question=2"),
 )
