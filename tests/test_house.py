@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -128,18 +129,62 @@ def test_ci_runs_what_the_makefile_calls_test() -> None:
     } <= rules
 
 
-@pytest.mark.slow
-def test_a_wheel_holds_all_code_configuration_and_sql(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from copies of what it needs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(tmp_path)]
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder)]
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", *options, str(source)]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    (wheel,) = tmp_path.glob("*.whl")
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_all_code_configuration_and_sql(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     kept = {path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix in SHIPPED}
     assert packed == {path.relative_to(ROOT).as_posix() for path in kept}
     assert {"conf/__init__.py", "quarto/rules.py"} <= packed
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_does_the_main_things_in_a_folder_of_its_own(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "own"], check=True, timeout=60)
+    python = tmp_path / "own/bin/python"
+    home = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout.strip()
+    options = ["--quiet", "--no-deps", "--no-index", "--target", home]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(wheel)], check=True, timeout=120)
+    libraries = sysconfig.get_path("purelib")
+    Path(home, "libraries.pth").write_text(f"{libraries}\n")  # what the lock file installs; our packages come first
+    for command, expected in (
+        (["--version"], "qarena 0.1.0"),
+        (["run", "rule_based", "random", "games=200"], "200 games"),
+        (["sql", "SELECT count(*) AS games FROM games"], "200"),
+        (["crosstable"], "rule_based"),
+        (["rate"], "Ratings in Elo"),
+        (["annotate", "--from-pieces", "10"], "games"),
+        (["mistakes"], "Worst mistakes"),
+        (["policy", "build", "kind=gift", "name=mine"], "mine"),
+        (["policy", "judge", "random", "--games", "0"], "12,697 positions"),
+        (["report", "--output", "report.html"], "report.html"),
+        (["agents", "new", "corner"], "corner"),
+        (["archive", "verify"], "no problems"),
+    ):
+        code = "import sys; sys.argv[0] = 'qarena'; from runners.cli.main import main; sys.exit(main())"
+        done = subprocess.run(
+            [python, "-c", code, *command], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, (command, done.stderr)
+        assert expected in done.stdout + done.stderr, (command, done.stdout)

@@ -18,7 +18,6 @@ app = options.group("policy", "Learn policies from logged games; list, compare, 
 benchmark = options.group("benchmark", "Make datasets for offline learning, and score policies.")
 
 POLICY = Argument(help="Its name or id.")
-SAMPLE = options.ROOT / "data" / "sample"
 
 
 def train(arguments: options.Overrides = None) -> None:
@@ -212,7 +211,7 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     each: Annotated[int, Option(min=1, max=4000, help="Positions of each source and number of pieces, at most.")] = 500,
     seed: Annotated[int, options.seed("Of the draw.", 31)] = 2026,
     from_pieces: Annotated[int, Option(min=1, max=15, help="Leave out boards with fewer pieces.")] = 1,
-    archive: Annotated[Path, Option(help="The archive of the logged games. Default: the sample that ships.")] = SAMPLE,
+    archive: options.Archive = options.ARCHIVE,
     threads: options.Threads = options.ALL_CORES,
     megabytes: options.Memory = options.MIB_128,
     force: options.Force = False,
