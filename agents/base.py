@@ -247,10 +247,6 @@ class AgentLimits:
             value = getattr(self, key)
             if value is not None and (type(value) not in kinds or not value > 0):
                 raise RequestError(f"{key}={value} is not a number above 0, or null for no limit")
-        if self.megabytes is not None and self.isolation != "process":
-            raise RequestError(
-                f"megabytes={self.megabytes} limits a process: set isolation=process too, or leave it out"
-            )
 
     @property
     def any(self) -> bool:

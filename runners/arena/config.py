@@ -26,6 +26,7 @@ from runners.arena.config_groups import (
     NOT_PARAMETERS,
     ArchiveSettings,
     RayConfig,
+    as_one_text,
     as_written,
     check_range,
     declared_files,
@@ -217,7 +218,9 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
     for part in split(found[2] or ""):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
-            raise RequestError(f"{what} {text!r}: {part!r} is not parameter=value")
+            raise RequestError(
+                f"{what} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
+            )
         parameters[key] = _value(f"{what} {text!r}", f"{key}={value}")
     return found[1], parameters
 
@@ -228,7 +231,8 @@ def _value(what: str, setting: str) -> Any:
         parsed = OverridesParser.create().parse_override(setting)
     except HydraException as error:
         reason = " ".join(str(error).split()).partition(" See https")[0]
-        raise RequestError(f"{what}: {setting} cannot be read: {reason}") from error
+        advice = f"; {as_one_text(setting, in_shell=False)}" if "=" in setting.partition("=")[2] else ""
+        raise RequestError(f"{what}: {setting} cannot be read: {reason}{advice}") from error
     if parsed.is_sweep_override():
         raise RequestError(f"{what}: {setting} is more than one value")
     return parsed.value()

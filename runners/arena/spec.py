@@ -83,6 +83,11 @@ class AgentSpec:
 
             playing = self.player or self
             return IsolatedAgent(self.label, playing.target, playing.params, playing.policy, self.limits)
+        if self.limits.megabytes is not None:
+            raise RequestError(
+                f"agent '{self.label}': megabytes={self.limits.megabytes} limits a process: set isolation=process too, "
+                "or leave it out"
+            )
         from runners.hosting.limits import TimedAgent  # few runs have limits
 
         return TimedAgent(replace(self, limits=AgentLimits()).build, self.limits.turn_seconds or math.inf)

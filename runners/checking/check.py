@@ -130,7 +130,8 @@ def findings_of(
         except KeyboardInterrupt as error:
             if not watch.ended:
                 raise
-            findings.append(CheckFinding("in time", False, f"{watch.ended}{_line_of_author(error)}"))
+            notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+            findings.append(CheckFinding("in time", False, f"{watch.ended}{_line_of_author(error)}{notes}"))
     yield from findings
 
 

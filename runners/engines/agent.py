@@ -20,7 +20,7 @@ from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
 from runners.engines.compliance import kept_rules
-from runners.engines.process import EngineError, EngineProcess, shown
+from runners.engines.process import FLUSH, EngineError, EngineProcess, shown
 from runners.engines.protocol import expected, position_lines
 
 SAMPLE = [sys.executable, str(Path(__file__).parent / "examples" / "careful.py")]
@@ -34,6 +34,7 @@ class Engine:
     """
 
     choosers = ("opponent", "mover")
+    writes_turns = True  # as text: messages name cells and pieces as it does
 
     def __init__(self, command: str | None = None, limits: AgentLimits | None = None) -> None:
         """Raises ``RequestError`` for a program that is not there."""
@@ -130,8 +131,9 @@ class EnginePlayer(PythonPlayer):
         except EngineError as error:
             process.end()
             return found, error
-        except BaseException:
+        except BaseException as error:  # such as that of a check whose time is over
             process.end()
+            error.add_note(f"{len(found)} of {len(seeds)} turns have come: {FLUSH}")
             raise
         self._idle.append(process)
         return found, None

@@ -15,8 +15,9 @@ from quarto.errors import RequestError
 from quarto.notation import format_position
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
-from runners.engines.process import EngineError, EngineProcess, shown
+from runners.engines.process import FLUSH, EngineError, EngineProcess, shown
 from runners.engines.protocol import position_lines
+from runners.hosting.illegal_turns import faults_of, turn_text
 
 SECONDS = 10.0  # for an answer
 QUIET_SECONDS = 0.2  # in which nothing may come
@@ -38,8 +39,6 @@ def kept_rules(start: Start, rules: Rules) -> Iterator[tuple[str, str | None]]:
             yield name, rule(start, rules)
         except (EngineError, RequestError) as error:
             yield name, str(error)
-        except LateError:
-            yield name, f"no answer within {SECONDS:g} s"
 
 
 def _positions(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
@@ -53,14 +52,18 @@ def _positions(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
 
 
 def _asked(process: EngineProcess, content: bytes, count: int) -> list[tuple[int, int]]:
-    """The turns for ``count`` positions. Raises ``EngineError`` for an answer that is none."""
+    """The turns for ``count`` positions. Raises ``EngineError`` for an answer that is none, or does not come."""
     found: list[tuple[int, int]] = []
-    for answer in process.turns(content, SECONDS):
-        if isinstance(answer, bytes):
-            raise EngineError(f"it answered {shown(answer)}, not 'turn CELL PIECE'")
-        found.append(answer)
-        if len(found) == count:
-            break
+    try:
+        for answer in process.turns(content, SECONDS):
+            if isinstance(answer, bytes):
+                raise EngineError(f"it answered {shown(answer)}, not 'turn CELL PIECE'")
+            found.append(answer)
+            if len(found) == count:
+                break
+    except LateError:
+        text = f"{len(found)} of {count} turns have come, and no more within {SECONDS:g} seconds: {FLUSH}"
+        raise EngineError(text) from None
     return found
 
 
@@ -78,25 +81,24 @@ def _together(start: Start, rules: Rules) -> str | None:
     for i, (one, other) in enumerate(zip(together, alone, strict=True)):
         if one != other:
             text = format_position(batch.position(i))
-            return f"position {text}, seed {int(seeds[i])}: {one} among {MANY} positions, {other} alone"
+            among, by_itself = (turn_text(turn) for turn in (one, other))
+            return (
+                f"position {text}, seed {int(seeds[i]):x}: turn {among} among {MANY} positions, turn {by_itself} alone"
+            )
     return None
 
 
 def _legal(start: Start, rules: Rules) -> str | None:
-    """Turns take an empty cell and a piece that is left."""
+    """Turns take an empty cell and a piece that is left, and what is said of them is in range."""
     batch, seeds = _positions(rules, len(LEGAL_PLIES) + 1)
     process = start()
     try:
         turns = _asked(process, position_lines(batch, seeds) + b"go\n", len(seeds))
     finally:
         process.end()
-    for i, (cell, gift) in enumerate(turns):
-        position = batch.position(i)
-        places = position.hand != NONE or rules.mover_chooses
-        if (places and (cell == NONE or position.occupied >> cell & 1)) or (
-            gift == NONE or not position.available >> gift & 1
-        ):
-            return f"position {format_position(position)}: turn {(cell, gift)} is illegal"
+    for i, turn in enumerate(turns):
+        if wrong := faults_of(batch.position(i), turn, rules):
+            return f"position {format_position(batch.position(i))}: turn {turn_text(turn)}: {wrong}"
     return None
 
 

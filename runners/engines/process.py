@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -24,6 +25,10 @@ CHUNK = 1 << 16  # bytes that are read or written at once
 MOST_LINE = 4096  # bytes of an answer
 MOST_INFO = 10_000  # lines before a turn
 SHOWN = 200  # characters of an answer or of standard error that a message repeats
+MOST_ERRORS = 1 << 16  # bytes of standard error that are read when it has ended
+LOGGED = 10  # lines of these that the log gets
+TROUBLE = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
+FLUSH = "it may leave an answer out, or not flush its output"
 
 
 class EngineError(Exception):
@@ -38,6 +43,8 @@ class EngineProcess:
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
         """Start it and greet it; without rules it is not told any. Raises ``RequestError`` if that fails."""
         lifeline, self._lifeline = os.pipe()
+        self._megabytes = megabytes
+        self._said_before = 0  # bytes of its standard error when it was asked last
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (its standard error, as long as it lives)
         self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
             [sys.executable, "-m", "runners.engines.launch", str(lifeline), str(megabytes or ""), *command],
@@ -54,27 +61,26 @@ class EngineProcess:
         os.set_blocking(self._to.fileno(), False)
         self._rest = b""  # of a line that has not ended
         self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
-        self.name = ""
         try:
             self._greet(GREETING)
             if rules is not None:
                 self._greet(rules_line(rules))
-        except (EngineError, LateError) as error:
+        except EngineError as error:
             self.end()
             raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
 
     def _greet(self, line: str) -> None:
-        """Send a line and read up to ``ready``."""
+        """Send a line and read up to ``ready``. Raises ``EngineError``."""
         asked = " ".join(line.split()[:2])
-        for answer in self.answers(f"{line}\n".encode(), GREETING_SECONDS):
-            if answer == READY:
-                return
-            if answer.startswith(b"error"):
-                raise EngineError(f"it answered {asked!r} with {shown(answer)}")
-            if answer.startswith(b"name "):
-                self.name = answer[5:].decode(errors="replace")
-            else:
-                raise EngineError(f"it answered {asked!r} with {shown(answer)} instead of 'ready'")
+        try:
+            for answer in self.answers(f"{line}\n".encode(), GREETING_SECONDS):
+                if answer == READY:
+                    return
+                if not answer.startswith(b"name "):
+                    instead = "" if answer.startswith(b"error") else " instead of 'ready'"
+                    raise EngineError(f"it answered {asked!r} with {shown(answer)}{instead}")
+        except LateError:
+            raise EngineError(f"it did not answer {asked!r} within {GREETING_SECONDS:g} seconds: {FLUSH}") from None
 
     def turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
@@ -85,6 +91,7 @@ class EngineProcess:
             self._read()  # it has ended, or written what nobody asked for
         if self._lines or self._rest:
             raise EngineError(f"it wrote {shown(self._lines[-1] if self._lines else self._rest)} without being asked")
+        self._said_before = os.fstat(self._said.fileno()).st_size
         informed = 0
         for line in self.answers(content, seconds):
             turn = TURNS.get(line)
@@ -95,6 +102,7 @@ class EngineProcess:
                 informed += 1
                 if informed > MOST_INFO:
                     raise EngineError(f"it wrote more than {MOST_INFO:,} lines 'info' before a turn")
+                _check_value(line)
             else:
                 informed = 0
                 yield TURNS.get(tidy(line), line)
@@ -135,22 +143,29 @@ class EngineProcess:
     def _read(self) -> None:
         part = os.read(self._from.fileno(), CHUNK)
         if not part:
-            raise EngineError(self._ending())
+            raise self._ending()
         *lines, self._rest = (self._rest + part).split(b"\n")
         if len(self._rest) > MOST_LINE:  # it need not end: what came before it still counts
             lines.append(self._rest)
         self._lines = [line.removesuffix(b"\r") for line in lines if line.strip()][::-1]
 
-    def _ending(self) -> str:
-        """The way in which it ended, with the last line of its standard error."""
+    def _ending(self) -> EngineError:
+        """The way in which it ended, and what its standard error has begun with since it was asked last.
+
+        A note, for the log, has the last lines there.
+        """
         try:
             code = self._process.wait(timeout=QUIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return "it closed its standard output"
-        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - MOST_LINE))
-        said = self._said.read().decode(errors="replace").strip().splitlines()
+            return EngineError("it closed its standard output")
+        self._said.seek(max(self._said_before, self._said.seek(0, os.SEEK_END) - MOST_ERRORS))
+        said = [line for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
         ended = f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.strsignal(-code)})"
-        return f"its process ended {ended}{f': {said[-1]:.{SHOWN}}' if said else ''}"
+        limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
+        error = EngineError(f"its process ended {ended}{limit}{f': {_gist(said):.{SHOWN}}' if said else ''}")
+        if said:
+            error.add_note("\n".join(["The end of its standard error:", *said[-LOGGED:]]))
+        return error
 
     def quit(self) -> bool:
         """Ask it to end; returns whether it did so in time. It has ended in any case then."""
@@ -177,6 +192,24 @@ class EngineProcess:
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+
+
+def _gist(said: Sequence[str]) -> str:
+    """The line that says most of why a program ended: the first that tells of an error, or the first."""
+    if any(line.startswith("Traceback") for line in said):  # of Python, which says it last
+        return said[-1]
+    first = next((number for number, line in enumerate(said) if TROUBLE.search(line)), 0)
+    return " ".join(said[first : first + 2]) if said[first].endswith(":") else said[first]
+
+
+def _check_value(line: bytes) -> None:
+    """Raise ``EngineError`` for an ``info`` whose ``value`` is not from -1 to 1."""
+    words = line.split()
+    for key, value in zip(words[1::2], words[2::2], strict=False):
+        with suppress(ValueError):
+            if key != b"value" or -1 <= float(value) <= 1:
+                continue
+        raise EngineError(f"it wrote {shown(line)}, and a value is a number from -1 (lost) to 1 (won)")
 
 
 def tidy(line: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -68,10 +69,20 @@ def parsed_position(text: str) -> tuple[Position, int]:
 
 
 def parsed_rules(text: str) -> tuple[str, str, set[frozenset[int]]]:
-    """Name, chooser and winning lines from ``NAME [CHOOSER LINE…]``. Raises ``RequestError``."""
+    """Name, chooser and winning lines from ``NAME [CHOOSER [LINE…]]``; empty if left out. Raises ``RequestError``."""
     name, *rest = text.split() or [""]
-    chooser, *lines = rest or ["opponent"]
+    chooser, *lines = rest or [""]
     return name, chooser, {frozenset(_cells(line)) for line in lines}
+
+
+def check_seconds(text: str) -> None:
+    """Raise ``RequestError`` for a text after ``go`` that is no number of seconds above 0; it may be empty."""
+    try:
+        if not text or 0 < float(text) < math.inf:
+            return
+    except ValueError:
+        pass
+    raise RequestError(f"'go {text}': {text!r} is not a number of seconds above 0")
 
 
 def _cells(line: str) -> Iterator[int]:

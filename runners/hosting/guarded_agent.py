@@ -16,10 +16,11 @@ from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
 from agents.lift import LiftedPlayer, lift
 from quarto.batch import Batch, Turns
 from quarto.errors import AnswerError, ArenaError, FailureError, RemoteError, RequestError, is_ctrl_c, raised_at
-from quarto.notation import format_cell, format_piece, format_position
+from quarto.notation import format_position
 from quarto.position import Position
 from quarto.rng import Streams
-from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.rules import NONE, Rules
+from runners.hosting.illegal_turns import illegal_turn
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class GuardedAgent:
     def __init__(self, agent: Agent, label: str, rules: Rules) -> None:
         self.label = label
         self.rules = rules
+        self._writes_turns: bool = getattr(agent, "writes_turns", False)
         try:
             self._player = lift(agent, rules, label)
         except ArenaError:
@@ -207,7 +209,7 @@ class GuardedAgent:
     def describe_illegal(self, player: LiftedPlayer, position: Position, seed: int, turn: tuple[int, int]) -> None:
         """Log its first illegal turn; ``seed`` is that of the turn. ``count_illegal`` counts it."""
         unusual: dict[int, tuple[int, int]] = getattr(player, "unusual", {})
-        answered, text = illegal_turn(position, unusual.get(seed, turn), self.rules)
+        answered, text = illegal_turn(position, unusual.get(seed, turn), self.rules, self._writes_turns)
         with self._lock:
             if self.first_illegal:
                 return
@@ -284,35 +286,6 @@ def exception_text(error: BaseException) -> str:
     text = str(error) if isinstance(error, RemoteError) else f"{type(error).__name__}: {error}"
     text = " ".join(text.removeprefix(f"{AnswerError.__name__}: ").split()).removesuffix(":")
     return f"{text:.{MOST_CHARACTERS}}{NUMBERS if text.endswith('not (cell, gift)') else ''}"
-
-
-def illegal_turn(position: Position, turn: tuple[int, int], rules: Rules) -> tuple[str, str]:
-    """The answer and the reason why it is illegal; lines with the position, its board, and the legal turns besides."""
-    cell, gift = turn
-    text, name = format_position(position), "" if rules.name == "classic" else f", rules {rules.name}"
-    board = text.split()[0].split("/")
-    free = [each for each in range(CELLS) if not position.occupied >> each & 1]
-    left = [each for each in range(PIECES) if position.available >> each & 1]
-    gives_only = position.hand == NONE and not rules.mover_chooses
-    wrong = []
-    if not gives_only and cell not in free:
-        wrong.append(f"cell {cell}{f' ({format_cell(cell)})' if 0 <= cell < CELLS else ''} is not an empty cell")
-    if gift not in left:
-        piece = f" ({format_piece(gift)})" if 0 <= gift < PIECES else ""
-        wrong.append(f"piece {gift}{piece} is not among those left")
-    answered = f"(cell, gift) = ({cell}, {gift}): {' and '.join(wrong) or 'no turn'}"
-    lines = [
-        f"position: {text}{name}",
-        *(f"    {row}" for row in board),
-        f"answered: {answered}",
-        *([] if gives_only else [f"legal cells: {_listed(free, format_cell)}"]),
-        f"legal pieces: {_listed(left, format_piece)}",
-    ]
-    return answered, "\n".join(f"  {line}" for line in lines)
-
-
-def _listed(numbers: list[int], name: Callable[[int], str]) -> str:
-    return ", ".join(f"{number} ({name(number)})" for number in numbers)
 
 
 def jitted_with_limits(label: str) -> RequestError:

@@ -23,7 +23,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import YAMLError
 
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import CONF, LIMITS, names, settings_of, split
+from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settings_of, split
 
 # Flags by their names. What Hydra shows with --cfg is all that is done.
 FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
@@ -296,4 +296,6 @@ def _advice(override: str, text: str) -> str:
         return "a closing bracket is missing, and the shell needs quotes around brackets: 'mcts(iterations=5)'"
     if "=~" in override:
         return "the shell does not expand '~' there; write $HOME"
+    if "=" in override.partition("=")[2]:
+        return f"{text}; {as_one_text(override, in_shell=True)}"
     return f"{text}; quote brackets and spaces for the shell"

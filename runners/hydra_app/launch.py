@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
-from runners.arena.config_groups import CONF, own_modules
+from runners.arena.config_groups import CONF, as_one_text, own_modules
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value, parsed
@@ -108,7 +108,9 @@ def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictCon
     if not multirun and mode != RunMode.MULTIRUN:
         for each in given:
             if each.is_sweep_override():
-                raise RequestError(f"{each.input_line}: several values are a sweep, qarena sweep … or -m")
+                typed = str(each.input_line)
+                text = f"; {as_one_text(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
+                raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{text}")
         return cfg
     if params := cfg.hydra.sweeper.get("params"):
         more = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -45,6 +46,8 @@ for line in sys.stdin:
             say("hello")
         if FAULT == "no start":
             sys.exit("no network at weights.bin")
+        if FAULT == "mute":
+            continue
         say("ready")
     if word == "rules":
         say("error I play own_piece only" if FAULT == "rules" else "ready")
@@ -55,6 +58,15 @@ for line in sys.stdin:
             if number == 2 and FAULT == "dies":
                 print("Segmentation", file=sys.stderr)
                 sys.exit(3)
+            if number == 2 and FAULT == "panics":
+                print("loaded\\nthread 'main' panicked at eng.rs:9:\\nno such piece\\n" + "at\\n" * 12, file=sys.stderr)
+                sys.exit(101)
+            if number == 2 and FAULT == "memory":
+                hog = bytearray(10**9)
+            if number == 2 and FAULT == "value":
+                say("info value 250 nodes 3")
+            if number == 2 and FAULT == "leaves out":
+                continue
             if number == 2 and FAULT == "hangs":
                 time.sleep(60)
             if number == 2 and FAULT == "long":
@@ -97,12 +109,19 @@ FIVE = ("0.../.1../..../.... 2",) * 5
         ("error", "EngineError", r"it answered 'error I am lost'"),
         ("dies", "EngineError", r"its process ended with exit code 3: Segmentation"),
         ("long", "EngineError", r"it wrote a line of more than 4,096 bytes"),
+        ("panics", "EngineError", r"with exit code 101: thread 'main' panicked at eng.rs:9: no such piece"),
+        ("memory", "EngineError", r"with exit code 1, and megabytes=300 limits its memory: MemoryError"),
+        (
+            "value",
+            "EngineError",
+            r"it wrote 'info value 250 nodes 3', and a value is a number from -1 (lost) to 1 (won)",
+        ),
         ("information", "EngineError", r"it wrote more than 10,000 lines 'info' before a turn"),
         ("hangs", "LateError", r"its turn took longer than turn_seconds=0.3"),
     ],
 )
 def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kind: str, text: str) -> None:
-    limits = AgentLimits(turn_seconds=0.3) if fault == "hangs" else None
+    limits = {"hangs": AgentLimits(turn_seconds=0.3), "memory": AgentLimits(megabytes=300)}.get(fault)
     asked = player(f"{sys.executable} {faulty} '{fault}'", limits=limits)
     with pytest.raises(SomeFailedError) as found:
         asked.play(*batch(*FIVE))
@@ -112,6 +131,23 @@ def test_a_fault_costs_the_game_whose_turn_is_owed(faulty: Path, fault: str, kin
     assert text in str(error)
     assert found.value.turns.cells[[0, 1, 3, 4]].tolist() == [5] * 4  # a new process plays the rest
     assert found.value.turns.gifts[[0, 1, 3, 4]].tolist() == [7] * 4
+
+
+def test_the_log_gets_the_last_lines_of_standard_error(faulty: Path) -> None:
+    with pytest.raises(SomeFailedError) as found:
+        player(f"{sys.executable} {faulty} panics").play(*batch(*FIVE))
+    (note,) = found.value.failures[2].__notes__
+    assert note.splitlines() == ["The end of its standard error:", *["at"] * 10]
+
+
+def test_an_interrupted_turn_says_how_many_have_come(faulty: Path) -> None:
+    asked = player(f"{sys.executable} {faulty} 'leaves out'")
+    main = threading.main_thread().ident or 0
+    threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt) as found:
+        asked.play(*batch(*FIVE))
+    (note,) = found.value.__notes__
+    assert note == "4 of 5 turns have come: it may leave an answer out, or not flush its output"
 
 
 def test_a_turn_that_nobody_asked_for_costs_a_game_and_the_next_are_right(faulty: Path) -> None:
@@ -143,6 +179,28 @@ def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path
             Engine(command)
     found = qarena("run", "engine", "random", f"a.command='{sys.executable} {faulty} rules'", "games=2")
     assert "I play own_piece only" in found.refusal
+
+
+def test_an_engine_that_does_not_answer_may_not_flush(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.engines.process.GREETING_SECONDS", 0.5)
+    with pytest.raises(RequestError, match=r"did not answer 'quarto 1' within 0.5 seconds: it may .* not flush its"):
+        player(f"{sys.executable} {faulty} mute")
+
+
+def test_a_command_with_signs_of_hydra_is_told_how_to_quote(qarena: Qarena) -> None:
+    for value, message in {
+        "./mine --depth=3": """needs double quotes inside the single ones, a.command='"./mine --depth=3"'""",
+        "./mine a,b": """needs double quotes inside the single ones, a.command='"./mine a,b"'""",
+    }.items():
+        assert message in qarena("run", "engine", "random", f"a.command={value}").refusal
+    label = "engine(command=./mine --depth=3)"
+    assert 'needs double quotes, command="./mine --depth=3"' in qarena("agents", "check", label).refusal
+    assert agent_named('engine(command="./mine a,b --depth=3")').params == {"command": "./mine a,b --depth=3"}
+
+
+def test_an_engine_is_limited_in_memory_without_another_key(faulty: Path) -> None:
+    label = f"engine(command={sys.executable} {faulty},megabytes=300)"
+    assert agent_named(label, trusted=True).build()._limits == AgentLimits(megabytes=300)  # type: ignore[union-attr]
 
 
 def test_an_engine_that_does_not_end_is_ended(faulty: Path) -> None:
@@ -214,16 +272,20 @@ def test_the_engine_in_c_keeps_the_rules_of_the_protocol(tmp_path: Path, qarena:
         assert f"ok   {name}: " in found.out
 
 
-def test_check_names_the_rules_that_are_broken(faulty: Path) -> None:
+def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(fault: str) -> dict[str, str]:
         checks = Engine(f"{sys.executable} {faulty} '{fault}'").own_checks(CLASSIC)
         return {name: wrong for name, wrong in checks if wrong}
 
     assert "without being asked" in broken("twice")["answers keep their order"]
     found = broken("stays")
-    assert "illegal" in found["turns are legal"]  # it places on b2 whatever lies there
+    # It places on b2 whatever lies there.
+    assert found["turns are legal"] == "position .F../.3../..../.... 0: turn b2 7: b2 is occupied"
     assert found["quit ends it"] == "it did not end within 1 s after 'quit'"
     assert found.keys() == {"turns are legal", "quit ends it"}
+    monkeypatch.setattr("runners.engines.compliance.SECONDS", 0.5)
+    text = "5 of 6 turns have come, and no more within 0.5 seconds: it may leave an answer out, or not flush its output"
+    assert broken("leaves out")["turns are legal"] == text
 
 
 def test_a_program_that_data_name_does_not_start(faulty: Path) -> None:
@@ -260,10 +322,28 @@ def test_an_agent_of_ours_answers_other_programs() -> None:
     assert "did you mean 'classic'" in wrong[1]
 
 
+def test_wrong_lines_of_other_programs_are_answered_by_errors() -> None:
+    empty = "position ..../..../..../.... -"
+    lines = answered(
+        "random",
+        f"rules classic mover\n{empty}\ngo\nrules classic opponent\n{empty}\ngo fast\ngo -1\ngo 0.5\n"
+        "position 0123/..../..../.... F\nrules own_piece\nposition 0123/..../..../.... -\n",
+    )
+    assert lines[0] == "error rules 'classic' have the chooser 'opponent' here, not 'mover'"
+    assert lines[1].startswith("error the rules that were named last were refused")
+    assert lines[2] == "ready"
+    assert lines[3:5] == [f"error 'go {text}': '{text}' is not a number of seconds above 0" for text in ("fast", "-1")]
+    assert lines[5].startswith("turn - ")
+    assert lines[6] == "error the line a1b1c1d1 is finished: the game is over, nobody has a turn"
+    assert lines[7:] == ["ready", lines[6]]
+    with pytest.raises(RequestError, match="iterations=0"):
+        EngineServer(agent_named("mcts(iterations=0)"))
+
+
 def test_an_agent_behind_the_protocol_plays_as_it_plays_in_a_run() -> None:
     command = f"{sys.executable} -c 'from runners.cli.main import main; main()' engine rule_based"
     asked, rng = batch("..../..../..../.... -", "0.../.1../..../.... 2", "01../..../..../...5 3")
     by_protocol = player(command).play(asked, rng)
-    itself: Turns = EngineServer(load_agent("rule_based"))._player().player().play(asked, rng)
+    itself: Turns = EngineServer(load_agent("rule_based"))._player(CLASSIC).player().play(asked, rng)
     assert by_protocol.gifts.tolist() == itself.gifts.tolist()
     assert by_protocol.cells.tolist()[1:] == itself.cells.tolist()[1:]

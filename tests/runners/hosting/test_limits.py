@@ -122,13 +122,17 @@ def test_a_limit_is_in_the_spec_and_isolation_is_not() -> None:
         ({"turn_seconds": True}, "turn_seconds=True is not a number above 0"),
         ({"turn_seconds": float("nan")}, "turn_seconds=nan"),
         ({"isolation": "proces"}, "isolation=proces does not exist; did you mean 'process'"),
-        ({"megabytes": 10}, "set isolation=process too"),
         ({"megabytes": 1.5, "isolation": "process"}, "megabytes=1.5 is not"),
     ],
 )
 def test_a_limit_that_is_not_possible_is_refused(limits: dict[str, Any], expected: str) -> None:
     with pytest.raises(RequestError, match=re.escape(expected)):
         AgentLimits.of("agent 'it'", limits)
+
+
+def test_memory_is_that_of_a_process() -> None:
+    with pytest.raises(RequestError, match=r"agent 'it': megabytes=10 limits a process: set isolation=process too"):
+        AgentSpec("it", WILD, {}, limits=AgentLimits(megabytes=10), trusted=True).build()
 
 
 def test_a_jitted_agent_has_no_limits() -> None:
