@@ -28,7 +28,7 @@ MODULE_DIGITS = 8
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
     *("runners.arena.engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
-    *("agents.base", "agents.lift"),
+    *("runners.hosting.illegal_turns", "agents.base", "agents.lift"),
 )
 LEARNING_MODULES = ("runners.training.online", "runners.training.learning_games", "agents.learning.learner")
 
