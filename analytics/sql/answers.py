@@ -281,7 +281,7 @@ class Limits:
     spill: str | None = None  # 10GiB; None: nine tenths of what is free
     seconds: float | None = None  # None: no limit
     stopped: Event | None = None  # set from any thread, it ends the question and all that follow
-    options: bool = True  # whoever asks sets these by options of the command line, which errors then name
+    options: bool = True  # errors name the options of the command line
 
     def __post_init__(self) -> None:
         _check_amount("memory", self.memory, "1GiB, 500MB or 70%")

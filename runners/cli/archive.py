@@ -235,11 +235,16 @@ RulesName = Annotated[str | None, options.rules("Only games under these rules; n
 def sql(
     table: options.Table,
     question: Annotated[
-        str, Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input.")
+        str,
+        Argument(help="One SELECT over views such as games, plies, seats, runs; - reads standard input."),
     ],
     archive: options.Archive = options.ARCHIVE,
-    memory: Annotated[str, Option(help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")] = "70%",
-    spill: Annotated[str | None, Option(help="The most that it spills: 10GiB. Default: 90% of what is free.")] = None,
+    memory: Annotated[
+        str, Option(metavar="SIZE", help="Memory that DuckDB uses before it spills to the disk: 1GiB, 70%.")
+    ] = "70%",
+    spill: Annotated[
+        str | None, Option(metavar="SIZE", help="The most that it spills: 10GiB. Default: 90% of what is free.")
+    ] = None,
     timeout: Annotated[float | None, Option(metavar="SECONDS", help="Give up after this time. Default: never.")] = None,
     check: Annotated[
         bool, Option("--check/--no-check", help="Compare files with their checksums, once per machine.")
@@ -323,10 +328,10 @@ def compare(
     ],
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
-    """Compare runs: the settings and the code that differ, results, speed, regret.
+    """Compare the settings, code and results of runs.
 
-    Differences of scores have 95 % intervals and p-values. Runs of one seed play the same openings, so their pairs of
-    games are compared one by one.
+    Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
+    the same openings, so their pairs of games are compared one by one.
     """
     from analytics import open_archive
     from analytics.ratings.comparison import compare as carry_out

@@ -89,9 +89,12 @@ Where = Annotated[
     Option("--where", metavar="CONDITION", help="Only games that meet this condition in SQL on the view games."),
 ]
 Runs = Annotated[list[str] | None, Option("--run", metavar="RUN", help="Only games of this run; may be repeated.")]
-AgentLabel = Annotated[str | None, Option("--agent", help="Only decisions of the agent with this label.")]
+AgentLabel = Annotated[
+    str | None, Option("--agent", metavar="AGENT", help="Only decisions of the agent with this label.")
+]
 Positions = Annotated[
-    Path | None, Option("--positions", help="A set that 'policy positions' made. Default: the one that ships.")
+    Path | None,
+    Option("--positions", metavar="FILE", help="A set that 'policy positions' made. Default: the one that ships."),
 ]
 Draws = Annotated[
     int, Option("--draws", min=1, max=1000, help="Turns in each position, each with randomness of its own.")
@@ -103,7 +106,8 @@ Trust = Annotated[
     bool, Option("--trust-agents", help="Allow agents and classes of others, which the archive or a page names.")
 ]
 ConfigDir = Annotated[
-    Path | None, Option("--config-dir", help="A folder of your own, with agents, rules, kinds or trainers.")
+    Path | None,
+    Option("--config-dir", metavar="DIR", help="A folder of your own, with agents, rules, kinds or trainers."),
 ]
 Threads = Annotated[
     int, Option("--threads", min=1, help="Default: all cores.", callback=lambda threads: threads or available_cores())
@@ -145,12 +149,12 @@ Format = Annotated[
     str | None,
     Option(
         "--format",
-        metavar=f"[{'|'.join(TABLE_FORMATS)}]",
-        help="Default: by the name of --output, else a table.",
+        metavar="FORMAT",
+        help=f"{', '.join(TABLE_FORMATS[:-1])} or {TABLE_FORMATS[-1]}. Default: by the name of --output, else table.",
         autocompletion=lambda incomplete: starting(incomplete, TABLE_FORMATS),
     ),
 ]
-Output = Annotated[Path | None, Option("--output", help="A file to write instead of the terminal.")]
+Output = Annotated[Path | None, Option("--output", metavar="FILE", help="A file to write instead of the terminal.")]
 Force = Annotated[bool, Option("--force", help="Replace files that exist.")]
 Wide = Annotated[bool, Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
 Table = TableOutput

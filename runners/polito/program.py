@@ -41,7 +41,7 @@ ANSWER = np.dtype(np.int8)  # cells, then gifts, [B] each
 # What child and run share in memory, int64 each.
 ASKED_ABOUT, BEGUN, SHARED_WORDS = 0, 1, 2  # the question's index; since when (time.monotonic_ns()), 0: it is not timed
 QUICK_SECONDS = 0.2  # a player that is made faster is made twice, to see what it takes without its imports
-LIVE_OBJECTS = 10_000  # new ones after which garbage is looked for: hundreds of live games are none
+LIVE_OBJECTS = 10_000  # new objects before garbage is looked for: live games are not garbage
 TRIAL_SECONDS = 2.0  # after which a trial game is ended: a slow player begins soon all the same
 KEPT_BYTES = 100_000  # of a player's output
 
