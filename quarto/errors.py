@@ -85,7 +85,7 @@ def of_extra(extra: str, needed_by: str) -> Iterator[None]:
 
 def how_to_install(extra: str) -> str:
     """The command that installs one of the project's extras."""
-    return f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
+    return f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
 
 
 # Exceptions of agents and of other processes.

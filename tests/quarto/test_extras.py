@@ -19,6 +19,6 @@ def test_a_missing_library_is_one_line_that_names_the_extra(
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError) as raised:
         importlib.import_module(module)
-    advice = f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
+    advice = f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
     assert str(raised.value) == f"{module} needs {library}: {advice}"
     assert isinstance(raised.value, ImportError)

@@ -25,7 +25,7 @@ BUILD = ("policy", "build", "--config-dir", FOLDER, "kind=d3rlpy")
 def test_a_missing_library_is_named_with_its_extra(qarena: Qarena) -> None:
     assert qarena("run", "agent@a=random", "agent@b=random", "games=4").code == 0
     for more, message in (
-        ((), "kind d3rlpy needs d3rlpy: pip install 'quarto-arena[d3rlpy]'"),
+        ((), "kind d3rlpy needs d3rlpy: install its extra: in a clone, .venv/bin/pip install -e '.[d3rlpy]'"),
         (("kind.algorithm=ppo",), "algorithm='ppo' is not one of bc, dqn, cql"),
     ):
         found = qarena(*BUILD, "name=mine", *more)

@@ -187,5 +187,7 @@ def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch
     monkeypatch.setattr("runners.executors.on_ray.find_spec", lambda _name: None)
     found = qarena("run", "executor=ray")
     assert found.code == 2
-    assert found.err.startswith("error: executor=ray needs ray: pip install 'quarto-arena[ray]'")
+    assert found.err.startswith(
+        "error: executor=ray needs ray: install its extra: in a clone, .venv/bin/pip install -e '.[ray]'"
+    )
     assert len(found.err.splitlines()) == 1

@@ -168,7 +168,7 @@ def test_a_plugin_that_is_missing_is_one_line(
     monkeypatch.setattr("runners.hydra_app.arguments.find_spec", lambda _module: None)
     found = qarena("sweep", f"hydra/{group}={name}", "seed=1,2", "games=4")
     assert (found.code, found.out) == (2, "")
-    install = f"pip install 'quarto-arena[{extra}]', in a clone .venv/bin/pip install -e '.[{extra}]'"
+    install = f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
     assert found.err == f"error: hydra/{group}={name} needs an extra: {install}\n"
     assert list(tmp_path.iterdir()) == []
 

@@ -20,7 +20,7 @@ def test_without_the_extra_a_line_names_it(qarena: Qarena, monkeypatch: pytest.M
     assert found.code == 2
     assert found.err.count("\n") == 1
     assert found.err.startswith("error: qarena serve needs ")
-    assert "pip install 'quarto-arena[web]'" in found.err
+    assert "pip install -e '.[web]'" in found.err
 
 
 @pytest.mark.extras
