@@ -268,6 +268,6 @@ def test_without_minari_the_extra_is_named_before_anything_is_written(
     source: tuple[Path, Rules, Games, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "minari", None)
-    with pytest.raises(RequestError, match=r"a Minari dataset needs minari: install its extra: .*'.\[minari\]'"):
+    with pytest.raises(RequestError, match=r"a Minari dataset needs minari: install its extra: .*'\.\[minari\]'"):
         exported(source[0], tmp_path / "x-v0", "minari", perspective="mover")
     assert list(tmp_path.iterdir()) == []

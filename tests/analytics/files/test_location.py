@@ -137,5 +137,7 @@ def test_without_the_library_one_line_says_what_to_install(settings: pytest.Monk
     settings.setitem(sys.modules, "obstore", None)
     local._objects.cache_clear()
     settings.setenv("AWS_ENDPOINT_URL", "http://localhost:1")
-    with pytest.raises(MissingExtraError, match=r"an archive on object storage needs obstore: install its extra: .*\[s3\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"an archive on object storage needs obstore: install its extra: .*\[s3\]"
+    ):
         local.backend_of(ObjectUrl("s3:", "games"))

@@ -22,7 +22,7 @@ PROGRAMS: list[str] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/rl.md"
 
 @pytest.mark.skipif(INSTALLED, reason="the library is installed")
 def test_a_missing_library_is_named_with_its_extra() -> None:
-    with pytest.raises(MissingExtraError, match=r"needs stable_baselines3: install its extra: .*'.\[sb3\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs stable_baselines3: install its extra: .*'\.\[sb3\]'"):
         importlib.import_module("runners.environments.stable_baselines")
 
 
