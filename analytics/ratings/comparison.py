@@ -30,7 +30,6 @@ from analytics.results.columns import (
 from analytics.results.pairings import AgentNames, PairingResult, results
 from analytics.sql.database import OpenArchive
 from analytics.statistics.intervals import Estimate, quantile
-from analytics.store.archive import unknown_run
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError
@@ -117,7 +116,7 @@ def compare(opened: OpenArchive, run_ids: Sequence[str]) -> Comparison:
     """
     if len(run_ids) < 2 or len({*run_ids}) < len(run_ids):
         raise RequestError(f"{' '.join(run_ids) or 'nothing'} cannot be compared: name two runs or more, each once")
-    records = [_record(opened, run_id) for run_id in run_ids]
+    records = [opened.archive.run_named(run_id) for run_id in run_ids]
     agents = [_counterparts(records[0], each) for each in records]
     found = pl.DataFrame(_results(opened, records, agents), RESULTS, orient="row")
     return Comparison(
@@ -133,13 +132,6 @@ def compare(opened: OpenArchive, run_ids: Sequence[str]) -> Comparison:
             if label != other
         ),
     )
-
-
-def _record(opened: OpenArchive, run_id: str) -> RunRecord:
-    record = opened.archive.run(run_id)
-    if record is None:
-        raise unknown_run(opened.archive, run_id, opened.archive.run_ids())
-    return record
 
 
 def _counterparts(base: RunRecord, other: RunRecord) -> dict[str, str]:

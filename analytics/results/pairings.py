@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from analytics.statistics.davidson import reachable
 from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
 from analytics.statistics.tally import CELLS, SWAPPED, Clusters, Row, Tally, cells_of, clusters
-from analytics.store.archive import Archive, unknown_run
+from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
@@ -84,9 +84,7 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
-    record = archive.run(run_id)
-    if record is None:
-        raise unknown_run(archive, run_id, archive.run_ids())
+    record = archive.run_named(run_id)
     labels = record.pairings
     return [
         PairingResult(pairing, *labels[pairing], tally, record.by_pairs)

@@ -203,6 +203,13 @@ class Archive:
             raise FailureError(f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy")
         return record
 
+    def run_named(self, run_id: str) -> RunRecord:
+        """The record of a run that a user names. Raises ``NotFoundError`` if there is none."""
+        record = self.run(run_id)
+        if record is None:
+            raise unknown_run(self, run_id, self.run_ids())
+        return record
+
     def next_number(self) -> int:
         """The number of a run that begins now: greater than that of every run whose record is there, at least 1.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.base import AgentLimits
 from analytics.results.columns import game_name
-from analytics.store.archive import Archive, readable, unknown_run
+from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames
 from analytics.store.range_files import FingerprintsOfRun, contradictions, read_games
 from analytics.store.ranges import Range
@@ -53,9 +53,7 @@ def replay(
     exist here, or which names code of others (unless ``trusted``); ``FailureError`` for damaged games.
     """
     archive = Archive.open(root)
-    record = archive.run(run_id)
-    if record is None:
-        raise unknown_run(archive, run_id, archive.run_ids())
+    record = archive.run_named(run_id)
     spec, ranges = spec_of(readable(record), archive, trusted), archive.ranges(run_id)
     games = -(-int(ranges.ends[-1]) // spec.line.pairings) * spec.games_a_pair if len(ranges) else 0
     if not games:

@@ -45,11 +45,15 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     plays = _playing(learning=False)
     players = [(agent, built) for agent, built in zip(spec.agents, agents, strict=True) if built is not None]
     files = {agent.label: list(_files(agent, built)) for agent, built in players}
-    codes = {agent.label: _of_agent(agent, files[agent.label], plays) for agent, _ in players}
+    own = {agent.label: _modules_of_agent(agent) for agent, _ in players}
+    codes = {label: _of_agent(modules, files[label], plays) for label, modules in own.items()}
     playing = plays if spec.learner is None else _playing(learning=True)
     digest = hashlib.sha256("\n".join([playing, *sorted(codes.values())]).encode())
     sums = {label: {file.shown: file.sha256 for file in own} for label, own in files.items() if own}
-    modules = {name: hashlib.sha256(content).hexdigest()[:MODULE_DIGITS] for name, content in _modules(players)}
+    contents = {**contents_of("quarto"), **_contents(PLAYING_MODULES)}
+    for each in own.values():
+        contents |= {name: content for found in each.values() for name, content in found.items()}
+    modules = {name: hashlib.sha256(contents[name]).hexdigest()[:MODULE_DIGITS] for name in sorted(contents)}
     return _described(digest) | {"agents": codes, "modules": modules} | ({"files": sums} if sums else {})
 
 
@@ -80,20 +84,22 @@ def version() -> str:
 def _playing(learning: bool) -> str:
     """The fingerprint of what plays, whoever the agents are, and of what learns."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
-    modules: dict[str, bytes] = {}
-    for name in (*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())):
-        modules |= imported_modules(name, lambda _importing, _imported: False)
+    modules = _contents((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + fingerprint_of_modules(modules)
 
 
-def _modules(players: Iterable[tuple[AgentSpec, Agent]]) -> Iterator[tuple[str, bytes]]:
-    """The modules that play, and those of the agents, by name, with their contents."""
-    found = dict(contents_of("quarto"))
-    for name in PLAYING_MODULES:
+def _contents(modules: Iterable[str]) -> dict[str, bytes]:
+    """The contents of these modules with the packages that hold them, without what they import."""
+    found: dict[str, bytes] = {}
+    for name in modules:
         found |= imported_modules(name, lambda _importing, _imported: False)
-    for module in {target.rpartition(".")[0] for agent, _ in players for target in _targets(agent)}:
-        found |= imported_modules(module, _affects_games)
-    yield from sorted(found.items())
+    return found
+
+
+def _modules_of_agent(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
+    """The modules of an agent's classes, sorted, each with the contents of all that it imports."""
+    modules = sorted({target.rpartition(".")[0] for target in _targets(agent)})
+    return {module: imported_modules(module, _affects_games) for module in modules}
 
 
 def _of_module(module: str) -> str:
@@ -116,11 +122,11 @@ class DataFile(NamedTuple):
     sha256: str
 
 
-def _of_agent(agent: AgentSpec, files: Iterable[DataFile], plays: str) -> str:
-    """The fingerprint of an agent: of what plays, of its modules, and of its data files."""
+def _of_agent(modules: Mapping[str, Mapping[str, bytes]], files: Iterable[DataFile], plays: str) -> str:
+    """The fingerprint of an agent: of what plays, of its modules (``_modules_of_agent``), and of its data files."""
     digest = hashlib.sha256(plays.encode())
-    for module in sorted({target.rpartition(".")[0] for target in _targets(agent)}):
-        digest.update(_of_module(module).encode())
+    for contents in modules.values():
+        digest.update(fingerprint_of_modules(contents).encode())
     for file in files:
         digest.update(f"\n{file.name} {file.sha256}".encode())
     return digest.hexdigest()[:DIGITS]

@@ -173,7 +173,7 @@ def show_ratings(
 
 
 def _zero(frame: pl.DataFrame, anchor: str | None, anchor_elo: float) -> str:
-    """Which rating the ratings of one group are relative to."""
+    """The rating to which the ratings of one group are relative."""
     if anchor in [*frame["agent"]]:
         return f"{anchor} has {anchor_elo:g}"
     return f"the mean of {'these' if frame['bounded'].all() else 'the finite'} ratings is {anchor_elo:g}"

@@ -46,7 +46,7 @@ Qarena = Callable[..., Result]
 
 @pytest.fixture(scope="session", autouse=True)
 def prepared_once() -> Iterator[None]:
-    """What commands prepare anew in each process is prepared once in this one: half of the time of a short command.
+    """Commands of this process share what each would prepare anew: half of the time of a short command.
 
     The text of a configuration file is parsed once, and Hydra's store of schemas, which commands only read, is not
     copied for each composition. A launch lets Hydra compose each configuration two or three times: here, once.
