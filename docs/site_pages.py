@@ -54,8 +54,9 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
 COMMANDS = """# The command line
 
 Made from the program. `run`, `sweep`, `train`, `sprt` and `policy build` take keys and groups: see
-[configuration](configuration.md). `--debug` shows the traceback of an error. Exit codes: 0 done, 1 failure,
-2 wrong request, 130 interrupted.
+[configuration](configuration.md). What a command is about has no dashes (`compare RUN RUN`); what only selects is an
+option (`--run RUN`). A size is `512MiB` or `1GiB`. `--debug` shows the traceback of an error. Exit codes: 0 done,
+1 failure, 2 wrong request, 130 interrupted.
 """
 CONFIGURATION = """# Configuration
 
@@ -153,8 +154,8 @@ def _parameters(command: Any, name: str) -> Iterator[str]:
 
 
 def _metavar(param: Any) -> str:
-    name = (param.metavar or param.name).upper().strip("[]")
-    return name if param.required else f"[{name}]"
+    name = (param.metavar or param.name).upper()
+    return name if param.required or name.startswith("[") else f"[{name}]"
 
 
 def _escaped(text: str) -> str:
@@ -193,7 +194,7 @@ def _keys(keys: list[Key]) -> Iterator[str]:
     yield from ("| key or group | default | values | meaning |", "|---|---|---|---|")
     for key in keys:
         if key.default:
-            values = ", ".join(key.choices) or key.kind
+            values = ", ".join(key.choices or filter(None, (key.kind.__name__, key.limits)))
             yield f"| `{key.name}` | `{_escaped(key.default)}` | {values} | {_escaped(key.meaning)} |"
 
 

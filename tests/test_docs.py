@@ -22,7 +22,7 @@ from quarto.errors import MissingExtraError
 from runners.arena.config_groups import SCHEMAS
 from runners.cli.main import app
 from runners.cli.play import is_training
-from runners.hydra_app.arguments import FLAG_NAMES, first_value, parsed
+from runners.hydra_app.arguments import first_value, parsed
 from runners.play.levels import agent_at
 from tests.paths import CONF, ROOT
 from tests.runners.conftest import prepared_once
@@ -98,14 +98,14 @@ def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
 
 
 def is_hydra(command: Any) -> bool:
-    return bool(command.context_settings.get("ignore_unknown_options"))
+    return command.params[0].name == "arguments"
 
 
 def test_commands_and_options_exist() -> None:
     for shown in BLOCKS + SENTENCES:
         _, command, arguments = resolved(shown)
         known = {name for option in command.params for name in option.opts + option.secondary_opts}
-        known |= {"--help", "--debug"} | (FLAG_NAMES if is_hydra(command) else set())
+        known |= {"--help", "--debug"}
         given = {word.partition("=")[0] for word in arguments if re.match(r"--?[a-z]", word)}
         assert given <= known, f"{shown}: {command.name} has no option {given - known}"
 

@@ -62,6 +62,8 @@ def location_of(text: str | PurePath) -> PurePath:
     """
     if isinstance(text, ObjectUrl):
         return text
+    if not str(text):
+        raise RequestError("an archive needs a name: --archive DIR")
     found = _URL.fullmatch(str(text))
     if not found or not (found[1] in SCHEMES or "://" in str(text)):
         return Path(text)

@@ -10,7 +10,6 @@ import typer
 from typer import Argument, Option
 
 from runners.cli import options
-from runners.cli.play import by_hydra
 from runners.hosting import interruption
 from runners.terminal.files import PRINTED, output_of, write_file
 
@@ -20,9 +19,12 @@ benchmark = options.group("benchmark", "Make datasets for offline learning, and 
 POLICY = Argument(help="Its name or id.")
 
 
-def train(arguments: options.Overrides = None) -> None:
+@options.by_hydra
+def train(launch: options.Launch, arguments: options.Overrides = None) -> None:
     """Train a player and store its policy."""
-    by_hydra("train", arguments or [])
+    from runners.training.application import TRAIN
+
+    launch(TRAIN, arguments)
 
 
 @app.command("ls")
@@ -62,10 +64,12 @@ def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCH
 
 @app.command(
     "build",
-    context_settings=options.HYDRA_ARGUMENTS,
+    context_settings=options.OWN_HELP,
     help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.",
 )
+@options.by_hydra
 def build(
+    launch: options.Launch,
     arguments: options.Overrides = None,
     where: Annotated[
         str | None, Option(metavar="CONDITION", help="In SQL, on the view games. Default: all games.")
@@ -73,11 +77,9 @@ def build(
 ) -> None:
     """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
     from runners.hydra_app.arguments import quoted
-    from runners.hydra_app.launch import launch
     from runners.policies.build import BUILD
 
-    asked = [] if where is None else [f"where={quoted(where)}"]
-    raise typer.Exit(launch(BUILD, "policy build", [*(arguments or []), *asked]))
+    launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quoted(where)}"])])
 
 
 @app.command("import")

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from quarto import caches
 from quarto.errors import ArenaError, RequestError
 from runners.cli import archive, learn, perfect, play
-from runners.cli.options import HYDRA_ARGUMENTS, MARKUP, ROOT
+from runners.cli.options import MARKUP, OWN_HELP, ROOT
 from runners.hosting.interruption import INTERRUPTED, answered_interrupts
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -54,7 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydra, which reads their arguments
+BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydra
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.app, play.reproduce),
@@ -77,7 +77,7 @@ for panel, commands in PANELS.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, rich_help_panel=panel)
         else:
-            settings = HYDRA_ARGUMENTS if command in BY_HYDRA else None
+            settings = OWN_HELP if command in BY_HYDRA else None
             app.command(context_settings=settings, rich_help_panel=panel)(command)
 
 
@@ -194,18 +194,30 @@ def _main() -> None:
 def _carry_out() -> None:
     """Carry out the typed command. Raises ``RequestError`` for options and arguments that it does not take."""
     try:
-        code = _commands()(standalone_mode=False)
+        code = _commands()(prog_name="qarena", standalone_mode=False)
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)
         if not message:  # a group without a command: its help is printed
             raise SystemExit(RequestError.exit_code) from None
-        hint = f" (see '{context.command_path} --help')" if context else ""
-        if context and context.command.name == "sql" and "extra argument" in message:
-            hint = ': write the question in quotes, qarena sql "SELECT …"'
-        if context and context.command_path.endswith("agents check") and "extra argument" in message:
-            hint = ": an agent and its parameters are one word, qarena agents check 'NAME(key=value,key=value)'"
-        raise RequestError(f"{message.rstrip('.')}{hint}") from None
+        raise RequestError(message.rstrip(".") + (_advice(error, context, message) if context else "")) from None
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _advice(error: Any, context: typer.Context, message: str) -> str:
+    """What to write in place of an option or an argument that the command does not take."""
+    path, options = context.command_path, {option for param in context.command.params for option in param.opts}
+    unknown, extra = getattr(error, "option_name", ""), "extra argument" in message
+    if extra and path.endswith(" sql"):
+        return ': write the question in quotes, qarena sql "SELECT …"'
+    if extra and path.endswith("agents check"):
+        return ": an agent and its parameters are one word, qarena agents check 'NAME(key=value,key=value)'"
+    if extra and "--run" in options:
+        return f": one run alone is {path} --run RUN"
+    if unknown == "--run" and {"run", "runs"} & options:
+        return f": the run itself is what this command takes, {path} RUN"
+    if unknown and "arguments" in options and not error.possibilities:
+        return f": settings have no dashes, {unknown.lstrip('-')}=VALUE"
+    return f" (see '{path} --help')"
 
 
 @functools.cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -158,7 +158,6 @@ Output = Annotated[Path | None, Option("--output", metavar="FILE", help="A file 
 Force = Annotated[bool, Option("--force", help="Replace files that exist.")]
 Wide = Annotated[bool, Option("--wide", help="Print all columns, also those that the terminal has no room for.")]
 Table = TableOutput
-TABLE = {"form": (Format, None), "output": (Output, None), "force": (Force, False), "wide": (Wide, False)}
 
 
 def check_files(force: bool, *files: Path | None) -> None:
@@ -173,33 +172,34 @@ def with_table(command: Callable[..., None]) -> Callable[..., None]:
     They are checked before anything is done.
     """
 
-    def carry_out(form: str | None, output: Path | None, force: bool, wide: bool, **others: Any) -> None:
+    def carry_out(
+        form: Format = None, output: Output = None, force: Force = False, wide: Wide = False, **others: Any
+    ) -> None:
         command(**others, table=output_of(form, output, force, wide))
 
-    return _with_options(command, carry_out, TABLE)
+    return _with_options(command, carry_out)
 
 
 def in_config_dir(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
 
-    def carry_out(config_dir: Path | None, **others: Any) -> None:
+    def carry_out(config_dir: ConfigDir = None, **others: Any) -> None:
         from runners.arena.config_groups import user_config_dir
 
         with user_config_dir(config_dir):
             command(**others)
 
-    return _with_options(command, carry_out, {"config_dir": (ConfigDir, None)})
+    return _with_options(command, carry_out)
 
 
-def _with_options(
-    command: Callable[..., None], carry_out: Callable[..., None], options: Mapping[str, tuple[Any, Any]]
-) -> Callable[..., None]:
-    """``carry_out`` as the command, with these options after the command's own parameters."""
+def _with_options(command: Callable[..., None], carry_out: Callable[..., None]) -> Callable[..., None]:
+    """``carry_out`` as the command: the command's own parameters that are options, then its own."""
     signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name != "table"]
+    own = [each for each in signature.parameters.values() if each.name not in ("table", "launch")]
     more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, (kind, default) in options.items()
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in inspect.signature(carry_out, eval_str=True).parameters.values()
+        if each.kind is not inspect.Parameter.VAR_KEYWORD
     ]
     update_wrapper(carry_out, command)
     carry_out.__signature__ = signature.replace(parameters=[*own, *more])  # type: ignore[attr-defined]
@@ -208,8 +208,41 @@ def _with_options(
     return carry_out
 
 
-# Commands that Hydra carries out: what Typer does not know is passed on to Hydra.
-HYDRA_ARGUMENTS = {"ignore_unknown_options": True, "help_option_names": []}
+Launch = Callable[..., None]  # lets Hydra carry out an application with what the user typed, and ends the program
+OWN_HELP: Any = {"help_option_names": []}  # of commands that explain the keys of what their arguments name
+KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an agent forfeits all its games.")]
+
+
+def by_hydra(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that Hydra carries out: with the flags of all these commands, in place of its parameter ``launch``."""
+
+    def carry_out(
+        context: typer.Context,
+        archive: Annotated[str | None, Option(metavar="DIR", help="Short for archive.root=DIR.")] = None,
+        config_dir: Annotated[
+            list[Path] | None,
+            Option("--config-dir", "-cd", metavar="DIR", help="A folder of your own, with agents, rules or recipes."),
+        ] = None,
+        multirun: Annotated[
+            bool, Option("--multirun", "-m", help="A sweep: once for each combination of values.")
+        ] = False,
+        cfg: Annotated[
+            Literal["job", "hydra", "all"] | None,
+            Option("--cfg", "-c", help="Print the settings, and do nothing else."),
+        ] = None,
+        help: Annotated[bool, Option("--help", "-h", help="Show this message and exit.")] = False,  # noqa: A002
+        **others: Any,
+    ) -> None:
+        def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
+            from runners.hydra_app.arguments import parsed
+            from runners.hydra_app.launch import launch
+
+            asked = parsed(words or [], archive, keep_going, config_dir or [])
+            raise typer.Exit(launch(application, context, asked, multirun, cfg, help))
+
+        command(**others, launch=launch)
+
+    return _with_options(command, carry_out)
 
 
 def _words(agents: str) -> Any:

@@ -20,27 +20,27 @@ app = options.group("agents", "List, show, check and create agents.", invoke_wit
 INTERFACES = ("choose", "play", "kernel")
 
 
-def run(arguments: options.Players = None) -> None:
+@options.by_hydra
+def run(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play a match or a tournament."""
-    by_hydra("run", arguments or [])
+    launch(application_for(arguments or []), arguments, keep_going)
 
 
-def sweep(arguments: options.Players = None) -> None:
+@options.by_hydra
+def sweep(launch: options.Launch, arguments: options.Players = None, keep_going: options.KeepGoing = False) -> None:
     """Play every combination of the given values."""
-    by_hydra("sweep", arguments or [])
+    launch(application_for(arguments or []), arguments, keep_going)
 
 
-def by_hydra(command: str, arguments: Sequence[str]) -> None:
-    """Let Hydra carry out ``run``, ``sweep`` or ``train``. Raises ``typer.Exit`` with the exit code."""
-    from runners.hydra_app.application import RUN, Application
-    from runners.hydra_app.launch import launch
-
-    application: Application = RUN
-    if command == "train" or is_training(arguments):
+def application_for(arguments: Sequence[str]) -> Any:
+    """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
+    if is_training(arguments):
         from runners.training.application import TRAIN
 
-        application = TRAIN
-    raise typer.Exit(launch(application, command, arguments, command == "sweep"))
+        return TRAIN
+    from runners.hydra_app.application import RUN
+
+    return RUN
 
 
 def is_training(arguments: Sequence[str]) -> bool:
@@ -50,8 +50,11 @@ def is_training(arguments: Sequence[str]) -> bool:
     return recipe is not None and recipe.exists() and "override /trainer:" in recipe.read_text(encoding="utf-8")
 
 
+@options.by_hydra
 def sprt(
+    launch: options.Launch,
     arguments: options.Players = None,
+    keep_going: options.KeepGoing = False,
     counts: Annotated[
         str | None, Option(metavar="LL,LD,DD,WD,WW", help="Play nothing: test these counts of pairs.")
     ] = None,
@@ -62,10 +65,9 @@ def sprt(
 
         show_counts(counts, arguments or [])
         return
-    from runners.hydra_app.launch import launch
     from runners.sprt.application import SPRT
 
-    raise typer.Exit(launch(SPRT, "sprt", arguments or []))
+    launch(SPRT, arguments, keep_going)
 
 
 def play(  # noqa: PLR0913, PLR0917  (each is an option of the command)

@@ -1,12 +1,10 @@
 """The arguments of a command that Hydra carries out, the keys that its yaml explains, and messages about wrong ones.
 
-Arguments are agents, settings and flags, in any order. Yamls are read as text, because completion must be quick.
+Arguments are agents and settings, in any order. Yamls are read as text, because completion must be quick.
 """
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +12,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep, Override, Quote, QuotedString
@@ -25,22 +23,6 @@ from yaml import YAMLError
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settings_of, split
 
-# Flags by their names. What Hydra shows with --cfg is all that is done.
-FLAGS: dict[tuple[str, ...], dict[str, Any]] = {
-    ("--help", "-h"): {"action": "store_true", "help": "Show this."},
-    ("--archive",): {"metavar": "DIR", "help": "Short for archive.root=DIR."},
-    ("--config-dir", "-cd"): {
-        "metavar": "DIR",
-        "type": Path,
-        "action": "append",
-        "default": [],
-        "help": "A folder with agents, rules or experiments of your own.",
-    },
-    ("--keep-going",): {"action": "store_true", "help": "Play on although an agent forfeits all its games."},
-    ("--multirun", "-m"): {"action": "store_true", "help": "A sweep: once for each combination of values."},
-    ("--cfg", "-c"): {"choices": ("job", "hydra", "all"), "help": "Print the settings, and do nothing else."},
-}
-FLAG_NAMES = frozenset(name for names in FLAGS for name in names)
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
@@ -61,49 +43,29 @@ LINE = re.compile(r"""( *)(- )?(?:override )?/?([\w@]+): *("[^"]*"|\[.*?\]|\{.*?
 
 
 class Arguments(NamedTuple):
-    """The arguments of a command, told apart."""
+    """Agents and settings, told apart."""
 
     overrides: list[str]  # as Hydra takes them; agents and the archive are among them
     agents: list[str]  # labels
-    config_dirs: list[Path]
-    multirun: bool
-    help: bool
-    cfg: str | None  # the part of the configuration that Hydra shows; nothing is to be done then
+    config_dirs: Sequence[Path]
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise RequestError(message.removeprefix("argument "))
+def parsed(
+    words: Sequence[str], archive: str | None = None, keep_going: bool = False, config_dirs: Sequence[Path] = ()
+) -> Arguments:
+    """The arguments in ``words`` and the settings that flags gave.
 
-
-def parsed(words: Sequence[str]) -> Arguments:
-    """The arguments in ``words``. Raises ``RequestError`` for an unknown flag and one without its value."""
-    parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("words", nargs="*")
-    for flags, options in FLAGS.items():
-        parser.add_argument(*flags, **options)
-    found, unknown = parser.parse_known_intermixed_args(words)
-    for flag in unknown:
-        raise RequestError(_unknown(flag))
-    if found.archive == "":
-        raise RequestError("--archive needs a value: --archive DIR")
-    labels = [word for word in found.words if LABEL.fullmatch(word)]
-    overrides = [in_full(word) for word in found.words if word not in labels]
+    Raises ``RequestError`` for agents and settings that do not go together.
+    """
+    labels = [word for word in words if LABEL.fullmatch(word)]
+    overrides = [in_full(word) for word in words if word not in labels]
     if labels:
         overrides[:0] = _players(labels, overrides)
-    if found.archive is not None:
-        overrides.append(f"archive.root={quoted(found.archive)}")
-    if found.keep_going:
+    if archive is not None:
+        overrides.append(f"archive.root={quoted(archive)}")
+    if keep_going:
         overrides.append("keep_going=true")
-    return Arguments(overrides, labels, found.config_dir, found.multirun, found.help, found.cfg)
-
-
-def _unknown(word: str) -> str:
-    """The message about a flag that does not exist."""
-    flag, _, value = word.partition("=")
-    close = difflib.get_close_matches(flag, FLAG_NAMES, n=1, cutoff=0.8)
-    hint = f"did you mean {close[0]}?" if close else f"settings have no dashes, {flag.lstrip('-')}={value or 'VALUE'}"
-    return f"{flag} is not an option of this command: {hint}"
+    return Arguments(overrides, labels, config_dirs)
 
 
 def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
@@ -152,7 +114,8 @@ class Key(NamedTuple):
     default: str  # "" for a mapping, whose keys follow
     meaning: str
     is_group: bool = False  # it is in the defaults list
-    kind: str = ""  # its type and its range
+    kind: type = str
+    limits: str = ""  # the range of a number
     choices: Sequence[str] = ()
 
 
@@ -167,7 +130,7 @@ def keys_in(text: str) -> Iterator[Key]:
             yield Key(key, value, meaning, is_group=True)
         elif key not in ("defaults", "_target_"):
             path += [] if value else [(indent, key)]
-            yield Key(name, value, meaning)
+            yield Key(f"{name}.KEY" if value.startswith("{") else name, value, meaning)
 
 
 def check_choices(config: str, overrides: Sequence[Override]) -> None:

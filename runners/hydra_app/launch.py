@@ -24,23 +24,31 @@ from quarto.errors import RequestError
 from runners.arena.config_groups import CONF, as_one_text, own_modules
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
-from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value, parsed
+from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value
 from runners.terminal import console
 
 if TYPE_CHECKING:
-    from runners.hydra_app.sweep import Sweep
+    import typer
 
+    from runners.hydra_app.sweep import Sweep
 
 FOLDERS = ("QARENA_CACHE", "QARENA_TABLEBASE")  # environment variables: a launcher's processes may be elsewhere
 DROPPED = "what was not committed yet is dropped, all else is in the archive"
 
 
-def launch(application: Application, command: str, given: Sequence[str], multirun: bool = False) -> int:
-    """Let Hydra carry out a command with the arguments that the user gave, in any order. Returns the exit code.
+def launch(
+    application: Application,
+    context: typer.Context,
+    asked: Arguments,
+    multirun: bool = False,
+    cfg: str | None = None,
+    help: bool = False,  # noqa: A002
+) -> int:
+    """Let Hydra carry out a command. Returns the exit code.
 
     Raises ``ArenaError`` with a message of one line for any error.
     """
-    asked = parsed(given)
+    command = context.command_path.partition(" ")[2]
     keys = application.schema.__dataclass_fields__
     for word, following in zip(asked.agents, [*asked.agents[1:], "VALUE"], strict=False):
         if word in keys:
@@ -49,17 +57,17 @@ def launch(application: Application, command: str, given: Sequence[str], multiru
             raise RequestError(f"{word!r} is not key=value: 'qarena {command} --help' lists the keys")
     _set_environment()
     with own_modules(asked.config_dirs), explained(asked.overrides):
-        if asked.help:
-            from runners.hydra_app.help import help_text
+        if help:
+            from runners.hydra_app.help import show_help
 
             with initialize_config_dir(str(CONF), version_base="1.3"):
-                console.print_line(help_text(application, command, asked))
+                show_help(application, context, asked)
             return 0
-        if asked.cfg:
-            _hydra(application.config, ["--cfg", asked.cfg, *asked.overrides], lambda _cfg: None)
+        if cfg:
+            _hydra(application.config, ["--cfg", cfg, *asked.overrides], lambda _cfg: None)
             return 0
         try:
-            return _carried_out(application, asked, multirun or asked.multirun)
+            return _carried_out(application, asked, multirun or command == "sweep")
         except KeyboardInterrupt:
             return say_how_to_resume(DROPPED)
 

@@ -283,7 +283,7 @@ def test_a_refusal_is_one_line_and_nothing_is_written(
 def test_a_flag_that_does_not_exist_is_refused(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("run", "--confg", "job")
     assert found.code == 2
-    assert "--confg is not an option of this command" in found.err
+    assert "No such option: --confg (Possible options: --cfg, --config-dir)" in found.err
     assert list(tmp_path.iterdir()) == []
 
 
