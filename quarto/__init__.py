@@ -2,7 +2,8 @@
 
 ``Quarto``, ``Player`` and ``Piece`` come from ``quarto.objects``. They are the interface of a package of the
 Politecnico di Torino that is also called ``quarto``. Players written for that package import them from here. They are
-loaded when they are asked for, so nothing else waits for them. Neither they nor this file need numba.
+loaded when they are asked for, so nothing else waits for them. Neither they nor this file need numba
+or NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Errors that a user can meet: one line of text each. The command line turns them into exit codes."""
+"""Errors that a user can meet: one line of text each. The command line turns them into exit codes.
+
+A player's own interpreter imports this too (``runners/polito/``): it may be Python 3.7.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +124,7 @@ class RemoteError(Exception):
 
 def failed_by(error: BaseException) -> Failed:
     """An exception as it crosses to another process."""
-    trace = _printable("".join(traceback.format_exception(error)))
+    trace = _printable("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     code = error.exit_code if isinstance(error, ArenaError) else None
     return Failed(type(error).__name__, _printable(str(error)), raised_at(error), trace, code)
 
@@ -141,7 +144,8 @@ def raised_at(error: BaseException) -> str:
         lines = [(file, line) for file, line in lines if not _is_of_library(file)]
         theirs = [line for file, line in lines if not file.startswith(OURS)]
         found = theirs[-1] if theirs else lines[-1][1] if lines else "an unknown line"
-    return found.removeprefix(f"{Path.cwd()}{os.sep}")
+    here = f"{Path.cwd()}{os.sep}"
+    return found[len(here) :] if found.startswith(here) else found
 
 
 def _is_of_library(file: str) -> bool:

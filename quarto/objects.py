@@ -3,18 +3,22 @@
 ``from quarto import Quarto, Player, Piece`` gives these classes. They are our own implementation of the members that
 players of that package use, private names included. Names and conventions are those of that package: x is the column
 and y the row. A piece's number is 8 HIGH + 4 COLOURED + 2 SOLID + SQUARE. Players that are part of a run see them in a
-process of their own (``runners/polito/``). NumPy and the standard library only: numba would take longer to import than
-many games take.
+process of their own (``runners/polito/``). The standard library of Python 3.7 only: such an interpreter may import it.
+Boards are arrays of NumPy where it is installed, and ``Rows`` elsewhere.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+try:
+    import numpy as np
+except ImportError:  # players that need it say so themselves
+    np = None  # type: ignore[assignment]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 # That package's star import gives the last three as well, and there are players that use them without an import.
 __all__ = ["Piece", "Player", "Quarto", "abstractmethod", "copy", "np"]
@@ -56,6 +60,31 @@ class Piece:
         copied = copy.copy(self)
         copied.binary = self.binary.copy()
         return copied
+
+
+class Rows(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclassed before Python 3.9
+    """A board where NumPy is missing: rows of cells, which ``[y, x]`` finds as ``[y][x]`` does."""
+
+    def __getitem__(self, at: Any) -> Any:
+        return list.__getitem__(self, at[0])[at[1]] if isinstance(at, tuple) else list.__getitem__(self, at)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if isinstance(at, tuple):
+            self[at[0]][at[1]] = value
+        else:
+            list.__setitem__(self, at, value)
+
+    def copy(self) -> Rows:
+        """Another board with the same cells."""
+        return copy.deepcopy(self)
+
+    def ravel(self) -> Rows:
+        """All numbers in one row."""
+        return Rows(cell for row in self for cell in row).ravel() if isinstance(self[0], list) else self
+
+    def tolist(self) -> list[Any]:
+        """The rows as a plain list."""
+        return [*self]
 
 
 class Quarto:
@@ -102,7 +131,7 @@ class Quarto:
         if not self.__placeable(x, y):
             return False
         piece = self.__selected_piece_index
-        self._binary_board[y, x] = self.__pieces[piece].binary
+        self._binary_board[y, x] = self.__pieces[piece].binary.copy()
         self._board[y, x] = piece
         return True
 
@@ -124,24 +153,27 @@ class Quarto:
 
     def check_winner(self) -> int:
         """The number of the current player if any line has four pieces that share an attribute, else -1."""
-        return self.__winner_of(LINES)
+        return self.__winner_of(MATCHES)
 
     def __check_horizontal(self) -> int:
         """``check_winner`` for the rows."""
-        return self.__winner_of(LINES[0:4])
+        return self.__winner_of(MATCHES[0:16])
 
     def __check_vertical(self) -> int:
         """``check_winner`` for the columns."""
-        return self.__winner_of(LINES[4:8])
+        return self.__winner_of(MATCHES[16:32])
 
     def __check_diagonal(self) -> int:
         """``check_winner`` for the two diagonals."""
-        return self.__winner_of(LINES[8:10])
+        return self.__winner_of(MATCHES[32:40])
 
-    def __winner_of(self, lines: NDArray[np.intp]) -> int:
-        """The number of the current player if one of the lines [L, 4] is complete and matches, else -1."""
-        sums = np.add.reduce(self._binary_board.reshape(16, 4)[lines], axis=1)  # [L, 4]; NaN where a cell is empty
-        return self._current_player if ((sums == 0) | (sums == 4)).any() else NO_PLAYER
+    def __winner_of(self, matches: list[list[int]]) -> int:
+        """The number of the current player if one of ``matches`` has four equal numbers, else -1."""
+        has = self._binary_board.ravel().tolist()  # NaN where a cell is empty
+        for a, b, c, d in matches:
+            if has[a] + has[b] + has[c] + has[d] in (0, 4):
+                return self._current_player
+        return NO_PLAYER
 
     def check_finished(self) -> bool:
         """Whether the board is full. A line does not count here."""
@@ -194,8 +226,10 @@ class Quarto:
 
 
 PIECES = [Piece(*(bool(piece & bit) for bit in (8, 4, 2, 1))) for piece in range(16)]  # players are given copies
-EMPTY_BOARD = np.full((4, 4), NO_PIECE, np.int64)
-EMPTY_BINARY_BOARD = np.full((4, 4, 4), np.nan)
-_CELLS = np.arange(16).reshape(4, 4)
-# Rows, columns, diagonals, as numbers of cells: [10, 4].
-LINES = np.array([*_CELLS, *_CELLS.T, _CELLS.diagonal(), _CELLS[:, ::-1].diagonal()], np.intp)
+_array: Any = Rows if np is None else np.array
+EMPTY_BOARD: NDArray[np.int64] = _array([[NO_PIECE] * 4 for _ in range(4)])
+EMPTY_BINARY_BOARD: NDArray[np.float64] = _array([[[float("nan")] * 4 for _ in range(4)] for _ in range(4)])
+_ROWS = [[4 * y + x for x in range(4)] for y in range(4)]
+_LINES = [*_ROWS, *zip(*_ROWS), [0, 5, 10, 15], [3, 6, 9, 12]]
+# Four numbers of the flat binary board for each line, rows first, then columns, then diagonals, and each attribute.
+MATCHES = [[4 * cell + attribute for cell in line] for line in _LINES for attribute in range(4)]

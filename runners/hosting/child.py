@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import msgspec
@@ -19,28 +18,11 @@ from agents.base import LateError
 from quarto.errors import Failed, RemoteError
 from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
 
-PROGRAM = "runners.hosting.child_program"
+PROGRAM = (sys.executable, "-m", "runners.hosting.child_program")
 MOST_BYTES = 1 << 26  # of an answer
 STDERR = 2
-# The child's program for another interpreter, whose own libraries come before all that lies beside this project.
-BOOT = f"""
-import importlib, runpy, sys
-import numpy
-root = sys.argv.pop(1)
-sys.path[0] = root
-importlib.import_module(sys.argv[1].partition(":")[0])
-sys.path.append(sys.path.pop(0))
-runpy.run_module("{PROGRAM}", run_name="__main__", alter_sys=True)
-"""
 NO_ANSWER = "its process wrote what is no answer"
 T = TypeVar("T")
-
-
-def python_program(*options: str, python: str | None = None) -> list[str]:
-    """The command of a child: this interpreter with ``options``, or another one with its own libraries."""
-    if python is None:
-        return [sys.executable, *options, "-m", PROGRAM]
-    return [python, "-B", "-c", BOOT, str(Path(__file__).parents[2])]
 
 
 class ChildDiedError(Exception):
@@ -69,15 +51,16 @@ class Child:
         """Start a process and send its first request: ``setup`` and ``content``.
 
         ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
-        see ``python_program``; ``variables``: environment; ``shared``: open files that it has too, under the same
-        numbers; ``is_quiet``: what it prints is dropped instead of going to standard error. Raises ``ChildDiedError``.
+        the command of ``child_program``; ``variables``: environment; ``shared``: open files that it has too, under the
+        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error. Raises
+        ``ChildDiedError``.
         """
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
         lifeline, self._lifeline = os.pipe()
         pipes = requests, answers, lifeline
         self._process = subprocess.Popen(  # noqa: S603  (this program)
-            [*(program or python_program()), served, str(megabytes or ""), *map(str, pipes)],
+            [*(program or PROGRAM), served, str(megabytes or ""), *map(str, pipes)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL if is_quiet else STDERR,
             stderr=subprocess.DEVNULL if is_quiet else None,

@@ -2,7 +2,7 @@
 
 ``FUNCTION`` of ``MODULE`` gets the first request. It returns the answer, and the function that gets all other requests:
 that one returns an answer, or None if there is none. Requests and answers are a JSON value and bytes. Nothing is
-unpickled. This needs the standard library only: a child may import it before it imports anything else.
+unpickled. This needs the standard library of Python 3.7 only: a player's own interpreter may run it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Optional, Tuple
 
 from quarto.errors import failed_by
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
-Message = tuple[Any, bytes]
-Serve = Callable[[Any, bytes], Message | None]
-Begin = Callable[[Any, bytes], tuple[Message, Serve]]
+Message = Tuple[Any, bytes]
+Serve = Callable[[Any, bytes], Optional[Message]]
+Begin = Callable[[Any, bytes], Tuple[Message, Serve]]
 
 
 def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> None:
@@ -77,8 +76,10 @@ def _limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _main(served: str, megabytes: str, requests: int, answers: int, lifeline: int) -> None:
-    """Serve requests until they end. ``megabytes`` is empty if memory has no limit."""
+def main() -> None:
+    """Serve requests until they end. MEGABYTES is empty if memory has no limit."""
+    served, megabytes = sys.argv[1:3]
+    requests, answers, lifeline = map(int, sys.argv[3:])
     belong_to_run(lifeline)
     serve: Serve | None = None
     answer: Message | None
@@ -106,4 +107,4 @@ def _imported(served: str, megabytes: str) -> Begin:
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+    main()

@@ -6,9 +6,8 @@ A turn is what lies between two calls to the opponent: ``place_piece`` and then 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import index
-from typing import Any
+from typing import Any, Sequence
 
 from quarto.errors import AnswerError
 from runners.polito.randomness import GameStreams

@@ -7,16 +7,16 @@ import importlib
 import importlib.machinery
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, Iterator, Mapping, Sequence
 
 from quarto.errors import RequestError, nearest, one_line
 
+ROOT = str(Path(__file__).parents[2])
 OURS = ("quarto", "runners")  # packages of which this program has imported modules
 NAMES = ("quarto", "agents", "analytics", "runners", "conf")  # that our packages have
 GAME_CALLS = ("select", "place", "set_players")  # of a game, that a run makes
@@ -26,39 +26,39 @@ CURRENT = ("_current_player", "_Quarto__current_player", "current_player")  # in
 class Loaded:
     """A player's class, ready to be made with a game."""
 
-    def __init__(
-        self,
-        player: type[Any],
-        objects: Any,
-        kwargs: Mapping[str, Any],
-        game: type[Any] | None,
-        game_kwargs: Mapping[str, Any],
-    ) -> None:
-        """``objects``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another."""
+    def __init__(self, player: type[Any], objects: Any, game: type[Any] | None, setup: Mapping[str, Any]) -> None:
+        """``objects``: the module with ``Quarto`` and ``Player``; ``game``: the class of games, if it is another.
+
+        ``setup``: see ``agent.Polito``.
+        """
         self._player = player
         self._objects = objects
-        self._kwargs = dict(kwargs)
         self._game: type[Any] = game or objects.Quarto
-        self._game_kwargs = dict(game_kwargs)
+        self._setup = setup
         game = self._new_game()
         self.current = next((name for name in CURRENT if hasattr(game, name)), CURRENT[0])
 
     def begin(self, seat: int) -> tuple[Any, Any]:
         """A new game and its player, who has this seat. Raises what the player's constructor raises."""
         game = self._new_game()
-        player = self._player(game, **copy.deepcopy(self._kwargs)) if self._kwargs else self._player(game)
+        player = self._player(game, **copy.deepcopy(self._setup["kwargs"]))
         self.seat(game, player, seat)
         return game, player
 
     def _new_game(self) -> Any:
-        return self._game(**copy.deepcopy(self._game_kwargs))
+        return self._game(**copy.deepcopy(self._setup["game_kwargs"]))
 
     def advice(self, error: BaseException) -> str:
+        """Advice on a missing library or attribute of the game, or nothing: the end of a message."""
+        return _to_install(error, self._setup) if isinstance(error, ModuleNotFoundError) else self.lacking(error)
+
+    def lacking(self, error: BaseException) -> str:
         """Advice on an attribute that the game lacks, or nothing: the end of a message."""
-        if not (isinstance(error, AttributeError) and type(error.obj) is self._game):
+        lacks = re.match(r"'(\w+)' object has no attribute '(\w+)'", str(error))
+        if not (isinstance(error, AttributeError) and lacks and lacks.group(1) == self._game.__name__):
             return ""
         others = [
-            (not hasattr(each, str(error.name)), f"{module.__name__}.{name}")
+            (not hasattr(each, lacks.group(2)), f"{module.__name__}.{name}")
             for module in own_modules()
             for name, each in vars(module).items()
             if each is not self._game and _defines(module, each, GAME_CALLS)
@@ -89,22 +89,24 @@ def enter(folder: str) -> None:
         del sys.modules[name]
     os.chdir(folder)
     sys.path.insert(0, folder)
-    sys.meta_path.insert(0, _OfFolder(folder))
+    sys.meta_path.insert(0, _Finder(folder, NAMES))
+    sys.meta_path.append(_Finder(ROOT, ("quarto",)))
     sys.argv = [str(Path(folder, "main.py"))]
     sys.modules["__main__"] = _Main("__main__")
 
 
-class _OfFolder:
-    """Finds modules with a name of ours in the folder, also folders without an ``__init__.py``.
+class _Finder:
+    """Finds packages of some names in a folder, also folders without an ``__init__.py``.
 
     Python takes those last, after a package of that name anywhere on its path.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, names: Sequence[str]) -> None:
         self._folder = folder
+        self._names = names
 
     def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
-        return importlib.machinery.PathFinder.find_spec(name, [self._folder]) if name in NAMES else None
+        return importlib.machinery.PathFinder.find_spec(name, [self._folder]) if name in self._names else None
 
 
 class _Main(types.ModuleType):
@@ -123,30 +125,25 @@ def _defines(module: types.ModuleType, value: Any, calls: Sequence[str]) -> bool
     return is_own and all(callable(getattr(value, call, None)) for call in calls)
 
 
-def load(
-    folder: str,
-    player: str,
-    kwargs: Mapping[str, Any],
-    game: str | None = None,
-    game_kwargs: Mapping[str, Any] = MappingProxyType({}),
-) -> Loaded:
-    """The class ``module.Class`` of a folder that was entered, and that of its games if it is not the package's.
+def load(setup: Mapping[str, Any]) -> Loaded:
+    """The class of a player, and that of its games if it is not the package's, of a folder that was entered.
 
-    Raises ``RequestError``.
+    ``setup``: see ``agent.Polito``. Raises ``RequestError``.
     """
-    found = _class(folder, "player", player, ("choose_piece", "place_piece"))
-    _check_kwargs(found, "kwargs", player, kwargs, "quarto")
+    found = _class(setup, "player", ("choose_piece", "place_piece"))
+    _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
     games = None
-    if game is not None:
-        games = _class(folder, "game", game, GAME_CALLS)
-        _check_kwargs(games, "game_kwargs", game, game_kwargs)
-    return Loaded(found, _objects(found), kwargs, games, game_kwargs)
+    if setup["game"] is not None:
+        games = _class(setup, "game", GAME_CALLS)
+        _check_kwargs(games, "game_kwargs", setup["game"], setup["game_kwargs"])
+    return Loaded(found, _objects(found), games, setup)
 
 
-def _class(folder: str, key: str, path: str, calls: Sequence[str]) -> type[Any]:
+def _class(setup: Mapping[str, Any], key: str, calls: Sequence[str]) -> type[Any]:
     """The class ``module.Class`` under a key, which has methods ``calls``."""
+    path: str = setup[key]
     module_name, _, class_name = path.rpartition(".")
-    module = _module(folder, f"{key}={path}", module_name)
+    module = _module(setup, f"{key}={path}", module_name)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         below = [f"{module_name}.{name}" for name, each in vars(module).items() if hasattr(each, calls[0])]
@@ -158,7 +155,8 @@ def _class(folder: str, key: str, path: str, calls: Sequence[str]) -> type[Any]:
     return found
 
 
-def _module(folder: str, what: str, name: str) -> types.ModuleType:
+def _module(setup: Mapping[str, Any], what: str, name: str) -> types.ModuleType:
+    folder = setup["folder"]
     try:
         return importlib.import_module(name)
     except BaseException as error:  # a module may raise anything while it is imported
@@ -166,8 +164,13 @@ def _module(folder: str, what: str, name: str) -> types.ModuleType:
         if missing and (name == missing or name.startswith(f"{missing}.")):
             hint = nearest(name, _modules_in(folder))
             raise RequestError(f"{what}: {folder} has no module {name!r}{hint}") from error
-        remedy = f"; install {missing.partition('.')[0]} beside quarto-arena" if missing else ""
+        remedy = _to_install(error, setup) if isinstance(error, ModuleNotFoundError) else ""
         raise RequestError(f"{what}: module {name!r} cannot be imported: {one_line(error)}{remedy}") from error
+
+
+def _to_install(error: ModuleNotFoundError, setup: Mapping[str, Any]) -> str:
+    where = f"for python={setup['python']}" if setup["python"] else "beside quarto-arena"
+    return f"; install {str(error.name).partition('.')[0]} {where}"
 
 
 def _modules_in(folder: str) -> list[str]:
@@ -203,8 +206,7 @@ def own_modules() -> Iterator[types.ModuleType]:
     """The imported modules that are neither the standard library's nor installed nor this program's."""
     paths = sysconfig.get_paths()
     theirs = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    ours = str(Path(__file__).parents[2])
     for module in list(sys.modules.values()):
         file = vars(module).get("__file__")
-        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ours}/{name}/" for name in OURS))):
+        if isinstance(file, str) and not file.startswith((*theirs, *(f"{ROOT}/{name}/" for name in OURS))):
             yield module

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import mmap
+import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +15,7 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,25 +27,29 @@ from agents.lift import LiftedPlayer
 from quarto.batch import Batch, Turns
 from quarto.errors import Failed, RemoteError, RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, python_program
-from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS, SLOT
 
 logger = logging.getLogger(__name__)
 
 SERVED = "runners.polito.program:serve"
+# What an interpreter runs: our modules come before all others while they are imported, and are gone from its path then.
+BOOT = """
+import sys
+root = sys.argv.pop(1)
+sys.path = [root] + [path for path in sys.path if path]
+import runners.polito.program
+from runners.hosting.child_program import main
+sys.path.remove(root)
+main()
+"""
+ROOT = str(Path(__file__).parents[2])
+OLDEST = (3, 7)
+ABOUT = "import sys; sys.stdout.write('Python %d.%d.%d' % sys.version_info[:3])"  # in words of any Python
+QUESTION_TYPE = np.dtype([*QUESTION.items()])
 LEAST_GAME_BYTES = 1 << 20  # so that at most 256 games are live in a process, whose turns take some milliseconds
 ALONE = 1 << 40  # words: so many that no other game is played at the same time
 GRACE = 1.0  # seconds in which a turn may end by itself after it was interrupted; then its process is ended
-# What an interpreter of any age says of itself.
-ABOUT = """
-import sys
-sys.stdout.write("Python %s" % sys.version.split()[0])
-try:
-    import numpy
-    sys.stdout.write(" with NumPy %s" % numpy.__version__)
-except ImportError:
-    sys.stdout.write(" without NumPy")
-"""
 AGAIN = 0.1  # seconds between interruptions: a player may have caught one
 
 
@@ -86,7 +93,7 @@ class PolitoChild(Child):
                     {**setup, "shared_file": file.fileno(), "trial": trial},
                     megabytes=setup["megabytes"],
                     # Its folder alone comes before what is installed, and stays as it is.
-                    program=python_program("-P", "-B", python=python),
+                    program=[python or sys.executable, "-B", "-c", BOOT, ROOT],
                     # The order of sets is part of how a player plays. Another interpreter has other libraries.
                     variables={"PYTHONHASHSEED": "0"} | ({} if python is None else {"PYTHONPATH": ""}),
                     shared=[file.fileno()],
@@ -115,7 +122,7 @@ class PolitoChild(Child):
         if self._seconds is not None:
             self._wait(self._seconds)
         remarks, answers = self.receive(Remarks)
-        if len(answers) != 2 * len(questions) * ANSWER.itemsize:
+        if len(answers) != 2 * len(questions):
             raise ChildDiedError(NO_ANSWER)
         return np.frombuffer(answers, ANSWER), remarks
 
@@ -206,7 +213,7 @@ class PolitoPlayer(LiftedPlayer):
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if len(slots):
-            self._begin(slots.astype(np.uint32).tobytes())
+            self._begin(slots.astype(SLOT).tobytes())
 
     def _begin(self, slots: bytes) -> None:
         self._child = self._child or self._new_child()
@@ -233,7 +240,7 @@ class PolitoPlayer(LiftedPlayer):
         if slots is None:
             slots = np.arange(len(batch.lanes), dtype=np.uint32)
             self.start(range(len(slots)))
-        questions = np.empty(len(slots), QUESTION)
+        questions = np.empty(len(slots), QUESTION_TYPE)
         questions["slot"], questions["seed"] = slots, rng.seeds
         for name in ("lanes", "occupied", "hand"):
             questions[name] = getattr(batch, name)
@@ -268,11 +275,14 @@ class PolitoPlayer(LiftedPlayer):
 
 
 def _interpreter(python: str) -> str:
-    """What an interpreter is, and what it must be: the end of a message."""
-    said = ""
-    with suppress(OSError):
-        said = subprocess.run([python, "-c", ABOUT], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    return f"; python={python} must be Python 3.10 or later with NumPy 1.24 or later{said and f', and is {said}'}"
+    """The end of a message if an interpreter is too old or none, else nothing."""
+    said = b""
+    with suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run([python, "-c", ABOUT], capture_output=True, check=False, timeout=10).stdout  # noqa: S603
+    version = re.fullmatch(rb"Python (\d+)\.(\d+)\.\d+", said)
+    if version and (int(version[1]), int(version[2])) >= OLDEST:
+        return ""
+    return f"; python={python} is {said.decode() if version else 'no Python'}: name Python 3.7 or later, ENV/bin/python"
 
 
 def _end_all(children: list[PolitoChild]) -> None:

@@ -1,5 +1,6 @@
 """The child's side: live games of a player, see ``runners.polito.player``.
 
+This and what it imports need the standard library of Python 3.7 only. It serves the player's own interpreter and ours.
 What the player unpickles by itself, it unpickles here and nowhere else.
 """
 
@@ -11,14 +12,14 @@ import mmap
 import os
 import select
 import signal
+import struct
 import sys
 import time
+from array import array
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Iterable
 
 from quarto.errors import RequestError, failed_by, one_line
 from runners.hosting.child_program import Message, Serve
@@ -26,17 +27,16 @@ from runners.polito.live_game import NONE, Answers, LiveGame
 from runners.polito.loading import Loaded, enter, load, own_modules
 from runners.polito.randomness import StreamPool, install
 
-# A position that a player is asked about, and whose it is.
-QUESTION = np.dtype(
-    [
-        ("slot", np.uint32),  # of its game
-        ("seed", np.uint64),  # of this turn: that of a game's first turn seeds the game
-        ("lanes", np.uint64),  # the pieces on the board: bit 16 a + c is set if the piece on cell c has attribute a
-        ("occupied", np.uint16),
-        ("hand", np.int8),  # -1: the first piece is asked for
-    ]
-)
-ANSWER = np.dtype(np.int8)  # cells, then gifts, [B] each
+# A position that a player is asked about, and whose it is: fields and their formats, as ``struct`` and NumPy name them.
+QUESTION = {
+    "slot": "<I",  # of its game
+    "seed": "<Q",  # of this turn: that of a game's first turn seeds the game
+    "lanes": "<Q",  # the pieces on the board: bit 16 a + c is set if the piece on cell c has attribute a
+    "occupied": "<H",
+    "hand": "<b",  # -1: the first piece is asked for
+}
+SLOT = "<I"
+ANSWER = "b"  # cells, then gifts, [B] each
 
 # What child and run share in memory, int64 each.
 ASKED_ABOUT, BEGUN, SHARED_WORDS = 0, 1, 2  # the question's index; since when (time.monotonic_ns()), 0: it is not timed
@@ -53,14 +53,16 @@ class OutOfTimeError(BaseException):
 class LiveGames:
     """The live games of this process."""
 
-    def __init__(self, loaded: Loaded, answers: Answers, setup: dict[str, Any], shared: memoryview) -> None:
+    def __init__(
+        self, loaded: Loaded, answers: Answers, streams: StreamPool, setup: dict[str, Any], shared: memoryview
+    ) -> None:
         self._loaded = loaded
         self._answers = answers
         self._limit = None if setup["turn_seconds"] is None else int(setup["turn_seconds"] * 1e9)
         self._reused: tuple[Any, Any] | None = None
         self._reuse: bool = setup["reuse"]
         self._shared = shared
-        self._streams = StreamPool()
+        self._streams = streams
         self._games: dict[int, LiveGame] = {}
         self._failed: list[dict[str, Any]] = []
 
@@ -77,7 +79,8 @@ class LiveGames:
 
     def trial(self) -> str:
         """Play a game in seat 0; the message on an attribute that the game lacks, or nothing."""
-        live, board, hand = self._begin(0, 0, 0), dict[int, int](), NONE
+        live, hand = self._begin(0, 0, 0), NONE
+        board: dict[int, int] = {}
         try:
             while not live.over:
                 lanes = sum((piece >> a & 1) << 16 * a + cell for cell, piece in board.items() for a in range(4))
@@ -89,7 +92,7 @@ class LiveGames:
                 board[next(cell for cell in range(16) if cell not in board)] = gift
                 hand = next(piece for piece in range(16) if piece not in board.values())
         except BaseException as error:  # noqa: BLE001  (any other is told in the game that it ends)
-            advice = self._loaded.advice(error)
+            advice = self._loaded.lacking(error)
             return advice and f"{one_line(error)}{advice}"
         return ""
 
@@ -99,7 +102,7 @@ class LiveGames:
             self._streams.end(live.streams)
         self._games.clear()
 
-    def answer(self, questions: list[tuple[int, ...]]) -> tuple[dict[str, Any], bytes]:
+    def answer(self, questions: Iterable[tuple[int, ...]]) -> tuple[dict[str, Any], bytes]:
         """Remarks on the answers to questions, see ``player.Remarks``, and these themselves, see ``ANSWER``."""
         cells, gifts = [], []
         self._failed = []
@@ -108,12 +111,12 @@ class LiveGames:
             cell, gift = self._turn(i, *question)
             cells.append(cell)
             gifts.append(gift)
-        return {"failed": self._failed} | self._answers.taken(), np.array([*cells, *gifts], ANSWER).tobytes()
+        return {"failed": self._failed, **self._answers.taken()}, array(ANSWER, [*cells, *gifts]).tobytes()
 
     def _turn(self, i: int, slot: int, seed: int, lanes: int, occupied: int, hand: int) -> tuple[int, int]:
         begun = 0
         try:
-            live = self._games.get(slot) or self._begin(slot, seed, (occupied.bit_count() + (hand != NONE)) & 1)
+            live = self._games.get(slot) or self._begin(slot, seed, (bin(occupied).count("1") + (hand != NONE)) & 1)
             if self._limit is None:
                 answer = live.turn(lanes, occupied, hand)
             else:
@@ -203,37 +206,40 @@ def serve(setup: dict[str, Any], _: bytes) -> tuple[Message, Serve]:
     """Make a player, and return the fields of ``player.PlayerFacts`` and what answers for it.
 
     A request is an array of ``QUESTION``. One of the value ``begin`` has no answer: it begins new games, in all slots
-    or in those that it lists as uint32.
+    or in those that it lists as ``SLOT``.
     """
-    kept: io.RawIOBase = (output := KeptOutput())
+    output = KeptOutput()
+    raw: io.RawIOBase = output
     sys.stdout, sys.stderr = (
-        io.TextIOWrapper(io.BufferedWriter(kept), encoding="utf-8", errors="backslashreplace") for _ in range(2)
+        io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace") for _ in range(2)
     )
+    question = struct.Struct("<" + "".join(each[1:] for each in QUESTION.values()))
     games, facts = _set_up(setup)
 
     def answer(value: str | None, content: bytes) -> Message | None:
         if value == "begin":
-            games.restart(np.frombuffer(content, np.uint32).tolist()) if content else games.start()
+            games.restart([slot for (slot,) in struct.iter_unpack(SLOT, content)]) if content else games.start()
             return None
-        remarks, answers = games.answer(np.frombuffer(content, QUESTION).tolist())
-        return remarks | {"printed": output.take()}, answers
+        remarks, answers = games.answer(question.iter_unpack(content))
+        return {**remarks, "printed": output.take()}, answers
 
-    return (facts | {"printed": output.take()}, b""), answer
+    return ({**facts, "printed": output.take()}, b""), answer
 
 
 def _set_up(setup: dict[str, Any]) -> tuple[LiveGames, dict[str, Any]]:
     shared = memoryview(mmap.mmap(setup["shared_file"], 8 * SHARED_WORDS)).cast("q")
-    install()
+    streams = StreamPool(install())
     enter(setup["folder"])
-    loaded = load(setup["folder"], setup["player"], setup["kwargs"], setup["game"], setup["game_kwargs"])
-    games = LiveGames(loaded, Answers(setup["lines"], setup["most_asks"], loaded.current), setup, shared)
+    loaded = load(setup)
+    games = LiveGames(loaded, Answers(setup["lines"], setup["most_asks"], loaded.current), streams, setup, shared)
     try:
         game_bytes = games.probe()
     except BaseException as error:  # a constructor may raise anything
         raise RequestError(
             f"player={setup['player']}: it cannot be made: {one_line(error)}{loaded.advice(error)}"
         ) from error
-    if setup["trial"] and (lacks := _tried(games)):
+    lacks = _tried(games) if setup["trial"] else ""
+    if lacks:
         raise RequestError(f"player={setup['player']}: it cannot play its games: {lacks}")
     if setup["turn_seconds"] is not None:
         signal.signal(signal.SIGUSR1, lambda *_: games.interrupt())

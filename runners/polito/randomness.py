@@ -1,4 +1,4 @@
-"""``random`` and ``numpy.random`` of the process, with a state for each live game.
+"""``random`` of the process, and ``numpy.random`` where NumPy is installed, with a state for each live game.
 
 Games alternate within a process, so each needs generators of its own. Saving and restoring the state of shared ones
 takes longer than a quick player's turn: 18 us, against 0.4 us to exchange the generators.
@@ -7,14 +7,8 @@ takes longer than a quick player's turn: 18 us, against 0.4 us to exchange the g
 from __future__ import annotations
 
 import random
-from typing import Any
-
-import numpy as np
-import numpy.random
-
-_new_generator = numpy.random.default_rng
-_seed_legacy = numpy.random.seed
-_exchange = numpy.random.set_bit_generator  # type: ignore[attr-defined]  # its stubs lack it
+from functools import partial
+from typing import Any, Callable
 
 
 class GameRandom(random.Random):
@@ -25,7 +19,7 @@ class GameRandom(random.Random):
     def random(self) -> float:
         return self.current.random()
 
-    def getrandbits(self, k: int, /) -> int:
+    def getrandbits(self, k: int) -> int:
         return self.current.getrandbits(k)
 
     def seed(self, a: Any = None, version: int = 2) -> None:
@@ -49,55 +43,102 @@ class GameRandom(random.Random):
         vars(self.current)["gauss_next"] = value
 
 
+class ExchangedState:
+    """A state of ``numpy.random`` as a generator of its own, which NumPy exchanges since 1.24."""
+
+    def __init__(self, module: Any) -> None:
+        self._bits, self._exchange, self.seed = module.MT19937(0), module.set_bit_generator, module.seed
+
+    def use(self) -> None:
+        """From now on ``numpy.random`` draws from it."""
+        self._exchange(self._bits)
+
+
+class CopiedState:
+    """The same for an older NumPy: the states are copied. A number that ``normal`` has left over is lost, as there."""
+
+    used: CopiedState | None = None
+
+    def __init__(self, module: Any) -> None:
+        self._module, self.seed = module, module.seed
+        self._state = module.get_state()[:3]
+
+    def use(self) -> None:
+        """From now on ``numpy.random`` draws from it."""
+        if CopiedState.used:
+            CopiedState.used._state = self._module.get_state()[:3]
+        CopiedState.used = self
+        self._module.set_state(self._state)
+
+
 class GameStreams:
     """The generators of one game."""
 
-    __slots__ = ("bits", "python")
+    __slots__ = ("numpy", "python")
 
-    def __init__(self, seed: int, bits: np.random.MT19937) -> None:
-        self.python = random.Random(seed)
-        self.bits = bits
+    def __init__(self, seed: int, numpy: Any) -> None:
+        """``numpy``: a state of ``numpy.random``, None where NumPy is missing."""
+        self.python, self.numpy = random.Random(seed), numpy
         self.use()
-        _seed_legacy([seed & 0xFFFFFFFF, seed >> 32])
+        if numpy:
+            numpy.seed([seed & 0xFFFFFFFF, seed >> 32])
 
     def use(self) -> None:
         """From now on ``random`` and ``numpy.random`` are those of this game."""
         GameRandom.current = self.python
-        _exchange(self.bits)
+        if self.numpy:
+            self.numpy.use()
 
 
 class StreamPool:
     """Makes the generators of games; those of NumPy, which take long to make, are used again."""
 
-    def __init__(self) -> None:
-        self._free: list[np.random.MT19937] = []
+    def __init__(self, new_state: Callable[[], Any]) -> None:
+        """``new_state``: of ``install``."""
+        self._new_state = new_state
+        self._free: list[Any] = []
 
     def begin(self, seed: int) -> GameStreams:
         """The generators of a new game, in use."""
-        return GameStreams(seed, self._free.pop() if self._free else np.random.MT19937(0))
+        return GameStreams(seed, self._free.pop() if self._free else self._new_state())
 
     def end(self, streams: GameStreams) -> None:
         """The game is over."""
-        self._free.append(streams.bits)
+        self._free.append(streams.numpy)
 
 
-def install() -> None:
-    """Let the functions of both modules draw from the games' generators. Before a player is imported, not after."""
+def install() -> Callable[[], Any]:
+    """Let the functions of both modules draw from the games' generators. Before a player is imported, not after.
+
+    Returned is what makes a state of ``numpy.random``; it makes None where NumPy is missing.
+    """
     shared, ours = random._inst, GameRandom()
     for name in random.__all__:
         if getattr(getattr(random, name), "__self__", None) is shared:
             setattr(random, name, getattr(ours, name))
     random._inst = ours
-    numpy.random.default_rng = _generator
-    numpy.random.seed = _seed
+    try:
+        import numpy.random as module
+    except ImportError:  # a player that needs it says so itself
+        return lambda: None
+    _seed_from_games(module)
+    return partial(ExchangedState if hasattr(module, "set_bit_generator") else CopiedState, module)
 
 
-def _generator(seed: Any = None) -> np.random.Generator:
-    """``numpy.random.default_rng``; without a seed, one from the game's stream."""
-    return _new_generator(GameRandom.current.getrandbits(64) if seed is None else seed)
+def _seed_from_games(module: Any) -> None:
+    """Let functions of ``numpy.random`` without a seed not take it from the operating system."""
+    seed_shared: Callable[..., None] = module.seed
+    new_generator: Any = getattr(module, "default_rng", None)  # since NumPy 1.17
 
+    def seed(seed: Any = None) -> None:
+        """``numpy.random.seed``; without a seed it changes nothing."""
+        if seed is not None:
+            seed_shared(seed)
 
-def _seed(seed: Any = None) -> None:
-    """``numpy.random.seed``; without a seed it changes nothing."""
-    if seed is not None:
-        _seed_legacy(seed)
+    def default_rng(seed: Any = None) -> Any:
+        """``numpy.random.default_rng``; without a seed, one from the game's stream."""
+        return new_generator(GameRandom.current.getrandbits(64) if seed is None else seed)
+
+    module.seed = seed
+    if new_generator:
+        module.default_rng = default_rng

@@ -1,5 +1,7 @@
 """The simplest player of the ``quarto`` package, which may serve as a pattern."""
 
+from __future__ import annotations
+
 import random
 
 from quarto import Player

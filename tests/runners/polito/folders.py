@@ -237,6 +237,39 @@ def own_package(mark: str) -> str:
     return text.replace("    MAX_PLAYERS = 2\n", f"    MAX_PLAYERS = 2\n    MARK = {mark!r}\n")
 
 
+# Players that need no library, and two that need NumPy.
+PLAIN = {
+    "plain.py": """
+import copy
+import random
+from quarto import Player
+
+class Plain(Player):
+    def choose_piece(self):
+        board = copy.deepcopy(self.get_game()).get_board_status()
+        return random.choice([piece for piece in range(16) if all(piece not in row for row in board)])
+
+    def place_piece(self):
+        for x, y in random.sample([(x, y) for x in range(4) for y in range(4)], 16):
+            game = copy.deepcopy(self.get_game())
+            if game.place(x, y):
+                assert game._board[y, x] == game._board[y][x] == game.get_selected_piece()
+                if game.check_winner() >= 0:
+                    return x, y
+        return random.randrange(4), random.randrange(4)
+
+class Late(Plain):
+    def __init__(self, game):
+        import numpy
+        super().__init__(game)
+""",
+    "numeric.py": """
+import numpy
+
+class Numeric:
+    pass
+""",
+}
 # Players whose program makes games of a class of its own, in folders with no ``__init__.py`` and names of ours.
 OWN_GAME = {
     "quarto/quarto/__init__.py": "from .objects import *\n",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
+import subprocess
 import sys
 import types
+import venv
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -30,6 +33,7 @@ from runners.polito import player as player_module
 from runners.polito.agent import Polito
 from runners.polito.live_game import Answers, LiveGame
 from runners.polito.player import PolitoPlayer
+from runners.polito.randomness import CopiedState, ExchangedState, GameStreams
 from tests.paths import ROOT
 from tests.runners.polito import folders
 
@@ -230,10 +234,56 @@ def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Pa
     arena = engine(polito(folder, "needy.Old", python=str(python), **OWN), Dumb())
     arena.play_block(Order(0, 0, 2))
     assert arena.misbehaviour() == []
-    python.write_text("#!/bin/sh\nprintf 'Python 3.9.2'\nexit 3\n")
-    expected = r"exit code 3; python=\S+ must be Python 3.10 or later with NumPy 1.24 or later, and is Python 3.9.2$"
-    with pytest.raises(RequestError, match=expected):
-        polito(folder, "needy.Old", python=str(python)).lifted(CLASSIC, "it")
+    python.write_text("#!/bin/sh\nprintf 'Python 3.6.15'\nexit 3\n")
+    for program, said in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
+        expected = rf"exit code \d; python={program} is {said}: name Python 3.7 or later, ENV/bin/python$"
+        with pytest.raises(RequestError, match=expected):
+            polito(folder, "needy.Old", python=str(program)).lifted(CLASSIC, "it")
+
+
+def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    folder, bare = folders.write(tmp_path / "theirs", folders.PLAIN), str(tmp_path / "bare/bin/python")
+    with_numpy, without = (
+        texts(
+            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(Order(0, 0, 9)).block.games
+        )
+        for python in (None, bare)
+    )
+    assert with_numpy == without
+    assert len(set(without)) > 9
+    assert {text.rpartition(" ")[2] for text in without} <= {"line", "full_board"}
+    for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:22")):
+        expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bare/bin/python$"
+        with pytest.raises(RequestError, match=expected):
+            polito(folder, player, python=bare).lifted(CLASSIC, "it")
+
+
+def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False)
+    listed = "print(*(each.__file__ for each in sys.modules.values() if getattr(each, '__file__', None)), sep='\\n')"
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import runners.polito.program, quarto.objects; {listed}"
+    printed = subprocess.check_output([tmp_path / "bare/bin/python", "-c", program], text=True)
+    ours = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]
+    assert len(ours) == 11
+    for file in [*ours, *ROOT.glob("runners/polito/sample/*.py")]:
+        ast.parse(file.read_text(), str(file), feature_version=(3, 7))
+
+
+def test_copied_states_of_numpy_draw_what_exchanged_ones_draw() -> None:
+    def drawn(kind: type[Any]) -> list[float]:
+        games = [GameStreams(seed, kind(np.random)) for seed in (1, 2 << 32)]
+        found = []
+        for game in games * 3:
+            game.use()
+            found += [np.random.random(), *np.random.normal(size=3)]  # noqa: NPY002  (what players draw from)
+        return found
+
+    bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # its stubs lack it
+    try:
+        assert drawn(ExchangedState) == drawn(CopiedState)
+    finally:
+        np.random.set_bit_generator(bits)  # type: ignore[attr-defined]
 
 
 def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
