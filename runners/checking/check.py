@@ -123,7 +123,7 @@ def findings_of(
     with unlogged(), progress_bar("checking", "games") as bar, Watch(seconds) as watch, _captured(printed):
         try:
             findings.extend(_findings(spec, watch, bar, printed))
-            if timed:
+            if timed and len(findings) > 1:
                 findings.append(_speed(spec))
         except TooSlowError as error:
             findings.append(CheckFinding("in time", False, str(error)))
@@ -142,7 +142,15 @@ def _line_of_author(error: BaseException) -> str:
 
 
 def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringIO) -> Iterator[CheckFinding]:
-    """All findings but the speed."""
+    """All findings but the speed. If the first of an agent's own checks fails, there are no others."""
+    own = (
+        CheckFinding(name, wrong is None, wrong or "kept")
+        for name, wrong in getattr(spec.agents[0].build(), "own_checks", _no_checks)(spec.rules)
+    )
+    first = next(own, None)
+    if first is not None and not first.is_fine:
+        yield first
+        return
     pairs = _pairs_that_fit(_watched_engine(spec, watch), watch)
     engine, other = _watched_engine(spec, watch), _watched_engine(spec, watch)
     bar.start(3 * 4 * pairs)
@@ -153,8 +161,7 @@ def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringI
     asked = ask_rarely(engine.guarded[0], spec.seed) if has_taken_a_turn else 0
     yield from _forfeits(engine.guarded[0], has_taken_a_turn, 4 * pairs, asked)
     again, parts = _whole(other, pairs, bar), _one_by_one(engine, pairs, bar)
-    for name, wrong in getattr(spec.agents[0].build(), "own_checks", _no_checks)(spec.rules):
-        yield CheckFinding(name, wrong is None, wrong or "kept")
+    yield from filter(None, (first, *own))
     changed = difference(played, again)
     yield CheckFinding(
         "repeatable",

@@ -15,7 +15,7 @@ from quarto.errors import RequestError
 from quarto.notation import format_position
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
-from runners.engines.process import FLUSH, EngineError, EngineProcess, shown
+from runners.engines.process import AGAIN_SECONDS, FIRST_SECONDS, FLUSH, EngineError, EngineProcess, shown
 from runners.engines.protocol import position_lines
 from runners.hosting.illegal_turns import faults_of, turn_text
 
@@ -65,6 +65,25 @@ def _asked(process: EngineProcess, content: bytes, count: int) -> list[tuple[int
         text = f"{len(found)} of {count} turns have come, and no more within {SECONDS:g} seconds: {FLUSH}"
         raise EngineError(text) from None
     return found
+
+
+def _flushed(start: Start, rules: Rules) -> str | None:
+    """A turn is not held back. One that takes its time is none that is held back."""
+    batch, seeds = _positions(rules, len(LEGAL_PLIES) + 1)
+    question = position_lines(batch.part(len(LEGAL_PLIES), len(seeds)), seeds[-1:]) + b"go\n"
+    held = ""
+    for seconds in (FIRST_SECONDS, AGAIN_SECONDS):
+        process = start()
+        try:
+            for _ in process.answers(question, seconds):
+                return None
+        except LateError:
+            held = process.held_back()
+            if not held:
+                return None
+        finally:
+            process.end()
+    return f"no turn came within {AGAIN_SECONDS:g} seconds: {held}"
 
 
 def _together(start: Start, rules: Rules) -> str | None:
@@ -138,6 +157,7 @@ def _quits(start: Start, rules: Rules) -> str | None:  # noqa: ARG001  (as every
 
 
 RULES: dict[str, Rule] = {
+    "answers are flushed": _flushed,
     "turns are legal": _legal,
     "answers keep their order": _together,
     "go with a limit": _timed,

@@ -1,6 +1,6 @@
-"""Starts a program that ends with this run: ``python -m runners.engines.launch LIFELINE MEGABYTES PROGRAM ARGUMENTS…``.
+"""Starts a program that ends with this run: ``python -m runners.engines.launch LIFELINE MEGABYTES PATH PROGRAM …``.
 
-``MEGABYTES`` is empty if memory has no limit.
+``MEGABYTES`` is empty if memory has no limit. ``PATH`` is the user's own PYTHONPATH: another Python may run it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from runners.hosting.child_program import belong_to_run
 
 
-def _main(lifeline: str, megabytes: str, *command: str) -> None:
+def _main(lifeline: str, megabytes: str, path: str, *command: str) -> None:
     os.set_inheritable(int(lifeline), True)
     belong_to_run(int(lifeline))
     if megabytes:
@@ -19,6 +19,7 @@ def _main(lifeline: str, megabytes: str, *command: str) -> None:
 
         most = int(megabytes) << 20
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    os.environ["PYTHONPATH"] = path
     os.execvp(command[0], command)  # noqa: S606  (the program that the user named)
 
 

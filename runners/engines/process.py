@@ -20,6 +20,10 @@ from quarto.rules import Rules
 from runners.engines.protocol import GREETING, QUIT, READY, TURNS, rules_line
 
 GREETING_SECONDS = 60.0  # an engine may load a network
+FIRST_SECONDS, AGAIN_SECONDS = (
+    2.0,
+    6.0,
+)  # for an answer before, and after, its input was ended to see one that is held back
 QUIT_SECONDS = 1.0
 CHUNK = 1 << 16  # bytes that are read or written at once
 MOST_LINE = 4096  # bytes of an answer
@@ -41,13 +45,36 @@ class EngineProcess:
     """A running engine that has said it is ready to play by some rules."""
 
     def __init__(self, command: Sequence[str], rules: Rules | None, megabytes: int | None = None) -> None:
-        """Start it and greet it; without rules it is not told any. Raises ``RequestError`` if that fails."""
-        lifeline, self._lifeline = os.pipe()
+        """Start it and greet it; without rules it is not told any. Raises ``RequestError`` if that fails.
+
+        If it is silent, its input is ended: an answer that comes then was not flushed, or is a chance. So it is started
+        again, and waited for as long as the first one took and more.
+        """
         self._megabytes = megabytes
+        try:
+            try:
+                self._begin(command, rules, FIRST_SECONDS)
+            except LateError:
+                held = self.held_back()
+                seconds = AGAIN_SECONDS if held else GREETING_SECONDS
+                try:
+                    self._begin(command, rules, seconds)
+                except LateError as late:
+                    raise EngineError(f"{late} within {seconds:g} seconds: {held or FLUSH}") from None
+        except EngineError as error:
+            self.end()
+            raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
+
+    def _begin(self, command: Sequence[str], rules: Rules | None, seconds: float) -> None:
+        """Start and greet it. Raises ``EngineError``, ``LateError``."""
+        lifeline, self._lifeline = os.pipe()
         self._said_before = 0  # bytes of its standard error when it was asked last
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  (its standard error, as long as it lives)
         self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
-            [sys.executable, "-m", "runners.engines.launch", str(lifeline), str(megabytes or ""), *command],
+            [
+                *(sys.executable, "-m", "runners.engines.launch", str(lifeline), str(self._megabytes or "")),
+                *(os.environ.get("PYTHONPATH", ""), *command),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
@@ -61,26 +88,35 @@ class EngineProcess:
         os.set_blocking(self._to.fileno(), False)
         self._rest = b""  # of a line that has not ended
         self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
-        try:
-            self._greet(GREETING)
-            if rules is not None:
-                self._greet(rules_line(rules))
-        except EngineError as error:
-            self.end()
-            raise RequestError(f"engine {' '.join(command)!r}: {error}") from error
+        for line in (GREETING, *([] if rules is None else [rules_line(rules)])):
+            self._greet(line, seconds)
 
-    def _greet(self, line: str) -> None:
-        """Send a line and read up to ``ready``. Raises ``EngineError``."""
+    def _greet(self, line: str, seconds: float) -> None:
+        """Send a line and read up to ``ready``. Raises ``EngineError``, ``LateError``."""
         asked = " ".join(line.split()[:2])
         try:
-            for answer in self.answers(f"{line}\n".encode(), GREETING_SECONDS):
+            for answer in self.answers(f"{line}\n".encode(), seconds):
                 if answer == READY:
                     return
                 if not answer.startswith(b"name "):
                     instead = "" if answer.startswith(b"error") else " instead of 'ready'"
                     raise EngineError(f"it answered {asked!r} with {shown(answer)}{instead}")
         except LateError:
-            raise EngineError(f"it did not answer {asked!r} within {GREETING_SECONDS:g} seconds: {FLUSH}") from None
+            raise LateError(f"it did not answer {asked!r}") from None
+
+    def held_back(self) -> str:
+        """Why an answer has not come; empty if that is not seen. Its input is ended, and then the process."""
+        if self._rest:
+            self.end()
+            return f"it wrote {shown(self._rest)}, and no end of the line"
+        self._to.close()
+        try:
+            with suppress(EngineError, LateError):
+                for line in self.answers(b"", QUIT_SECONDS):
+                    return f"{shown(line)} came only when its input had ended, so it does not flush its output"
+            return ""
+        finally:
+            self.end()
 
     def turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -38,7 +39,7 @@ FAULTY = """
 import sys, time
 FAULT, asked = sys.argv[1], 0
 def say(text):
-    print(text, flush=True)
+    print(text, flush=FAULT != "held" and (FAULT != "held_turns" or text == "ready"))
 for line in sys.stdin:
     word, _, rest = line.strip().partition(" ")
     if word == "quarto":
@@ -182,9 +183,43 @@ def test_a_command_whose_engine_cannot_begin_is_refused_in_one_line(faulty: Path
 
 
 def test_an_engine_that_does_not_answer_may_not_flush(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.engines.process.FIRST_SECONDS", 0.5)
     monkeypatch.setattr("runners.engines.process.GREETING_SECONDS", 0.5)
     with pytest.raises(RequestError, match=r"did not answer 'quarto 1' within 0.5 seconds: it may .* not flush its"):
         player(f"{sys.executable} {faulty} mute")
+
+
+def test_a_check_ends_soon_if_the_engine_does_not_flush(
+    faulty: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    for module in ("process", "compliance"):
+        monkeypatch.setattr(f"runners.engines.{module}.FIRST_SECONDS", 1.0)
+        monkeypatch.setattr(f"runners.engines.{module}.AGAIN_SECONDS", 1.5)
+    found = qarena("agents", "check", f"engine(command={sys.executable} {faulty} held)")
+    assert found.code == 1
+    text = "within 1.5 seconds: 'ready' came only when its input had ended, so it does not flush its output"
+    assert found.out.startswith("FAIL answers are flushed: ")
+    assert text in found.out
+    found = qarena("agents", "check", f"engine(command={sys.executable} {faulty} held_turns)")
+    assert "no turn came within 1.5 seconds: 'info value 0' came only when" in found.out
+    unended = "import sys; sys.stdout.write('ready'); sys.stdout.flush(); sys.stdin.read()"
+    with pytest.raises(RequestError, match="it wrote 'ready', and no end of the line"):
+        player(shlex.join([sys.executable, "-c", unended]))
+
+
+def test_an_engine_that_loads_slowly_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.engines.process.FIRST_SECONDS", 0.1)
+    script = tmp_path / "slow.py"
+    script.write_text(f"import time\ntime.sleep(0.5)\nexec(open({str(EXAMPLES / 'careful.py')!r}).read())\n")
+    player(f"{sys.executable} {script}").play(*batch(*FIVE))
+
+
+def test_an_engine_gets_the_python_path_of_its_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "of/the/user")
+    script = "import os; print('error', os.environ['PYTHONPATH'])"
+    with pytest.raises(RequestError, match="with 'error of/the/user'"):
+        player(shlex.join([sys.executable, "-c", script]))
 
 
 def test_a_command_with_signs_of_hydra_is_told_how_to_quote(qarena: Qarena) -> None:
