@@ -74,6 +74,9 @@ class Rows(list):  # type: ignore[type-arg]  # ``list[Any]`` cannot be subclasse
         else:
             list.__setitem__(self, at, value)
 
+    def __contains__(self, number: object) -> bool:
+        return list.__contains__(self.ravel(), number)
+
     def copy(self) -> Rows:
         """Another board with the same cells."""
         return copy.deepcopy(self)

@@ -35,6 +35,15 @@ CREATE MACRO wilson_high(wins, n) AS
     CASE WHEN wins >= n OR n <= 0 THEN 1e0 WHEN wins + n IS NOT NULL THEN least(1e0,
         (wins / n + 3.8414588206941236e0 / (2e0 * n) + _wilson_reach(wins / n, n::DOUBLE)) / (1 + 3.8414588206941236e0 / n)) END;
 
+-- Half of the normal 95 % interval of a mean over independent clusters, each a row with the sum of its values and their
+-- number (L. Kish, "Survey Sampling", 1965, section 6.3): as analytics/statistics/tally.py computes it.
+
+CREATE MACRO cluster_reach(total, n) AS
+    1.959963984540054e0 * sqrt(
+        greatest(0e0, sum(1e0 * total * total) - 2 * (sum(total) / sum(n)) * sum(1e0 * total * n)
+            + (sum(total) / sum(n)) ** 2 * sum(1e0 * n * n))
+        * count(n) / nullif(count(n) - 1, 0)) / sum(n);
+
 -- The text of the first k plies of a game, which two words hold: four bits a ply, the first ply in bits 28 to 31.
 
 CREATE MACRO _ply_texts() AS

@@ -30,6 +30,7 @@ def guarded() -> Iterator[OpenArchive]:
         "SELECT count(*) AS n FROM games",
         "WITH g AS (SELECT * FROM games), h AS (FROM g) SELECT count(*) AS n FROM h JOIN runs USING (run_id)",
         "SELECT cell_name(c) AS cell, wilson_low(7, 10) AS low FROM range(16) AS cells(c)",
+        "SELECT cluster_reach(wins, games) AS reach FROM results",
         "DESCRIBE games",
         "SELECT * FROM (SUMMARIZE runs)",
         "SELECT unnest([1, 2]) AS x, random() > 2 AS y, now() AS z",

@@ -20,6 +20,7 @@ from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
 from analytics.statistics.intervals import wilson
+from analytics.statistics.tally import ClusterSums
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.records import RunRecord, SweepJob
@@ -75,6 +76,15 @@ def test_wilsons_interval(nothing: OpenArchive) -> None:
         found = nothing.sql("SELECT wilson_low($1, $2) AS low, wilson_high($1, $2) AS high", [wins, n]).row(0)
         assert found == pytest.approx(wilson(wins, n), rel=1e-12, abs=1e-15)
     assert nothing.sql("SELECT wilson_low(NULL, 3) AS low").item() is None
+
+
+def test_the_interval_over_clusters(nothing: OpenArchive) -> None:
+    total, n = np.array([3.0, 0.5, 0.0, 7.0]), np.array([4, 1, 2, 9])
+    sums = ClusterSums(4, int(n.sum()), total.sum(), int((n * n).sum()), (n * total).sum(), (total * total).sum())
+    clusters = pl.DataFrame({"total": total, "n": n})
+    found = nothing.sql("SELECT cluster_reach(total, n) AS reach FROM c", c=clusters).item()
+    assert found == pytest.approx(1.959963984540054 * sums.variance**0.5, rel=1e-12)
+    assert nothing.sql("SELECT cluster_reach(total, n) AS reach FROM c", c=clusters[:1]).item() is None
 
 
 def boards(count: int) -> list[tuple[int, int, str, str]]:

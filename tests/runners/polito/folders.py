@@ -247,7 +247,9 @@ from quarto import Player
 class Plain(Player):
     def choose_piece(self):
         board = copy.deepcopy(self.get_game()).get_board_status()
-        return random.choice([piece for piece in range(16) if all(piece not in row for row in board)])
+        left = [piece for piece in range(16) if all(piece not in row for row in board)]
+        assert left == [piece for piece in range(16) if piece not in board]
+        return random.choice(left)
 
     def place_piece(self):
         for x, y in random.sample([(x, y) for x in range(4) for y in range(4)], 16):

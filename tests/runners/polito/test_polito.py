@@ -253,7 +253,7 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path) -
     assert with_numpy == without
     assert len(set(without)) > 9
     assert {text.rpartition(" ")[2] for text in without} <= {"line", "full_board"}
-    for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:22")):
+    for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:24")):
         expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bare/bin/python$"
         with pytest.raises(RequestError, match=expected):
             polito(folder, player, python=bare).lifted(CLASSIC, "it")
