@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -52,6 +52,7 @@ from quarto.symmetry import symmetries
 
 FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
 FORMAT = "quarto-arena positions"
+Found = TypeVar("Found")
 SOURCES = ("canonical", "logged")
 ENDS = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
 SCHEMA: dict[str, Any] = {
@@ -267,10 +268,10 @@ def positions(rules: Rules, games: LoggedPlies, pieces: int, each: int, seed: in
     """For each source its name and at most ``each`` positions; no two of all of them are images of each other."""
     seen: set[tuple[int, int]] = set()
     sources = drawn(rules, pieces, seed), met(games, pieces, seed)
-    return [(name, _first_new(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)]
+    return [(name, first_new(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)]
 
 
-def _first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[tuple[int, int]]) -> list[Position]:
+def first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[tuple[int, int]]) -> list[Position]:
     """The first ``most`` positions whose canonical form is not in ``seen``, which is added to."""
     kept: list[Position] = []
     for found in source:
@@ -285,8 +286,13 @@ def _first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[
     return kept
 
 
+def all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
+    """Every turn in a position with its value, without its distance."""
+    return list(solver.turns(position, distance=False))
+
+
 class TurnSolver:
-    """Solves every turn of positions on several threads, which share what they prove."""
+    """Solves positions on several threads, which share what they prove."""
 
     def __init__(self, rules: Rules, threads: int, megabytes: float, fewest: int = 0) -> None:
         """``fewest`` pieces are on the board in all positions: a tablebase that ends there is not read."""
@@ -296,24 +302,29 @@ class TurnSolver:
         self._local = threading.local()
 
     def solved(
-        self, positions: Sequence[Position], progress: Callable[[int], None] = lambda _positions: None
-    ) -> list[list[SolvedTurn]]:
-        """The turns in each position; ``progress`` hears of positions that are done."""
-        found: dict[int, list[list[SolvedTurn]]] = {}
+        self,
+        positions: Sequence[Position],
+        progress: Callable[[int], None] = lambda _positions: None,
+        search: Callable[[Solver, Position], Found] = all_turns,  # type: ignore[assignment]  # the usual one
+    ) -> list[Found]:
+        """The result of a search in each position, by default all turns; ``progress`` hears of positions done."""
+        found: dict[int, list[Found]] = {}
 
-        def keep(done: tuple[int, list[list[SolvedTurn]]]) -> None:
+        def keep(done: tuple[int, list[Found]]) -> None:
             found[done[0]] = done[1]
             progress(len(done[1]))
 
         starts = range(0, len(positions), SOLVED_AT_ONCE)
-        jobs = (partial(self._solve, start, positions[start : start + SOLVED_AT_ONCE]) for start in starts)
+        jobs = (partial(self._solve, search, start, positions[start : start + SOLVED_AT_ONCE]) for start in starts)
         run_jobs(jobs, self._threads, keep, self._shared.stop)
-        return [turns for start in starts for turns in found[start]]
+        return [each for start in starts for each in found[start]]
 
-    def _solve(self, start: int, positions: Sequence[Position]) -> tuple[int, list[list[SolvedTurn]]]:
+    def _solve(
+        self, search: Callable[[Solver, Position], Found], start: int, positions: Sequence[Position]
+    ) -> tuple[int, list[Found]]:
         if not hasattr(self._local, "solver"):
             self._local.solver = self._shared.fork()
-        return start, [list(self._local.solver.turns(each, distance=False)) for each in positions]
+        return start, [search(self._local.solver, each) for each in positions]
 
 
 def rows_of(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:

@@ -68,7 +68,7 @@ PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
         archive.report,
     ),
     "Learn": (learn.train, learn.app, learn.benchmark),
-    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.app),
+    "Perfect play": (perfect.solve, perfect.annotate, perfect.mistakes, perfect.puzzles, perfect.app),
     "Archive": (archive.app,),
     "Maintain": (perfect.bench, perfect.warm, perfect.perft),
 }

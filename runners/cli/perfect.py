@@ -14,6 +14,7 @@ from runners.hosting import interruption
 from runners.terminal.files import is_printed, output_of
 
 app = options.group("tablebase", "Build, check and list tables of exact values.")
+puzzles = options.group("puzzles", "Solve puzzles: one turn keeps the value. Make puzzles from annotated games.")
 
 
 def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -107,6 +108,50 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     options.check_files(force, html, svg)
     games = GameFilter(runs=tuple(runs or ()), agent=options.stored_label(archive, agent), rules=rules)
     show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
+
+
+@puzzles.command("play")
+def play_puzzles(
+    number: Annotated[int, Argument(help="The puzzle to begin with. The easy ones come first.")] = 1,
+    file: Annotated[Path | None, Option(help="A file that 'puzzles make' wrote. Default: the set that ships.")] = None,
+    plain: Annotated[bool, Option("--plain", help="Plain text without pictures and colours.")] = False,
+) -> None:
+    """Solve puzzles at the terminal.
+
+    Also over a pipe: one line a turn.
+    """
+    from analytics.perfect.puzzles import parsed, shipped
+    from runners.play.screens import screen_for
+    from runners.puzzles.solving import play
+    from runners.terminal.files import read_file
+
+    puzzles = parsed(read_file(str(file)).decode(errors="replace"), str(file)) if file else shipped()
+    play(puzzles, number, screen_for(plain))
+
+
+@puzzles.command("make")
+def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+    output: Annotated[Path, Option(help="The CSV file to write.")],
+    count: Annotated[int, Option(min=1, help="Number of puzzles, equally many of each level.")] = 300,
+    runs: options.Runs = None,
+    rules: Annotated[str | None, options.rules("Only games under these rules.")] = None,
+    archive: options.Archive = options.ARCHIVE,
+    seed: Annotated[int, options.seed("Of the choice of positions, and of the agents that try them.", 31)] = 1,
+    threads: options.Threads = options.ALL_CORES,
+    megabytes: options.Memory = options.MIB_128,
+    force: options.Force = False,
+) -> None:
+    """Make puzzles from annotated games.
+
+    Needs the values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The same
+    games and options give the same bytes.
+    """
+    from analytics.query.selection import GameFilter
+    from runners.puzzles.making import PuzzleOptions, make
+
+    options.check_files(force, output)
+    asked = PuzzleOptions(count, seed, threads, megabytes)
+    make(archive, GameFilter(runs=tuple(runs or ()), rules=rules), asked, output)
 
 
 @app.command()

@@ -35,7 +35,7 @@ from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
 from analytics.store import marker
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard, readable_cards
-from quarto.batch import Turns
+from quarto.batch import Batch, Turns
 from quarto.errors import RequestError, nearest
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -160,11 +160,11 @@ class _Answers(NamedTuple):
     seconds: float
 
 
-class _Asker:
+class Asker:
     """Asks one agent for turns; each position is a game of its own that begins there."""
 
-    def __init__(self, agent: AgentSpec, positions: PositionSet, seed: int) -> None:
-        self.guarded = GuardedAgent(agent.build(), agent.label, positions.rules)
+    def __init__(self, agent: AgentSpec, rules: Rules, positions: Batch, seed: int) -> None:
+        self.guarded = GuardedAgent(agent.build(), agent.label, rules)
         self._positions, self._seed = positions, seed
         self._local = threading.local()
         # The time of the processor, since other programs may be running; another process has a time of its own.
@@ -173,7 +173,7 @@ class _Asker:
 
     def jobs(self, draws: int) -> Iterator[_Job]:
         """All jobs, one turn in every position before the next."""
-        words, size = self.guarded.game_words, len(self._positions.logged)
+        words, size = self.guarded.game_words, len(self._positions.hand)
         most = min(ASKED_AT_ONCE, max(1, GAME_MEMORY // (8 * words))) if words else ASKED_AT_ONCE
         return (_Job(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
 
@@ -190,7 +190,7 @@ class _Asker:
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
     ) -> tuple[Turns, float]:
         """The turns [P, D] in all positions, and how many one thread takes a second; nothing once ``stop`` is set."""
-        shape = len(self._positions.logged), options.draws
+        shape = len(self._positions.hand), options.draws
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
         for found in THREADS.map(self.answers, self.jobs(options.draws), options.threads, stop):
@@ -212,7 +212,7 @@ class _Asker:
 
     def _ask(self, job: _Job) -> Turns:
         player: LiftedPlayer = self._local.player
-        batch = self._positions.batch.part(job.rows.start, job.rows.stop)
+        batch = self._positions.part(job.rows.start, job.rows.stop)
         first = np.uint64(self._seed << SEED_SHIFT) + np.uint64(job.rows.start)
         rng = Streams(Streams(np.arange(len(batch.hand), dtype=np.uint64) + first).draw(job.draw))
         player.start(range(len(batch.hand)))
@@ -231,7 +231,7 @@ def judge(
     The same agent, positions and options give the same judgement on any number of threads, its speed excepted. Raises
     ``RequestError`` for an agent that cannot be made or does not play these rules, ``StuckError`` for one that hangs.
     """
-    asker = _Asker(agent, positions, options.seed)
+    asker = Asker(agent, positions.rules, positions.batch, options.seed)
     turns, speed = asker.all_turns(options, stop, progress)
     games, notes = (
         (Tally(), []) if stop.is_set() else games_with(load_agent(ORACLE), agent, positions.rules, options, stop)

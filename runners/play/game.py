@@ -37,6 +37,7 @@ class Game:
     plies: tuple[Ply, ...] = ()
     hand: int = NONE
     forfeit: int | None = None  # index into ENDINGS, if the seat to act forfeited
+    set_up: int = 0  # plies at the beginning that only make a position: nobody knows their order
 
     @cached_property
     def position(self) -> Position:
@@ -51,6 +52,11 @@ class Game:
     def lines(self) -> list[Line]:
         """The finished lines."""
         return finished_lines(self.board, self.rules)
+
+    @property
+    def last_cell(self) -> int:
+        """The cell of the last placement; ``NONE`` if there was none."""
+        return self.plies[-1][1] if len(self.plies) > self.set_up else NONE
 
     @property
     def empty_cells(self) -> list[int]:
@@ -150,6 +156,12 @@ class Game:
             raise RequestError(f"{cell} is not the number of a cell")
         taken = f"{format_cell(cell)} is taken by piece {format_piece(self.board[cell])}"
         raise RequestError(f"{taken}; free: {cells_text(self.empty_cells)}")
+
+
+def game_at(position: Position, rules: Rules) -> Game:
+    """The game that begins with a position."""
+    plies = tuple((piece, cell) for cell, piece in enumerate(board(position)) if piece != NONE)
+    return Game(rules, plies, position.hand, set_up=len(plies))
 
 
 def pieces_text(pieces: Iterable[int]) -> str:

@@ -30,11 +30,12 @@ def token(piece: int) -> str:
 def board_rows(game: Game) -> list[str]:
     """The board; ``>`` and ``<`` point at the last piece, ``=`` at those of a finished line."""
     won = {cell for line in game.lines for cell in line}
-    last = game.plies[-1][1] if game.plies else NONE
     rows = ["  " + "".join(letter.center(CELL_WIDTH) for letter in COLUMN_LETTERS)]
     for row, digit in enumerate(ROW_DIGITS):
         cells = range(SIDE * row, SIDE * row + SIDE)
-        rows.append(f"{digit} " + "".join(_cell(game.board[cell], cell in won, cell == last) for cell in cells))
+        rows.append(
+            f"{digit} " + "".join(_cell(game.board[cell], cell in won, cell == game.last_cell) for cell in cells)
+        )
     return [row.rstrip() for row in rows]
 
 

@@ -211,13 +211,12 @@ def picture(piece: int) -> list[Text]:
 def board_rows(game: Game) -> list[Text]:
     """The board with its coordinates. Finished lines are framed, and arrows point at the last piece."""
     won = {cell for line in game.lines for cell in line}
-    last = game.plies[-1][1] if game.plies else NONE
     indent = " " * 3
     letters = "".join(f" {letter:^{CELL_WIDTH}}" for letter in COLUMN_LETTERS)
     rows = [_text((indent + letters, FAINT))]
     for row, digit in enumerate(ROW_DIGITS):
         rows.append(Text(indent + _rule(*("├┼┤" if row else "┌┬┐")), FAINT))
-        cells = [_cell(game, SIDE * row + column, won, last) for column in range(SIDE)]
+        cells = [_cell(game, SIDE * row + column, won, game.last_cell) for column in range(SIDE)]
         for height in range(PICTURE_HEIGHT):
             line = _text((f" {digit if height == 1 else ' '} ", FAINT))
             for cell in cells:

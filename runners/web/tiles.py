@@ -65,14 +65,14 @@ def named(piece: int) -> str:
     return f"{format_piece(piece)}: {', '.join(attributes(piece))}"
 
 
-def filled_cell(game: Game, cell: int, marks_last: bool = True) -> DecisionTile | None:
-    """The tile of a cell with a piece, None if the cell is empty; ``marks_last``: the last placement is marked."""
+def filled_cell(game: Game, cell: int) -> DecisionTile | None:
+    """The tile of a cell with a piece, None if the cell is empty."""
     name, piece = format_cell(cell), game.board[cell]
     if piece == NONE:
         return None
     won = any(cell in line for line in game.lines)
     label = f"{name}, {named(piece)}{', in a finished line' if won else ''}"
-    return DecisionTile(name, piece, label, line=won, last=marks_last and cell == game.plies[-1][1])
+    return DecisionTile(name, piece, label, line=won, last=cell == game.last_cell)
 
 
 def taken_piece(game: Game, piece: int) -> DecisionTile | None:

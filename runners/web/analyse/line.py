@@ -20,12 +20,11 @@ from quarto.notation import (
     parse_position,
 )
 from quarto.notation import parse_position as parsed
-from quarto.position import board
 from quarto.rules import CELLS, NONE, Rules
 from runners.browse import links
 from runners.browse.games import ArchivedGame
 from runners.play.dialogue import game_after
-from runners.play.game import Game
+from runners.play.game import Game, game_at
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.pages import checked_words, whole
 from runners.web.tiles import player_name
@@ -156,8 +155,7 @@ def start_of(text: str, rules: Rules) -> Game:
         raise RequestError(
             f"under rules {rules.name} the mover chooses the piece: write - for the hand ({text[:60]!r})"
         )
-    pieces = board(position)
-    return Game(rules, tuple((piece, cell) for cell, piece in enumerate(pieces) if piece != NONE), position.hand)
+    return game_at(position, rules)
 
 
 def text_of(game: Game) -> str:

@@ -83,7 +83,7 @@ def tiles(line: AnalysisLine, badges: Badges, chosen: int) -> tuple[list[Decisio
 
 def _cell(line: AnalysisLine, cell: int, badges: Badges, following: str, chosen: int) -> DecisionTile:
     game, name = line.game, format_cell(cell)
-    filled = filled_cell(game, cell, marks_last=bool(line.at))
+    filled = filled_cell(game, cell)
     if filled is not None:
         return filled
     word = name if game.asked is NextDecision.PLACEMENT else ""

@@ -1,0 +1,1 @@
+"""Puzzles: making them from annotated games, and setting them to people."""
