@@ -124,7 +124,7 @@ class KernelPlayer(LiftedPlayer):
         if len(self._memories) == len(slots):
             self._memories.fill(0)
         else:
-            self._memories = self._memories[:0].copy()  # not both at once
+            self._memories = self._memories[:0].copy()  # free the old array before making the new one
             self._memories = np.zeros((len(slots), self.game_words), np.uint64)
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analytics.sql.database import OpenArchive
 
-__all__ = ["DEFAULT_ARCHIVE", "open_archive"]
+__all__ = ["DEFAULT_ARCHIVE", "archive_option", "open_archive"]
 
 DEFAULT_ARCHIVE: PurePath = Path(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
+
+
+def archive_option(root: PurePath) -> str:
+    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 
 def open_archive(

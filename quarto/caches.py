@@ -28,8 +28,6 @@ before_compiling: Callable[[], None] = ignore  # called before numba compiles a 
 class Compiling:
     """The progress of compiling in this process."""
 
-    asked: int = 0  # kernels that were needed, those that they call included
-    ready: int = 0  # of these: compiled or read from the cache
     compiled: int = 0  # kernels that the cache lacked
     seconds: float = 0.0  # spent on compiling
 

@@ -163,7 +163,6 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         """Have what machine code is made with, and read from."""
         import_implementations()
         self._cache_on_disk()
-        _asked.update(_needed(self))
         load_entries(self.py_func)
 
     def _cache_on_disk(self) -> None:
@@ -181,7 +180,6 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
-_asked: weakref.WeakSet[Kernel] = weakref.WeakSet()  # those that this process needs, as far as is known
 
 
 def kernel(signature: Any = None) -> Callable[[F], F]:
@@ -274,13 +272,6 @@ def _entries_in(function: FunctionType) -> frozenset[Entry]:
     return frozenset(found)
 
 
-def _needed(kernel: Kernel) -> Iterator[Kernel]:
-    """A kernel and all those whose machine code must be there before its own is made."""
-    yield kernel
-    for entry_called in _entries_in(kernel.py_func):
-        yield from _needed(entry_called.called)
-
-
 def _names_in(code: CodeType) -> Iterator[str]:
     """The names of globals and attributes in a function's code, and in the code of functions inside it."""
     yield from code.co_names
@@ -349,8 +340,6 @@ class _Listener(event.Listener):  # type: ignore[misc]
     def on_start(self, _event: event.Event) -> None:
         if self._depth == 0:
             self._since = time.perf_counter()
-            caches.compiling.asked = len(_asked)
-            caches.compiling.ready = sum(bool(each.overloads) for each in _asked)
         self._depth += 1
         caches.before_compiling()
 

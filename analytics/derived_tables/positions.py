@@ -39,7 +39,7 @@ POSITIONS = pl.Schema(
     }
 )
 
-CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: none of the turn is, all but its gift, all of it
+CHOSEN, GIFT_CHOSEN, IMPOSED = range(3)  # the column ``imposed``: nothing, the placement only, or the whole turn
 
 # The lowest bits of the fields in a word of ``Keys.choice``. The sort uses digits of 11 bits; the mask begins a digit.
 CELL_AT, SECOND_AT, PAIRING_AT, MASK_AT = 5, 9, 10, 44

@@ -321,7 +321,7 @@ def add_whole_run(archive: Archive, run: WholeRun) -> int:
             if there.fingerprint != run.games.within(line, *span).fingerprint:
                 raise RequestError(
                     f"run {run_id}: units {span[0]} to {span[1] - 1} of the archive are other games than the text has; "
-                    "'qarena archive replay' says which are those of the record"
+                    f"{archive.hint(f'archive replay {run_id}')} says which are those of the record"
                 )
     lacking = held.missing(run.units)
     if lacking and known is not None and known.code.get("fingerprint") != record.code.get("fingerprint"):

@@ -84,16 +84,15 @@ def location_of(text: str | PurePath) -> PurePath:
     return ObjectUrl(f"{scheme}:", bucket, *filter(None, key.split("/")))
 
 
-_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kKMGT]?)(i?)B")
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")
 
 
-def bytes_of(size: str) -> int:
-    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0."""
+def bytes_of(size: str, what: str = "", more: str = "") -> int:
+    """The bytes of a size. Raises ``RequestError`` for a text that is none, and for 0; ``more`` is also allowed."""
     found = _SIZE.fullmatch(size)
     if not found or not float(found[1]):
-        raise RequestError(f"{size!r} is not a size: write a number and a unit, such as 128MiB or 1GiB")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** " KMGT".index(found[2].upper() or " "))
+        raise RequestError(f"{what}{size!r} is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB{more}")
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " "))
 
 
 RECORD = ".json"  # how names of records end

@@ -320,7 +320,7 @@ def check_free(archive: Archive, name: str, training: str, key: str = "policy.na
     if taken is not None and taken.learned["training"] != training:
         raise RequestError(
             f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
-            f"{taken.learned['games']:,} games; 'qarena policy show {name}' describes it): choose another name"
+            f"{taken.learned['games']:,} games; {archive.hint(f'policy show {name}')} describes it): choose another"
         )
 
 

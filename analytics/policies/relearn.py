@@ -78,7 +78,7 @@ def training_of(archive: Archive, run_id: str) -> LoggedTraining:
     """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
     record = archive.run(run_id)
     if record is None:
-        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see 'qarena archive ls'")
+        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see {archive.hint('archive ls')}")
     learner = readable(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
         raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")

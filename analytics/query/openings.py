@@ -156,7 +156,7 @@ def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list
         raise RequestError(f"where={asked.games.where!r} chooses games, but decisions are counted by run: choose runs")
     records = replace(asked.games, rules=rules_name).records(archive)
     if not records:
-        raise RequestError(f"archive {archive.root} has no runs: 'qarena archive ls' lists them")
+        raise RequestError(f"archive {archive.root} has no runs: {archive.hint('archive ls')} lists them")
     require_one_rules(records)
     return parsed, _checked_by(parsed, records[0].rules, asked.by), records
 

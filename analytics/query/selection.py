@@ -81,7 +81,9 @@ class GameFilter:
         found = [record for record in known if (not self.runs or record.run_id in self.runs)]
         found = [readable(record) for record in found if self._begun_in_time(record)]
         if known and not found:
-            raise RequestError(f"archive {archive.root} has no runs of that time: 'qarena archive ls' lists all runs")
+            raise RequestError(
+                f"archive {archive.root} has no runs of that time: {archive.hint('archive ls')} lists all"
+            )
         self.require_rules(found)
         labels = {label for record in found for label in record.labels if self.rules in (None, record.rules.name)}
         for named in (self.agent, self.opponent):
@@ -211,7 +213,8 @@ def select(opened: OpenArchive, where: str | None = None) -> Selection:
     if not counts:
         meets = "has no games" if where is None else f"has no game with where={where!r}"
         raise RequestError(
-            f"archive {opened.archive.root} {meets}: see some games with 'qarena sql \"FROM games LIMIT 5\"'"
+            f"archive {opened.archive.root} {meets}: see some games with "
+            + opened.archive.hint('sql "FROM games LIMIT 5"')
         )
     runs = tuple(readable(record) for record in opened.archive.runs() if record.run_id in counts)
     lost = sorted(set(counts) - {record.run_id for record in runs})

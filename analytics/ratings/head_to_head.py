@@ -132,7 +132,7 @@ def _with_games(opened: OpenArchive, choice: GameFilter) -> list[RunRecord]:
     records = [record for record in records if record.run_id in met and len(archive.ranges(record.run_id))]
     if not records:
         asked = f" of run {', '.join(choice.runs)}" if choice.runs else ""
-        raise RequestError(f"archive {archive.root} has no games{asked}: 'qarena archive ls' lists the runs")
+        raise RequestError(f"archive {archive.root} has no games{asked}: {archive.hint('archive ls')} lists the runs")
     choice.require_rules(records)
     return [record for record in records if choice.rules in (None, record.rules.name)]
 

@@ -269,7 +269,7 @@ def _times(column: pl.Series) -> Iterator[pl.Series]:
 
 
 MEMORY = "70%"  # of the machine's; a larger question spills to the temporary folder
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]i?B|%)")  # what DuckDB takes
+_SHARE = re.compile(r"[0-9.]*[1-9][0-9.]*%")  # of the machine's memory
 _LOOK_SECONDS = 0.05
 
 
@@ -284,11 +284,10 @@ class Limits:
     options: bool = True  # errors name the options of the command line
 
     def __post_init__(self) -> None:
-        _check_amount("memory", self.memory, "1GiB, 500MB or 70%")
+        if not _SHARE.fullmatch(self.memory):
+            bytes_of(self.memory, "memory ", ", or a share of the machine's, 70%")
         if self.spill is not None:
-            _check_amount("spill", self.spill, "10GiB or 500MB")
-            if self.spill.endswith("%"):
-                raise RequestError(f"spill {self.spill!r} is a share, not an amount: write 10GiB or 500MB")
+            bytes_of(self.spill, "spill ")
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise RequestError(f"timeout {self.seconds:g} is not a time: write a number of seconds above 0")
 
@@ -347,12 +346,6 @@ class Limits:
 
     def _more(self, remedy: str) -> str:
         return remedy if self.options else ""
-
-
-def _check_amount(name: str, text: str, examples: str) -> None:
-    found = _AMOUNT.fullmatch(text)
-    if not found or not float(found[1]):
-        raise RequestError(f"{name} {text!r} is not an amount of memory: write {examples}")
 
 
 def _size_of(folder: Path) -> int:

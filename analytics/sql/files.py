@@ -95,7 +95,7 @@ class ArchiveFiles:
         lacking = short or self.derived(POSITIONS_TABLE, run_id, needed.__eq__)[1]
         raise NotIndexedError(
             f"{len(lacking)} of {len(self.archive.ranges(run_id))} ranges of games of run {run_id} are not indexed to "
-            f"ply {int(needed)}: run 'qarena archive index' first"
+            f"ply {int(needed)}: run {self.archive.hint('archive index')} first"
         )
 
     def of_games(self, table: str, run_id: str, ranges: Iterable[StoredRange]) -> list[CheckedFile]:

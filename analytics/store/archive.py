@@ -18,6 +18,7 @@ from pathlib import Path, PurePath
 
 from msgspec import structs
 
+from analytics import archive_option
 from analytics.files.backend import FileStatus, explained
 from analytics.files.local import backend_of
 from analytics.store import marker
@@ -43,7 +44,7 @@ MOST_NUMBER = 1 << 62  # of a run; a greater one is nobody's
 RECORD = re.compile(rf"{RUN_ID.pattern}\.json")
 GAMES = "games"  # the table by whose files ranges count
 
-REPLAY = "restore them from a copy, or give the command of the run (see 'qarena archive ls') again, which plays them"
+REPLAY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
 
 Extent = Callable[[str], bool]  # whether an extent of a derived table is enough
 
@@ -80,6 +81,10 @@ class Archive:
         """
         marker.require(root, create)
         return Archive(root)
+
+    def hint(self, command: str) -> str:
+        """A command about this archive, in quotes, as messages show it."""
+        return f"'qarena {command}{archive_option(self.root)}'"
 
     # Tables: which ranges of units count, and their files.
 
@@ -347,7 +352,9 @@ def _number(content: bytes) -> int:
 def unknown_run(archive: Archive, run_id: str, known: Iterable[str]) -> NotFoundError:
     """The error for a run that is not in an archive; ``known`` are those that could be meant."""
     meant = did_you_mean(run_id, known)
-    return NotFoundError(f"run {run_id!r} is not in archive {archive.root}: {meant}'qarena archive ls' lists its runs")
+    return NotFoundError(
+        f"run {run_id!r} is not in archive {archive.root}: {meant}{archive.hint('archive ls')} lists its runs"
+    )
 
 
 def chosen_runs(archive: Archive, wanted: Sequence[str]) -> list[str]:
@@ -394,7 +401,7 @@ def require_whole(archive: Archive, run_id: str, record: RunRecord | None) -> No
         first, end = lost[0]
         raise FailureError(
             f"{archive.folder('games', run_id)} lacks units {first} to {end - 1}, which were there, and their games "
-            f"with them: {REPLAY}"
+            f"with them: {REPLAY.format(archive.hint('archive ls'))}"
         )
 
 

@@ -134,7 +134,8 @@ def _contradicting(archive: Archive, record: RunRecord, ranges: Ranges) -> Itera
 def _lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
     """The things that a run had when its record was written, and has no longer."""
     for first, end in lost_units(record, ranges):
-        what = f"units {first} to {end - 1} are missing, and their games with them: {REPLAY}"
+        remedy = REPLAY.format(archive.hint("archive ls"))
+        what = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
         yield Problem(archive.folder(GAMES, record.run_id), what)
     gone = record.annotated - known_ranges(archive, record.run_id, DECISIONS_TABLE).units
     if gone > 0:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import polars as pl
 import typer
 
-from analytics import open_archive
+from analytics import archive_option, open_archive
 from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.tables import (
     FIRST_PLIES_TABLE,
@@ -120,7 +120,7 @@ def _summary(done: IndexOutcome, seconds: float, root: PurePath) -> str:
         speed = f"{indexed.games / seconds:,.0f} a second"
         return (
             f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
-            "use 'qarena openings', or the view positions in SQL"
+            f"use 'qarena openings{archive_option(root)}', or the view positions in SQL"
         )
     return f"Nothing to index: {done.games:,} games are indexed in {root}{added}."
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 import typer
 
-from analytics import open_archive
+from analytics import archive_option, open_archive
 from analytics.exchange.export import Exported, ExportRequest, export, export_to
 from analytics.exchange.importing import TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, checked_text, read_text
@@ -97,7 +97,8 @@ def _summary(done: Compacted, root: PurePath) -> str:
     removed = f"; {console.number_of(done.removed, 'old file')} removed" if done.removed else ""
     if not done.files:
         return f"Nothing to compact in {root}: all files are large, or alone in their run{removed}."
-    later = "'qarena archive gc --remove' removes the old files ten minutes after they were replaced"
+    gc = f"'qarena archive gc --remove{archive_option(root)}'"
+    later = f"{gc} removes the old files ten minutes after they were replaced"
     were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
     return f"{were} now {done.by}; {later}{removed}"
 

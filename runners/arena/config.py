@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.base import AgentLimits
 from analytics import DEFAULT_ARCHIVE
 from analytics.files.backend import location_of
+from analytics.store.archive import Archive
 from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError, nearest
@@ -105,7 +107,8 @@ def _tournament(entries: Sequence[Any], overrides: Sequence[str], storage: Archi
     values = (OmegaConf.to_container(e, resolve=True) if OmegaConf.is_config(e) else e for e in entries)
     found = [agent_of(value, storage.root, trusted=True) for value in values]
     if len(found) < 2:
-        raise RequestError(f"{len(found) or 'no'} agent is named: name two for a match, or more for a tournament")
+        match = f"qarena run {shlex.quote(found[0].label if found else 'mcts')} random"
+        raise RequestError(f"{len(found)} agent is named: name two for a match, {match}, or more for a tournament")
     labels = [agent.label for agent in found]
     for label in labels if len(found) > 2 or found[0] != found[1] else ():  # a match may be with itself
         if labels.count(label) > 1:
@@ -148,6 +151,14 @@ def usual_label(text: str) -> str:
         usual = parameters_of(own)
         return label_of(name, last_parts({**usual, **settings}, tuple(own.get("paths") or ())), usual)
     return text
+
+
+def stored_label(root: PurePath, agent: str | None) -> str | None:
+    """The label in the archive at ``root`` of an agent that may be named with defaults, ``mcts(iterations=200)``."""
+    if agent is None or "(" not in agent:
+        return agent
+    known = any(agent in record.labels for record in Archive.open(root).runs())
+    return agent if known else usual_label(agent)
 
 
 def agent_of(entry: Any, root: PurePath, key: str = "agents", trusted: bool = False) -> AgentSpec:

@@ -206,13 +206,15 @@ class Regret(Objective):
 
 def agent_in(spec: RunSpec, name: str | None, key: str) -> int:
     """The index of the agent of a run that a setting names. Raises ``RequestError`` if there is none."""
+    from runners.arena.config import usual_label  # a command's help needs none of it
+
     if name is None:
         return spec.pairings[0][0]
     seats = ("a", "b") if len(spec.agents) == 2 and spec.pairings == ((0, 1),) else ()
     labels = [agent.label for agent in spec.agents]
-    for names in (seats, labels):
-        if name in names:
-            return names.index(name)
+    for named, names in ((name, seats), (name, labels), (usual_label(name), labels)):
+        if named in names:
+            return names.index(named)
     raise RequestError(f"{key}={name} does not play in this run{nearest(str(name), [*seats, *labels])}")
 
 

@@ -67,8 +67,8 @@ def _require_indexed(opened: OpenArchive, records: list[RunRecord], position: Po
         games += sum(each.units for each in lacking) * record.line.games_a_pair
     if games > MOST_REPLAYED:
         raise RequestError(
-            f"{games:,} of these games are not indexed as deep as {ply} pieces: run 'qarena archive index', with "
-            f"--plies {ply + 1} beyond the opening, or choose a run"
+            f"{games:,} of these games are not indexed as deep as {ply} pieces: run "
+            f"{opened.archive.hint('archive index')}, with --plies {ply + 1} beyond the opening, or choose a run"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from analytics import open_archive
+from analytics import archive_option, open_archive
 from analytics.results.columns import ResultColumn, column, game_name, words
 from analytics.store.archive import Archive, unknown_run
 from quarto.batch import LINE
@@ -102,7 +102,7 @@ def show_game(
         console.print_line(line)
     if not games.is_judged(game, judged):
         some = f"{len(judged)} of {games.free_decisions(game)} decisions are judged"
-        command = f"qarena annotate --run {run_id}{console.archive_option(root)}"
+        command = f"qarena annotate --run {run_id}{archive_option(root)}"
         console.print_note(f"{some}: '{command}' judges all of the run")
 
 

@@ -282,11 +282,12 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
     from analytics.ratings.ratings import rate as fit
+    from runners.arena.config import stored_label
     from runners.terminal.console import print_note
     from runners.terminal.results import show_ratings, unrated
     from runners.terminal.tables import write
 
-    met, anchor = _met(archive, where, run, rules, trainings), options.stored_label(archive, anchor)
+    met, anchor = _met(archive, where, run, rules, trainings), stored_label(archive, anchor)
     found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
     if table.is_printed:
         show_ratings(met, found, anchor, anchor_elo, table.wide)
@@ -390,8 +391,9 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from analytics.query.openings import OpeningsQuery
     from analytics.query.selection import GameFilter
     from runners.archive.questions import show_openings, text_of
+    from runners.arena.config import stored_label
 
-    decided, against = (options.stored_label(archive, label) for label in (agent, opponent))
+    decided, against = (stored_label(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
     asked = OpeningsQuery(text_of(position, rules), by, games, least, imposed, sort)
     show_openings(archive, asked, table)

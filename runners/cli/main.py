@@ -130,6 +130,8 @@ class CompilingNotice:
 
     def __call__(self) -> None:
         """Called before each function is compiled."""
+        from runners.terminal.console import number_of
+
         now = self._clock()
         if self._last is None:
             self.say(
@@ -139,14 +141,17 @@ class CompilingNotice:
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.say(f"… {caches.compiling.ready} of {caches.compiling.asked} kernels so far")
+            self.say(f"… {number_of(caches.compiling.compiled, 'kernel')} so far")
         self._last = now
 
     def end(self) -> None:
         """Say how long it took, if anything was compiled."""
+        from runners.terminal.console import number_of
+
         if self._last is not None:
-            count, seconds = caches.compiling.compiled, caches.compiling.seconds
-            self.say(f"Compiled {count} kernel{'s' * (count != 1)} in {seconds:.1f} s. Speeds leave this time out.")
+            done = caches.compiling
+            count = number_of(done.compiled, "kernel")
+            self.say(f"Compiled {count} in {done.seconds:.1f} s. Speeds leave this time out.")
 
     def say(self, text: str) -> None:
         """Print on standard error."""

@@ -53,17 +53,6 @@ def agent(help: str) -> Any:  # noqa: A002
     return Argument(help=help, autocompletion=of_group("agent"))
 
 
-def stored_label(archive: PurePath, agent: str | None) -> str | None:
-    """The label in an archive of an agent that may be named with defaults, ``mcts(iterations=200)``."""
-    if agent is None or "(" not in agent:
-        return agent
-    from analytics.store.archive import Archive as Opened
-    from runners.arena.config import usual_label
-
-    known = any(agent in record.labels for record in Opened.open(archive).runs())
-    return agent if known else usual_label(agent)
-
-
 def rules(help: str) -> Any:  # noqa: A002
     """An option that names rules."""
     return Option("--rules", help=help, autocompletion=of_group("rules"))

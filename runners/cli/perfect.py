@@ -103,10 +103,11 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
     """
     from analytics.query.selection import GameFilter
+    from runners.arena.config import stored_label
     from runners.perfect.decisions import show_mistakes
 
     options.check_files(force, html, svg)
-    games = GameFilter(runs=tuple(runs or ()), agent=options.stored_label(archive, agent), rules=rules)
+    games = GameFilter(runs=tuple(runs or ()), agent=stored_label(archive, agent), rules=rules)
     show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
 
 

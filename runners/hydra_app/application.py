@@ -19,7 +19,6 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from analytics.results.columns import ResultColumn
-from quarto.errors import ArenaError
 from runners.arena.config_groups import RunConfig, check_values, plain
 from runners.arena.objectives import Objective, Target, objective_of
 from runners.hosting import interruption
@@ -99,6 +98,10 @@ class Application(ABC):
         """The games that a job of a sweep asks for, of each pairing."""
         return int(cfg.get("games", 0))
 
+    def check(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
+        """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
+        check_values(cfg, self.schema)
+
     def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target | None:  # noqa: ARG002
         """The value that jobs return, given the configuration of the first; None: they return none.
 
@@ -129,15 +132,16 @@ class RunApplication(Application):
         experiment = prepare(request)
         return lambda: _played(experiment, objective)
 
+    def check(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:
+        super().check(cfg, hydra_cfg)
+        for agent in _request(cfg, hydra_cfg).spec.agents:
+            if not (agent.limits.any or agent.runs_programs):  # which would start a process
+                agent.build()
+
     def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target:
-        objective = _objective(cfg, hydra_cfg)
-        try:
-            spec = _request(cfg, hydra_cfg).spec
-        except ArenaError:  # the job itself will say so; others may be right
-            pass
-        else:
-            objective.check(spec)
-            objective.probe(spec)
+        objective, spec = _objective(cfg, hydra_cfg), _request(cfg, hydra_cfg).spec
+        objective.check(spec)
+        objective.probe(spec)
         return Target(objective.heading, objective.direction, objective.text)
 
 

@@ -24,6 +24,7 @@ from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settings_of, split
 
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
+FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
@@ -90,11 +91,13 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
 
 
 def in_full(override: str) -> str:
-    """An override with whole numbers written out: ``games=1e6`` becomes ``games=1000000``. Texts in quotes stay."""
+    """An override with whole numbers written out, ``games=1e6``, and a label in quotes. Texts in quotes stay."""
     key, equals, value = override.partition("=")
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
         return override
-    return key + equals + SCIENTIFIC.sub(_written_out, value)
+    value = SCIENTIFIC.sub(_written_out, value)
+    is_label = value.endswith(")") and LABEL.fullmatch(value) and not FUNCTION.match(value)
+    return key + equals + (quoted(value) if is_label else value)
 
 
 def _written_out(found: re.Match[str]) -> str:

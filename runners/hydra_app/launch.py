@@ -6,7 +6,7 @@ import datetime as dt
 import os
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,8 @@ def _carried_out(application: Application, asked: Arguments, multirun: bool) -> 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         first = _first_job(application.config, asked.overrides, multirun)
         if is_sweep := first.hydra.mode == RunMode.MULTIRUN:
+            for cfg in [first, *_with_other_values(application.config, asked.overrides)]:
+                application.check(cfg, cfg.hydra)
             target = application.target(first, first.hydra)
         else:
             work = application.ready(first, first.hydra)
@@ -125,6 +127,17 @@ def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictCon
         cfg = compose(config, overrides=_firsts([*more, *given]), return_hydra_config=True)
     cfg.hydra.mode = RunMode.MULTIRUN
     return cfg
+
+
+def _with_other_values(config: str, overrides: Sequence[str]) -> Iterator[DictConfig]:
+    """The first job's configuration with each other value that the user listed, one at a time."""
+    given = OverridesParser.create().parse_overrides(list(overrides))
+    for each in given:
+        if each.is_choice_sweep():
+            for text in [*each.sweep_string_iterator()][1:]:
+                others = [other for other in _firsts(given) if not other.startswith(f"{each.get_key_element()}=")]
+                other = f"{each.get_key_element()}={text}"
+                yield compose(config, [*others, other], return_hydra_config=True)
 
 
 def _firsts(given: Sequence[Override]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 import polars as pl
 import typer
 
-from analytics import open_archive
+from analytics import archive_option, open_archive
 from analytics.derived_tables.decisions import note_annotations
 from analytics.derived_tables.jobs import StoppedError
 from analytics.files.backend import location_of
@@ -158,7 +158,7 @@ def _summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: Ga
 
 def same_games(root: PurePath, wanted: Sequence[str]) -> str:
     """The options that choose the same runs and archive in another command."""
-    return "".join(f" --run {run_id}" for run_id in wanted) + console.archive_option(root)
+    return "".join(f" --run {run_id}" for run_id in wanted) + archive_option(root)
 
 
 REGRET_LEGEND = (

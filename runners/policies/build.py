@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hydra.conf import HydraConf
 from omegaconf import DictConfig
 
+from analytics import archive_option
 from analytics.files.backend import location_of
 from quarto.errors import RequestError, nearest
 from runners.arena.config_groups import KIND_GROUP, PolicyBuildConfig, own_folders, plain, settings_of
@@ -37,9 +38,12 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         if key not in (own := settings_of(KIND_GROUP, kind)):
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
-    from runners.arena.config import executor_of, threads_of
+    from runners.arena.config import executor_of, stored_label, threads_of
     from runners.training.derive import BuildRequest, derivation_of
 
+    root = location_of(cfg.archive.root)
+    if isinstance(settings.get("agent"), str):
+        settings["agent"] = stored_label(root, settings["agent"])
     name = kind if cfg.name is None else cfg.name
     policy_store.check_name(name, "name")
     return BuildRequest(
@@ -50,7 +54,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
         where=cfg.where,
         threads=threads_of(cfg),
         executor=executor_of(cfg),
-        root=location_of(cfg.archive.root),
+        root=root,
         command=command,
     )
 
@@ -75,7 +79,7 @@ def _show(card: PolicyCard, root: PurePath, seconds: float) -> None:
     what = f"{_rows(card):,} rows from {learned['games']:,} games of {runs} in {seconds:.1f} s"
     for line in (
         f"{learned['trainer']}: {what}; the policy is in {policy_cards.folder_of(archive, card.policy_id)}.",
-        *_how_to_play(card, f"{console.archive_option(root)}{own}"),
+        *_how_to_play(card, f"{archive_option(root)}{own}"),
     ):
         console.print_line(line)
 

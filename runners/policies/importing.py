@@ -11,7 +11,7 @@ from typing import Any
 from agents.network import NETWORK, Layers, policy_of
 from agents.parameters import checked_number
 from agents.policy import VALUE_COLUMNS
-from analytics import DEFAULT_ARCHIVE
+from analytics import DEFAULT_ARCHIVE, archive_option
 from analytics.files.backend import location_of
 from analytics.policies import policy_store
 from analytics.policies.imported import CONFLICTS, Imported, ImportOptions, imported, read_table
@@ -154,7 +154,7 @@ def _show(found: Imported, card: PolicyCard, options: ImportOptions, root: PureP
             f"{found.conflicts:,} turns have different values, up to symmetry: {taken} taken; {found.example}"
         )
     folder = policy_cards.folder_of(Archive(root), card.policy_id)
-    rules = f"rules={options.rules.name}{console.archive_option(root)}"
+    rules = f"rules={options.rules.name}{archive_option(root)}"
     for line in (
         f"{card.kind}: {afterstates:,} turns up to symmetry from {found.rows:,} rows; the policy is in {folder}.",
         "Play by it:",

@@ -82,7 +82,7 @@ def _of_policy(archive: Archive, card: PolicyCard, node: LineageNode, shown: set
         yield from _of_run(archive, chosen.get(run_id), below, shown)
     if len(run_ids) > MOST_RUNS:
         more = f"{len(run_ids) - MOST_RUNS} more runs"
-        yield LineageNode(RUN, "", policy_id, depth, f"and {more}: 'qarena policy show {policy_id}'", more)
+        yield LineageNode(RUN, "", policy_id, depth, f"and {more}: {archive.hint(f'policy show {policy_id}')}", more)
 
 
 def _games(archive: Archive, card: PolicyCard) -> dict[str, int]:

@@ -35,14 +35,14 @@ def sprt_of(cfg: DictConfig, choices: Mapping[str, str], overrides: Sequence[str
     from runners.arena.experiment import prepare
     from runners.sprt.playing import SprtExperiment
 
+    if cfg.agents is not None and len(cfg.agents) != 2:
+        named = console.shell_line(["qarena", "sprt", str(next(iter(cfg.agents), "mcts")), "random"])
+        raise RequestError(f"a test is between two agents, not {len(cfg.agents)}: name two, {named}")
     hypotheses = Hypotheses(**{name: cfg[name] for name in Hypotheses.__struct_fields__})
     shared = [each.name for each in fields(config_groups.RunConfig) if each.name in cfg]
     run = OmegaConf.create(OmegaConf.structured(config_groups.RunConfig))
     run.merge_with(OmegaConf.masked_copy(cfg, shared))
-    request = request_of(run, choices, overrides)
-    if len(request.spec.agents) != 2:
-        raise RequestError(f"a test is between two agents, and {len(request.spec.agents)} are named")
-    return SprtExperiment(prepare(request), hypotheses)
+    return SprtExperiment(prepare(request_of(run, choices, overrides)), hypotheses)
 
 
 class SprtApplication(Application):

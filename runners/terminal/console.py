@@ -28,7 +28,7 @@ from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from analytics import DEFAULT_ARCHIVE
+from analytics import archive_option
 from analytics.results.columns import ResultColumn, Table, duration
 from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
@@ -210,11 +210,6 @@ def _shell_word(word: str) -> str:
 def sql_command(question: str, root: PurePath) -> str:
     """The command line that asks the archive at ``root`` a question in SQL."""
     return f'{program()} sql{archive_option(root)} "{question}"'
-
-
-def archive_option(root: PurePath) -> str:
-    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
-    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 
 # Progress: a bar on a terminal; elsewhere a line a minute.

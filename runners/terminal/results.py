@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analytics import archive_option
 from analytics.results.columns import (
     ResultColumn,
     column,
@@ -23,7 +24,6 @@ from analytics.results.columns import (
 )
 from analytics.results.pairings import Crosstable, PairingResult, crosstable, pairings_frame
 from runners.terminal.console import (
-    archive_option,
     print_line,
     print_note,
     program,

@@ -13,6 +13,7 @@ import polars as pl
 from omegaconf import DictConfig
 
 from agents.learning.policy import GENOME, Policy
+from analytics import archive_option
 from analytics.policies import policy_store
 from analytics.policies.policy_store import PolicyOrigin
 from analytics.results.columns import percent
@@ -250,4 +251,4 @@ def _play_command(request: TrainingRequest, card: PolicyCard) -> str:
     players = readers_of(card.kind)
     player = request.context.name if request.context.name in players or not players else players[0]
     root = request.context.storage.root
-    return f"{console.program()} run '{player}(policy={card.name})' random{console.archive_option(root)}"
+    return f"{console.program()} run '{player}(policy={card.name})' random{archive_option(root)}"

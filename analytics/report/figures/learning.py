@@ -94,5 +94,5 @@ def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
     """
     found = curves(reported_games(opened, where))
     if not found:
-        raise RequestError("no policy was learned in the runs chosen: see 'qarena policy ls'")
+        raise RequestError(f"no policy was learned in the runs chosen: see {opened.archive.hint('policy ls')}")
     return style.beside(learning_panels(found), "Learning curves of policies", "Each over its whole training.")

@@ -280,5 +280,5 @@ def mistakes(opened: OpenArchive, where: str | None = None) -> Picture:
     chosen = reported_games(opened, where)
     frame = mistakes_frame(chosen, by_ply=True)
     if frame.is_empty():
-        raise RequestError("no decision of the games chosen is judged: run 'qarena annotate' first")
+        raise RequestError(f"no decision of the games chosen is judged: run {opened.archive.hint('annotate')} first")
     return mistakes_picture(frame, chosen)

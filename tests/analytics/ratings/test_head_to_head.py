@@ -240,7 +240,8 @@ def test_games_without_a_record_are_a_failure_either_way(copy: Archive, where: s
 
 def test_a_run_without_games_and_an_archive_without_games_have_no_results(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "empty", create=True)
-    with open_archive(archive.root) as opened, pytest.raises(RequestError, match="has no games: 'qarena archive ls'"):
+    hint = f"has no games: 'qarena archive ls --archive {archive.root}' lists"
+    with open_archive(archive.root) as opened, pytest.raises(RequestError, match=hint):
         head_to_head(opened)
     archive.save_run(record())
     with open_archive(archive.root) as opened, pytest.raises(RequestError, match=f"no games of run {record().run_id}"):

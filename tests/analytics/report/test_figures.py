@@ -323,7 +323,7 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
         (figures.crosstable, "no games between different agents"),
         (figures.ratings, "no games between different agents"),
         (figures.learning_curves, "no policy was learned in the runs"),
-        (figures.mistakes, "run 'qarena annotate' first"),
+        (figures.mistakes, "run 'qarena annotate --archive .*' first"),
     ],
 )
 def test_a_figure_of_nothing_says_why_there_is_none(opened: OpenArchive, figure: Figure, complaint: str) -> None:

@@ -206,8 +206,8 @@ def test_a_question_is_stopped_from_another_thread_and_so_is_what_follows(shared
 
 
 def test_a_question_spills_no_more_than_it_may(shared: Archive) -> None:
-    with open_archive(shared.root, "60MB", spill="5MB") as opened:
-        with pytest.raises(RequestError, match=r"spills more than 5MB to the disk: allow more \(--spill\)"):
+    with open_archive(shared.root, "60MiB", spill="5MiB") as opened:
+        with pytest.raises(RequestError, match=r"spills more than 5MiB to the disk: allow more \(--spill\)"):
             opened.sql(LARGE)
         assert opened.sql("SELECT count(*) FROM games").item() == 48
 
@@ -215,8 +215,8 @@ def test_a_question_spills_no_more_than_it_may(shared: Archive) -> None:
 @pytest.mark.parametrize(
     ("spill", "seconds", "complaint"),
     [
-        ("much", None, "spill 'much' is not an amount of memory: write 10GiB or 500MB"),
-        ("50%", None, "spill '50%' is a share, not an amount"),
+        ("much", None, "spill 'much' is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB"),
+        ("50%", None, "spill '50%' is not a size"),
         (None, 0.0, "timeout 0 is not a time"),
         (None, float("nan"), "timeout nan is not a time"),
         (None, float("inf"), "timeout inf is not a time"),
@@ -330,9 +330,9 @@ def test_an_error_in_the_middle_of_an_answer_is_explained(opened: OpenArchive) -
 # Memory.
 
 
-@pytest.mark.parametrize("memory", ["", "lots", "0MB", "-1GB", "1", "12 pounds"])
+@pytest.mark.parametrize("memory", ["", "lots", "0MiB", "-1GiB", "1", "12 pounds", "512MB", "0%"])
 def test_memory_is_an_amount(shared: Archive, memory: str) -> None:
-    with pytest.raises(RequestError, match="is not an amount of memory: write 1GiB, 500MB or 70%"):
+    with pytest.raises(RequestError, match=r"is not a size: write .*, such as 1GiB, or a share of the machine's, 70%"):
         open_archive(shared.root, memory)
 
 

@@ -158,7 +158,7 @@ def test_what_is_not_writable_is_left_as_it_is(
     found = qarena("openings", "--by", "turn", "--archive", str(sample))
     asked = qarena("sql", "SELECT * FROM positions", "--archive", str(sample))
     assert (found.code, found.err) == (0, "")
-    assert (asked.code, asked.err.count("run 'qarena archive index' first")) == (1, 1)
+    assert (asked.code, asked.err.count(f"run 'qarena archive index --archive {sample}' first")) == (1, 1)
     assert snapshot(sample) == before
 
 
@@ -220,7 +220,7 @@ def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, few: Path) -> 
     found = qarena("sql", question, "--format", "csv", "--archive", str(few))
     assert found.out == "games\n512\n"
     wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(few))
-    assert (wrong.code, "memory 'much' is not an amount" in wrong.err) == (2, True)
+    assert (wrong.code, "memory 'much' is not a size" in wrong.err) == (2, True)
 
 
 ONE = RUNS[0].record.run_id

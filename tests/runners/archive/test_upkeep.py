@@ -101,7 +101,10 @@ def test_archives_that_contradict_each_other_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("compact", "--size", "much"), "'much' is not a size: write a number and a unit, such as 128MiB"),
+        (
+            ("compact", "--size", "100MB"),
+            "'100MB' is not a size: write a number and KiB, MiB, GiB or TiB",
+        ),
         (("compact", "--size", "1B"), "--size 1 bytes is not the size of a file: write 1KiB to 4GiB"),
         (("compact", "--run", "ffffffffffff"), "run 'ffffffffffff' is not in archive"),
         (("merge", str(SAMPLE)), "name at least two archives"),

@@ -190,7 +190,7 @@ REFUSED_BY_HYDRA = {
     "games=[1": "'games=[1' cannot be read",
     "games": "'games' is a key: write games=VALUE",
     "agent=mcts": "agent=mcts: name the agents one after the other, qarena run mcts OTHER, or agents=[…]",
-    "mcts": "1 agent is named: name two for a match, or more for a tournament",
+    "mcts": "1 agent is named: name two for a match, qarena run mcts random",
     "seed=null": "seed=null: 'null' is not a whole number",
     "progress=maybe": "progress=maybe: 'maybe' is not true or false",
     "gamse=4": "key 'gamse' does not exist; did you mean 'games'?",

@@ -17,7 +17,9 @@ from runners.browse.library import BusyError, stamp_of
 from tests.paths import SAMPLE
 from tests.runners.experiments import command
 
-LIMITS = AskLimits(rows=5, bytes=1_000_000, seconds=1.0, memory="200MB", spill="20MB", processes=1, waiting_seconds=0.1)
+LIMITS = AskLimits(
+    rows=5, bytes=1_000_000, seconds=1.0, memory="200MiB", spill="20MiB", processes=1, waiting_seconds=0.1
+)
 UNSTOPPABLE = "SELECT levenshtein(repeat('a', 200000), repeat('b', 200000)) AS m"  # DuckDB does not interrupt it
 
 

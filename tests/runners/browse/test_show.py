@@ -154,7 +154,7 @@ def test_a_game_is_named_by_a_part_of_its_run_or_with_an_option(qarena: Qarena, 
     for other in ((f"{run[:6]} 3",), (run, "3"), ("--run", run, "3")):
         assert qarena("show", *other, *where).out == shown
     assert qarena("show", "3", *where).refusal.startswith("error: there are several runs, name one: ")
-    assert "'qarena archive ls' lists its runs" in qarena("show", "x", "3", *where).refusal
+    assert f"'qarena archive ls --archive {root}' lists its runs" in qarena("show", "x", "3", *where).refusal
     assert f"run {run} has no game {GAMES} in this archive" in qarena("show", run, str(GAMES), *where).refusal
     assert "write the run and the game's id" in qarena("show", run, "3", "4", *where).refusal
     assert "write the run and the game's id" in qarena("show", run, "third", *where).refusal

@@ -86,16 +86,17 @@ def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches, "compiling", caches.Compiling(asked=9, ready=2, compiled=7, seconds=25.04))
+    monkeypatch.setattr(caches, "compiling", caches.Compiling(seconds=25.04))
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
     notice = CompilingNotice(lambda: next(times))
-    for _ in range(6):
+    for compiled in range(1, 7):
+        caches.compiling.compiled = compiled
         notice()
     notice.end()
     first, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("Compiling the kernels")
-    going_on = ["… 2 of 9 kernels so far"] * 2
-    assert more == [*going_on, "Compiled 7 kernels in 25.0 s. Speeds leave this time out."]
+    going_on = ["… 4 kernels so far", "… 6 kernels so far"]
+    assert more == [*going_on, "Compiled 6 kernels in 25.0 s. Speeds leave this time out."]
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,9 @@ def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("run mcts", "1 agent is named: name two for a match"),
-        ("sprt random dumb mcts", "a test is between two agents"),
+        ("run mcts", "1 agent is named: name two for a match, qarena run mcts random, or more for a tournament"),
+        ("sprt mcts", "a test is between two agents, not 1: name two, qarena sprt mcts random"),
+        ("sprt random dumb mcts", "a test is between two agents, not 3: name two, qarena sprt random random"),
         ("run random dump", "agent 'dump' does not exist; did you mean 'dumb'?"),
         ("run random dumb agent@a=mcts", "agent@a=mcts has no effect"),
         ("run random nobody", "one of your own needs its folder, --config-dir DIR"),
@@ -148,6 +149,8 @@ def test_a_wrong_flag_is_one_line_of_ours(typed: str, message: str, qarena: Qare
     [
         ("games=1e6", "games=1000000"),
         ("games=2.5e3,1E2", "games=2500,100"),
+        ("objective.agent=mcts(iterations=1e2)", "objective.agent='mcts(iterations=100)'"),
+        ("a.iterations=choice(1,2)", "a.iterations=choice(1,2)"),
         ("agents=[{agent:mcts,iterations:1e2},random]", "agents=[{agent:mcts,iterations:100},random]"),
         *((same, same) for same in ("games=1.55e1", "a.weight=1e-3", "archive.root=1e3", "trainer.path=/tmp/1e3")),
         ("""agents=["mcts(iterations=1e2)"]""", """agents=["mcts(iterations=1e2)"]"""),

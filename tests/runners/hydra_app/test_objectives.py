@@ -13,7 +13,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, finished_lines
 from runners.arena.config_groups import load_rules
 from runners.arena.experiment import prepare
-from runners.arena.objectives import Elo, Regret, Score, WinRate, random_game
+from runners.arena.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at
@@ -73,6 +73,11 @@ def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_
     late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
     of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
     assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
+
+
+def test_an_agent_is_named_with_defaults_too() -> None:
+    spec = request("agents=[random,mcts]").spec
+    assert agent_in(spec, "mcts(iterations=200)", "objective.agent") == 1
 
 
 def test_a_sweep_shows_and_records_the_objective(qarena: Qarena, tmp_path: Path) -> None:

@@ -85,10 +85,11 @@ def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qa
 
 @pytest.mark.slow
 def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("sweep", "seed=-1,-2", "games=4")
+    found = qarena("sweep", "agent@a=rule_based", "rules=own_piece", "seed=1,2", "games=4")
     assert (found.code, found.out) == (1, "")
-    assert len(re.findall(r"job 0 failed \(seed=-1 games=4\): seed=-1 is out of range", found.err)) == 2
-    assert len(re.findall(r"job 1 failed \(seed=-2 games=4\): seed=-2 is out of range", found.err)) == 2
+    for job, seed in ((0, 1), (1, 2)):
+        why = rf"job {job} failed \(.* seed={seed} games=4\): agent 'rule_based' does not play rules"
+        assert len(re.findall(why, found.err)) == 2
     assert not (tmp_path / "data").exists()
 
 
@@ -99,6 +100,8 @@ def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> N
         (["agent@a=random,dump"], "agent 'dump' does not exist; did you mean 'dumb'?"),
         (["seed=1,2", "gamse=4"], "key 'gamse' does not exist; did you mean 'games'?"),
         (["games=4,many"], "games=many: 'many' is not a whole number"),
+        (["seed=1,-2"], "seed=-2 is out of range"),
+        (["agent@a=mcts", "a.iterations=10,x"], "agent 'mcts(iterations=x)': iterations='x' is not a whole number"),
         (["seed=1,2", "hydra.sweep.dir=mine/here", "experiment=none"], "experiment 'none' does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
