@@ -98,7 +98,7 @@ def resolved(shown: Shown) -> tuple[list[str], Any, list[str]]:
 
 
 def is_hydra(command: Any) -> bool:
-    return command.params[0].name == "arguments"
+    return bool(command.params[0].name == "arguments")
 
 
 def test_commands_and_options_exist() -> None:
