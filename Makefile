@@ -92,7 +92,7 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group s3-tests --group web-tests -c requirements.lock \
+	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group s3-tests --group web-tests --group dataset-tests -c requirements.lock \
 		-o requirements-extras.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 

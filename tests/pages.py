@@ -97,6 +97,8 @@ NOT_RUN = {
     ("docs/scale.md", "qarena run mcts ga_minimax"): CLUSTER,
     ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
     ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_slurm"): "needs a Slurm cluster",
+    ("docs/results_agents.md", 'qarena run agents="[{agent: engine'): "needs quartors, which is not installed",
+    ("docs/results_agents.md", "qarena rate --archive league"): "rates the games of the command before",
     ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/polito has some",
     ("docs/training.md", "@turn"): "the outline of a learner, not a program",
     ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",
@@ -127,6 +129,7 @@ EXTRAS = (
     ("docs/sweeps.md", "qarena sweep hydra/sweeper=optuna"),
     ("docs/archive.md", "qarena archive to-delta"),
     ("docs/archive.md", "import polars as pl\n\npl.scan_delta"),
+    ("docs/exchange.md", "from datasets import load_dataset"),
 )
 
 # What the reader of a page has before it, as commands, or as a program that begins with an import. Every page finds

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from analytics.exchange import formats
+from analytics.exchange import dataset, formats
 from analytics.exchange.formats import EpisodePart, TableOptions, Target
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
@@ -20,7 +20,8 @@ from analytics.sql.database import OpenArchive
 from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest
 
-FORMS = (*formats.TABLES, *formats.EPISODES)
+DATASET = "dataset"  # the form of a folder of tables
+FORMS = (*formats.TABLES, *formats.EPISODES, DATASET)
 ROWS = ("plies", "games")
 
 OnWritten = Callable[[int], None]  # called with the number of games written since the last call
@@ -38,6 +39,7 @@ class ExportRequest:
     rows: str = "plies"  # of csv: plies or games
     imposed: bool = False  # include imposed turns
     masks: bool = False  # include legal actions
+    licence: str = "unknown"  # of a dataset, as the Hub names it
 
     def __post_init__(self) -> None:
         named = (
@@ -68,7 +70,16 @@ class ExportRequest:
             "--rows games": self.rows == "games" and (is_text or not is_table),
             "--imposed": self.imposed and is_table,
             "--masks": self.masks and is_table,
+            "--license": self.licence != "unknown" and self.form != DATASET,
         }
+        if self.form == DATASET:
+            dataset.check_licence(self.licence)
+            unused |= {
+                "--perspective": self.perspective is not None,
+                "--sample": self.sample is not None,
+                "--imposed": self.imposed,
+                "--masks": self.masks,
+            }
         for name, given in unused.items():
             if given:
                 raise RequestError(f"{name} has no effect on format {form}: leave it out")
@@ -78,7 +89,7 @@ class Exported(NamedTuple):
     """Counts of what was written."""
 
     games: int
-    episodes: int | None = None  # None for text and csv
+    episodes: int | None = None  # None for text, csv and datasets
     steps: int | None = None
 
 
@@ -90,7 +101,7 @@ def export(
     on_written: OnWritten | None = None,
     about: Mapping[str, Any] = MappingProxyType({}),
 ) -> Exported:
-    """Write selected games to ``output``, a new file (for minari a folder); ``force`` replaces an existing one.
+    """Write selected games to ``output``, a new file (minari, dataset: a folder); ``force`` replaces an existing one.
 
     ``about`` is further metadata of a Minari dataset, or other values than the usual ones.
 
@@ -98,6 +109,12 @@ def export(
     ``FailureError`` for damaged files and if ``output`` cannot be written. Then nothing is left at ``output``.
     """
     _check_target(request, output, force)
+    if request.form == DATASET:
+        chosen = select(opened, request.where)
+        with _temporary(output, force) as (path, _):
+            path.mkdir()
+            dataset.write_dataset(chosen, path, request.licence)
+        return Exported(chosen.games)
     chunks = _chosen(opened, request, on_written)
     with _temporary(output, force) as (path, room):
         if request.form in formats.TABLES:
@@ -123,11 +140,14 @@ def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
         formats.check_name(output.name)
     if not output.exists() and not output.is_symlink():
         return
+    is_same = {"minari": formats.is_dataset, DATASET: dataset.is_dataset}.get(request.form)
+    if request.form == DATASET and output.is_dir() and not any(output.iterdir()):
+        return
     if not force:
         raise RequestError(f"--output {output} exists: name another, or replace it with --force")
-    same = output.is_dir() and formats.is_dataset(output) if request.form == "minari" else output.is_file()
+    same = output.is_file() if is_same is None else output.is_dir() and is_same(output)
     if not same:
-        kind = "a Minari dataset" if request.form == "minari" else "a file"
+        kind = {"minari": "a Minari dataset", DATASET: "an exported dataset alone"}.get(request.form, "a file")
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
 
 

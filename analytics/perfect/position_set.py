@@ -55,15 +55,16 @@ FORMAT = "quarto-arena positions"
 Found = TypeVar("Found")
 SOURCES = ("canonical", "logged")
 ENDS = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
-SCHEMA: dict[str, Any] = {
-    "position": pl.String(),  # in notation, a piece in hand; the name of the rules is in the metadata
-    "pieces": pl.Int8(),  # on the board
-    "source": pl.String(),  # one of SOURCES
-    "last_cell": pl.Int8(),  # the cell that was filled last
-    "cell": pl.Int8(),  # where the turn places the piece in hand
-    "gift": pl.Int8(),  # the piece that it gives; NONE if the placement ends the game
-    "value": pl.Int8(),  # for the player whose turn it is: 1 won, 0 drawn, -1 lost
+MEANINGS = {
+    "position": "before the turn, with a piece in hand: four rows of pieces or dots, then the hand",
+    "pieces": "on the board",
+    "source": "canonical: drawn from all positions up to symmetry; logged: met in a game",
+    "last_cell": "that was filled last",
+    "cell": "where the turn places the piece in hand: 4 row + column, from a1",
+    "gift": "the piece that it gives; -1: the placement ends the game",
+    "value": "for the player whose turn it is: 1 won, 0 drawn, -1 lost",
 }
+SCHEMA: dict[str, Any] = {name: pl.String() if name in ("position", "source") else pl.Int8() for name in MEANINGS}
 ROW_GROUP_ROWS = 1 << 16
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 import uuid
@@ -15,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import duckdb
 import polars as pl
@@ -92,6 +93,19 @@ class QueryResult:
             write(pl.scan_parquet(path).with_columns(_that_fit(pl.scan_parquet(path))), self._stop)
         finally:
             path.unlink(missing_ok=True)
+
+
+def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
+    """Write rows as Parquet, in parts. Raises ``RequestError`` for dates that Polars does not have, ``OSError``."""
+    if any(holds_times(kind) for kind in rows.collect_schema().values()):
+        rows = rows.map_batches(checked_times, streamable=True)
+    try:
+        rows.sink_parquet(out, **options)
+    except pl.exceptions.PolarsError as error:
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
 
 
 def _frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 """The views of SQL: their columns, and the statements and rows that fill them.
 
 The first half makes statements, the second the rows of the views that follow from records: ``FILLED``.
-``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. The columns of ``games``
-and ``plies`` are those of the table files; ``views.csv`` lists those of the other views.
+``made_views.sql`` and ``position_macros.sql`` define the views that follow from other rows. ``views.csv`` lists their
+columns, with types, units and meanings; the types of ``games`` and ``plies`` are those of the table files.
 """
 
 from __future__ import annotations
@@ -51,10 +51,18 @@ def _widened(schema: Mapping[str, pl.DataType]) -> dict[str, str]:
 
 def _columns_of_views() -> dict[str, dict[str, str]]:
     columns = {table: _widened(schema) for table, schema in TABLES.items()}
-    text = (files("analytics.sql") / "views.csv").read_text(encoding="utf-8")
-    for row in csv.DictReader(text.splitlines()):
-        columns.setdefault(row["view"], {})[row["column"]] = row["type"]
+    for row in _described_columns():
+        columns.setdefault(row["view"], {}).setdefault(row["column"], row["type"])
     return columns
+
+
+def _described_columns() -> Iterator[dict[str, str]]:
+    return csv.DictReader((files("analytics.sql") / "views.csv").read_text(encoding="utf-8").splitlines())
+
+
+def described_columns(view: str) -> dict[str, tuple[str, str]]:
+    """The meaning and the unit of each column of a view; empty: none is given."""
+    return {row["column"]: (row["meaning"], row["unit"]) for row in _described_columns() if row["view"] == view}
 
 
 OF_RECORDS = ("rules", "opening_number", "game_number")  # columns of games that are in no file

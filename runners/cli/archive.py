@@ -33,8 +33,10 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 
 @app.command("export")
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
-    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy or rlds.")],
-    output: Annotated[str, Option(help="A new file (for minari a folder like quarto-v0); - prints text or csv.")],
+    form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy, rlds or dataset.")],
+    output: Annotated[
+        str, Option(help="A new file (for minari a folder like quarto-v0, for dataset a folder); - prints text or csv.")
+    ],
     where: options.Where = None,
     perspective: Annotated[
         str | None, Option(help="The player of rewards and outcomes: mover, seat_0, seat_1 or first.")
@@ -44,17 +46,20 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     rows: Annotated[str, Option(help="Rows of csv: plies or games.")] = "plies",
     imposed: Annotated[bool, Option("--imposed", help="Include turns of imposed openings, marked.")] = False,
     masks: Annotated[bool, Option("--masks", help="Include the legal actions: 289 bytes a step.")] = False,
+    licence: Annotated[
+        str, Option("--license", help="Licence of a dataset, as the Hub names it: cc0-1.0.")
+    ] = "unknown",
     force: Annotated[bool, Option("--force", help="Replace the existing --output.")] = False,
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Write games for other tools.
 
-    As text, as a table, or as episodes for offline learning.
+    As text, as a table, as episodes for offline learning, or as a folder of tables with a card and a data package.
     """
     from analytics.exchange.export import ExportRequest
     from runners.archive.upkeep import export_games
 
-    request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks)
+    request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks, licence)
     export_games(archive, request, output, force)
 
 

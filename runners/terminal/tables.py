@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,7 +14,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from analytics.results.columns import ResultColumn, Table, csv_of, escaped_json
-from analytics.sql.answers import checked_times, holds_times
+from analytics.sql.answers import checked_times, sink_parquet
 from runners.terminal import console
 from runners.terminal.files import PRINTED, TableOutput, new_file, write_file
 
@@ -103,15 +101,7 @@ def _json_parts(rows: pl.LazyFrame, stop: Callable[[], None], out: BinaryIO) -> 
 
 
 def _parquet(rows: pl.LazyFrame, _stop: Callable[[], None], out: BinaryIO) -> None:
-    if any(holds_times(kind) for kind in rows.collect_schema().values()):
-        rows = rows.map_batches(checked_times, streamable=True)
-    try:
-        rows.sink_parquet(out)
-    except pl.exceptions.PolarsError as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+    sink_parquet(rows, out)
 
 
 _WRITERS: dict[str, Callable[[pl.LazyFrame, Callable[[], None], BinaryIO], None]] = {

@@ -235,7 +235,10 @@ def test_python_of_the_page_runs() -> None:
 @pytest.mark.parametrize(
     ("typed", "complaint"),
     [
-        ((*EXPORT, "x", "--format", "pgn"), "pgn is not known; valid: csv, d3rlpy, minari, rlds, spreadsheet, text"),
+        (
+            (*EXPORT, "x", "--format", "pgn"),
+            "pgn is not known; valid: csv, d3rlpy, dataset, minari, rlds, spreadsheet, text",
+        ),
         ((*EXPORT, "x", "--format", "rlds"), "format rlds needs --perspective, which says whose rewards they are"),
         ((*EXPORT, "x", "--format", "rlds", "--perspective", "seat_2"), "--perspective seat_2 is not known; did you"),
         ((*EXPORT, "x", "--format", "text", "--perspective", "mover"), "--perspective has no effect on format text"),
