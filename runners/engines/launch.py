@@ -1,6 +1,7 @@
 """Starts a program that ends with this run: ``python -m runners.engines.launch LIFELINE MEGABYTES PATH PROGRAM …``.
 
-``MEGABYTES`` is empty if memory has no limit. ``PATH`` is the user's own PYTHONPATH: another Python may run it.
+``MEGABYTES`` is empty if memory has no limit, and limits it on Linux only. ``PATH`` is the user's own PYTHONPATH:
+another Python may run the engine.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from runners.hosting.child_program import belong_to_run
 def _main(lifeline: str, megabytes: str, path: str, *command: str) -> None:
     os.set_inheritable(int(lifeline), True)
     belong_to_run(int(lifeline))
-    if megabytes:
+    if megabytes and sys.platform == "linux":
         import resource
 
         most = int(megabytes) << 20

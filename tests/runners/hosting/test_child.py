@@ -41,7 +41,7 @@ def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
 
 def is_running(pid: int) -> bool:
     try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]  # elsewhere than on Linux there is none
     except OSError:
         return False
 
@@ -57,7 +57,7 @@ def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() ->
     assert raised.value.raised_at.startswith("tests/runners/hosting/test_child.py:")
     assert "in answer" in raised.value.failed.traceback
     assert child.ask("it goes on", b"", str) == ("it goes on", b"")
-    assert is_running(started)
+    assert is_running(started) or sys.platform != "linux"
     child.end()
     child.end()
     deadline = time.monotonic() + 5
