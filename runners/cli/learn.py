@@ -62,11 +62,7 @@ def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCH
     console.show([console.tabulated([words("property", names), words("value", texts)], f"policy {card.name}")])
 
 
-@app.command(
-    "build",
-    context_settings=options.OWN_HELP,
-    help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.",
-)
+@app.command("build", help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.")
 @options.by_hydra
 def build(
     launch: options.Launch,

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from quarto import caches
 from quarto.errors import ArenaError, RequestError
 from runners.cli import archive, learn, perfect, play
-from runners.cli.options import MARKUP, OWN_HELP, ROOT
+from runners.cli.options import MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, answered_interrupts
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -54,7 +54,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-BY_HYDRA = (play.run, play.sweep, play.sprt, learn.train)  # carried out by Hydra
 # By panel of the help, in the order of their use. What only developers need stands last.
 PANELS: Mapping[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Play": (play.run, play.sweep, play.sprt, play.play, play.serve, play.engine, play.app, play.reproduce),
@@ -77,8 +76,7 @@ for panel, commands in PANELS.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, rich_help_panel=panel)
         else:
-            settings = OWN_HELP if command in BY_HYDRA else None
-            app.command(context_settings=settings, rich_help_panel=panel)(command)
+            app.command(rich_help_panel=panel)(command)
 
 
 def _print_version(wanted: bool) -> None:

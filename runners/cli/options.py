@@ -198,7 +198,6 @@ def _with_options(command: Callable[..., None], carry_out: Callable[..., None]) 
 
 
 Launch = Callable[..., None]  # lets Hydra carry out an application with what the user typed, and ends the program
-OWN_HELP: Any = {"help_option_names": []}  # of commands that explain the keys of what their arguments name
 KeepGoing = Annotated[bool, Option("--keep-going", help="Play on although an agent forfeits all its games.")]
 
 
