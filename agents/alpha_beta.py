@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, scratch, turn
+from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, scratch, think, turn
 from agents.parameters import checked_whole
+from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
@@ -158,29 +159,40 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, own: 
 
 @kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, OWN_TYPE))
 def best_gift(position: Position, depth: int, evaluation: int, rules: Any, own: Any) -> int:
-    """The first best gift of a position without a hand, when ``depth`` placements follow."""
+    """The first best gift of a position without a hand, when ``depth`` placements follow, as ``best_turn`` gives it."""
     best, choice = int64(-UNBOUNDED), int64(NONE)
     for piece in range(PIECES):
         if (position.available >> piece) & 1:
             value = gift_value(position, piece, depth, best, evaluation, rules, own)
             if value > best:
                 best, choice = value, int64(piece)
-    return choice
+    return (best << TURN_BITS) | encode_turn(NONE, choice)
+
+
+@inlined
+def result_of(found: int) -> float:
+    """The result of a turn that ``best_turn`` found with ``SOONER``: 1 or -1 if that is proven, else 0."""
+    value = found >> TURN_BITS
+    return 1.0 if value > 0 else (-1.0 if value < 0 else 0.0)
 
 
 @turn
 def alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     depth = int64(params(own)[0])
     if position.hand == NONE:
-        return encode_turn(NONE, best_gift(position, depth, SOONER, rules, own))
-    return best_turn(position, depth, SOONER, rules, own) & 0xFFFF
+        found = best_gift(position, depth, SOONER, rules, own)
+    else:
+        found = best_turn(position, depth, SOONER, rules, own)
+    think(own, result_of(found), NO_VISITS)
+    return found & 0xFFFF
 
 
 class AlphaBeta(KernelAgent):
     """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``): the first best turn, cells and gifts ascending.
 
     ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
-    better. A gift alone is judged by the same number of placements, the opponent's first. Raises ``ValueError`` for a
+    better. A gift alone is judged by the same number of placements, the opponent's first. It thinks 1 or -1 of a turn
+    that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a
     depth that is not from 1 to 16.
     """
 

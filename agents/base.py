@@ -17,6 +17,9 @@ also have
 ``data_files``          paths of files and folders on which its turns depend, such as weights. They are part of its
                         fingerprint, as its code is. A file that a parameter names is part of it in any case.
 
+Beside its turn an agent in Python may return a ``Thought``, a jitted one may ``think``. It is stored with
+``archive.thoughts=true``.
+
 An object with ``lifted(rules, label) -> LiftedPlayer`` (see ``agents.lift``) stands for an agent and makes its player.
 """
 
@@ -25,7 +28,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -63,6 +66,9 @@ OWN = np.dtype(
         ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
         ("memories_stride", np.uint64),  # bytes from one slot to the next
         ("symmetries_address", np.uint64),
+        ("thinks", np.int64),  # whether its thoughts are asked for
+        ("value", np.float64),  # of its thought, see ``think``
+        ("visits", np.int64),
     ],
     align=True,
 )
@@ -72,6 +78,16 @@ OWN_TYPE = numba.from_dtype(OWN)
 # (position, seed of this turn, rules, own) -> encode_turn(cell, gift)
 TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, OWN_TYPE)
 TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
+
+
+class Thought(NamedTuple):
+    """What an agent in Python thinks of its turn: it may return one beside it, as ``(cell, gift, Thought(0.3))``.
+
+    A whole batch has one, of arrays [B]. None, and NaN as a value, mean that it has no such number.
+    """
+
+    value: Any = None  # the result that it expects, from 1, won, to -1, lost
+    visits: Any = None  # how often its search met the turn, or nodes that it searched
 
 
 class LateError(Exception):
@@ -135,6 +151,16 @@ def scratch(own: Any) -> Any:
 def memory(own: Any) -> Any:
     """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
     return numba.carray(array_pointer(own.memory_address), own.memory_size, np.uint64)
+
+
+@inlined
+def think(own: Any, value: float, visits: int) -> None:
+    """Tell what the agent thinks of the turn that it makes.
+
+    ``value``: the result that it expects, from 1, won, to -1, lost; NaN: it has none. ``visits``: how often its search
+    met the turn; NO_VISITS: it does not count. A turn that has no thought need not call this.
+    """
+    own.value, own.visits = value, visits
 
 
 @functools.cache

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn
-from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
+from agents.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn, result_of
+from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, think, turn
 from agents.ga2 import VALUE_BITS, cell_by_lines, ranks_of_values
 from agents.parameters import checked_flag, checked_probability, checked_whole
+from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_placing
@@ -122,10 +123,12 @@ def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, ow
         return phantom_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
+        think(own, 1.0, NO_VISITS)
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
     found = best_turn(position, depth, SOONER, rules, own)
+    think(own, result_of(found), NO_VISITS)
     return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
 
 
@@ -162,7 +165,8 @@ class GaMinimax(KernelAgent):
     - A full board counts infinity if the other side were to go on, -infinity if its own side were.
     - The first best cell is always taken, so ``ga2``'s rules for nearly full lines are never reached.
 
-    Raises ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
+    It thinks of a turn what a search found, as ``alpha_beta`` does: nothing without one, or with ``faithful``. Raises
+    ``ValueError`` for a gene outside 0 to 1 or a depth that is not from 1 to 16.
     """
 
     kernel = ga_minimax_turn

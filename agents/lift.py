@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,12 +25,15 @@ from agents.base import (
     GameAgent,
     KernelAgent,
     Knowledge,
+    Thought,
     TurnKernel,
     symmetry_addresses,
+    think,
 )
-from quarto.batch import Batch, Lockstep, Turns
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Lockstep, Thoughts, Turns
+from quarto.bits import array_pointer
 from quarto.errors import AnswerError, RequestError
-from quarto.jit import inlined, int64, kernel, load, uint64
+from quarto.jit import float64, inlined, int64, kernel, load, uint64
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -37,13 +41,14 @@ from quarto.views import BatchView, PositionView
 
 BATCH_TYPE = numba.typeof(Batch.empty(1))
 LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
+THOUGHTS_TYPE = numba.typeof(Thoughts.none(1))
 
 
 @inlined
-def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
-    """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
+def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, span: Any) -> None:
+    """Ask a jitted turn for positions ``span``, (first, end); the seed of a turn is its stream plus ``offset``."""
     batch, remembers = state.batch, own.memory_size != 0
-    for i in range(size):
+    for i in range(span[0], span[1]):
         position = Position(
             batch.lanes[i],
             int64(batch.occupied[i]),
@@ -61,7 +66,34 @@ def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int,
 @kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     """``decide`` for all positions of ``state``, called from Python."""
-    decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
+    decide(turn, own, rules, state, uint64(0), (int64(0), state.streams.shape[0]))
+
+
+clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
+CLOCK = time.CLOCK_MONOTONIC
+
+
+@inlined
+def microseconds(clock: int, moment: NDArray[np.int64]) -> float:
+    """The time by a clock of the system; ``moment`` [2] is memory for its seconds and nanoseconds."""
+    clock_gettime(clock, array_pointer(moment.ctypes.data))
+    return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
+
+
+@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
+def decide_thinking(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
+    """``decide_all``, with what the agent thinks of each turn and how long each takes."""
+    moment = np.zeros(2, np.int64)
+    own.thinks = 1
+    for i in range(state.streams.shape[0]):
+        think(own, np.nan, NO_VISITS)
+        started = microseconds(clock, moment)
+        decide(turn, own, rules, state, uint64(0), (i, i + 1))
+        thoughts.microseconds[i] = int64(microseconds(clock, moment) - started + 0.5)
+        value = own.value
+        thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
+        thoughts.visits[i] = own.visits
+    own.thinks = 0
 
 
 class LiftedPlayer(ABC):
@@ -81,8 +113,16 @@ class LiftedPlayer(ABC):
         """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
 
     @abstractmethod
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+
+        ``thoughts`` [B] is room for what is thought of each turn: it is filled as far as the player tells.
 
         Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
         """
@@ -140,7 +180,13 @@ class KernelPlayer(LiftedPlayer):
         """The rows of the memories of games."""
         return (slots.astype(np.int64) - self._slots.start) // self._slots.step
 
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
         """As of every player. Without ``slots`` each position is a game of its own that has just begun.
 
         What the kernel raises is raised here, and nothing is then remembered of this turn.
@@ -150,16 +196,24 @@ class KernelPlayer(LiftedPlayer):
             self.start(range(len(slots)))
         state = Lockstep(batch, slots, rng.seeds, Turns.empty(len(slots)))
         if self.game_words == 0:
-            decide_all(self.turn, self.own, self.rules.tables, state)
+            self._decide(state, thoughts)
             return state.turns
         rows = self._rows(slots)
         before = self._memories[rows]
         try:
-            decide_all(self.turn, self.own, self.rules.tables, state)
+            self._decide(state, thoughts)
         except BaseException:
             self._memories[rows] = before
             raise
         return state.turns
+
+    def _decide(self, state: Lockstep, thoughts: Thoughts | None) -> None:
+        if thoughts is None:
+            decide_all(self.turn, self.own, self.rules.tables, state)
+        else:
+            told = Thoughts.none(len(state.slot))  # contiguous, as the kernel takes them
+            decide_thinking(self.turn, self.own, self.rules.tables, state, told, CLOCK)
+            thoughts.put(slice(None), told)
 
 
 @dataclass(frozen=True)
@@ -174,18 +228,28 @@ class PythonAgent:
         """Whether it takes whole batches."""
         return isinstance(self.agent, BatchAgent)
 
-    def answers(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Its answer to a batch: cells and gifts, [B] each. Raises whatever the agent raises, and ``AnswerError``."""
+    def answers(
+        self, batch: Batch, rng: Streams, thoughts: Thoughts | None = None
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Its answer to a batch: cells and gifts, [B] each; what it thinks into ``thoughts`` [B].
+
+        Raises whatever the agent raises, and ``AnswerError``.
+        """
         batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
         if isinstance(self.agent, BatchAgent):
             ask: Callable[..., Any] = self.agent.play
             answer = _called(ask, BatchView(batch, self.rules), rng)
-            cells, gifts = _two(ask, answer, "(cells, gifts)")
+            cells, gifts, thought = _parts(ask, answer, "(cells, gifts)")
+            _note(ask, thought, thoughts, slice(None), len(batch.lanes))
         else:
             ask, cells, gifts = self.agent.choose, [], []
             for i in range(len(batch.lanes)):
+                started = time.perf_counter()
                 answer = _called(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
-                cell, gift = _two(ask, answer, "(cell, gift)")
+                cell, gift, thought = _parts(ask, answer, "(cell, gift)")
+                _note(ask, thought, thoughts, slice(i, i + 1), 1)
+                if thoughts is not None:
+                    thoughts.microseconds[i] = round(1e6 * (time.perf_counter() - started))
                 try:
                     cells.append(index(cell))
                     gifts.append(index(gift))
@@ -205,12 +269,34 @@ def _called(ask: Callable[..., Any], *arguments: object) -> Any:
         raise
 
 
-def _two(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any]:
+def _parts(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Thought | None]:
+    """The two parts of an answer, and the thought beside them if there is one."""
     try:
-        one, other = answer
+        one, other, *thought = answer
     except (TypeError, ValueError):
         raise AnswerError.of_form(ask, answer, expected) from None
-    return one, other
+    if thought and not (len(thought) == 1 and isinstance(thought[0], Thought)):
+        raise AnswerError.of_form(ask, answer, expected)
+    return one, other, thought[0] if thought else None
+
+
+def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts | None, rows: slice, size: int) -> None:
+    """Write what was thought of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
+    if thought is None:
+        return
+    told = Thoughts.none(size)
+    try:
+        value = np.broadcast_to(np.asarray(np.nan if thought.value is None else thought.value, np.float64), size)
+        visits = np.broadcast_to(np.asarray(NO_VISITS if thought.visits is None else thought.visits, np.int64), size)
+    except (TypeError, ValueError) as error:
+        raise AnswerError(ask, f"returned {repr(thought)[:100]}, which is not of {size} numbers: {error}") from None
+    if (np.abs(value) > 1).any() or (visits < NO_VISITS).any():
+        raise AnswerError(
+            ask, f"returned {repr(thought)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
+        )
+    if thoughts is not None:
+        told.value[:] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
+        thoughts.value[rows], thoughts.visits[rows] = told.value, visits
 
 
 def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
@@ -235,15 +321,26 @@ class PythonPlayer(LiftedPlayer):
         self._agent = agent
         self._lock = threading.Lock()
 
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
-        return checked_turns(*self._answers(batch, rng), rng, self.unusual)
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
+        return checked_turns(*self._answers(batch, rng, thoughts), rng, self.unusual)
 
-    def _answers(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts as the agent gives them. Raises what it raises, ``AnswerError`` and ``LateError``."""
+    def _answers(
+        self, batch: Batch, rng: Streams, thoughts: Thoughts | None
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Cells and gifts as the agent gives them; what it thinks into ``thoughts`` [B].
+
+        Raises what it raises, ``AnswerError`` and ``LateError``.
+        """
         if self._agent is None:
             raise TypeError(f"{type(self).__name__} has no agent in this process")
         with self._lock:
-            return self._agent.answers(batch, rng)
+            return self._agent.answers(batch, rng, thoughts)
 
 
 MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
@@ -281,12 +378,21 @@ class StagedPlayer(LiftedPlayer):
         self._early.restart(slots)
         self._late.restart(slots)
 
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
         turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
         for player, chosen in ((self._early, few), (self._late, ~few)):
             if chosen.any():
                 own_slots = None if slots is None else slots[chosen]
-                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots)
+                told = None if thoughts is None else Thoughts.none(int(chosen.sum()))
+                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots, told)
+                if thoughts is not None and told is not None:
+                    thoughts.put(chosen, told)
                 turns.cells[chosen], turns.gifts[chosen] = found
         return turns
 

@@ -10,13 +10,14 @@ The weights of a stage are [features, heads + units], a row for each feature, th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
 from agents.learning.line_features import (
     BOARD,
     DANGERS,
@@ -32,9 +33,10 @@ from agents.learning.line_features import (
 from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from agents.parameters import checked_probability
 from agents.semi_random import gift_turn
+from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inlined, int64, kernel
-from quarto.position import ALL_CELLS, Position
+from quarto.position import ALL_CELLS, ALL_PIECES, Position
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES, winning_cells
@@ -45,6 +47,7 @@ HEADS = 2
 UNIT = 2.0**-20
 MOST_WEIGHT = 64.0  # |weight|; sums of such multiples of UNIT are exact in float64
 MOST_UNITS = 64
+ALL_TURNS = (ALL_CELLS, ALL_PIECES)
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
 PARAMETERS = ("mobility", "foresight", "units", "lines")
 
@@ -116,8 +119,12 @@ def keep_turn(head: int, cell: int, gift: int, work: Work) -> None:
 
 
 @kernel()
-def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work) -> None:
+def judge_turns(
+    lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work, among: Any
+) -> None:
     """The best safe turns of each head, first on ties by cell, then by gift, into ``work``.
+
+    ``among`` are the cells and the gifts, 16 bits each, that are looked at: ``ALL_TURNS``.
 
     The hand finishes no line; NONE asks for a gift alone.
     """
@@ -127,7 +134,7 @@ def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any
             work.top[head, k], work.cells[head, k], work.gifts[head, k] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
     read_lines(lanes, occupied, words, before)
-    features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS, occupied
+    features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & among[0], occupied
     if hand == NONE:
         empty, board = int64(1), before  # one round, without a placement
     while empty != 0:
@@ -139,7 +146,7 @@ def judge_turns(lanes: int, occupied: int, available: int, hand: int, words: Any
             filled = occupied | int64(1) << cell
             place_on_lines(before, hand, cell, words, board)
         survey(filled, words, board)
-        base, safe = int64(popcount(filled)) * weights.stage_words, available & SAFE_PIECES[board[DANGERS]]
+        base, safe = int64(popcount(filled)) * weights.stage_words, available & SAFE_PIECES[board[DANGERS]] & among[1]
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
@@ -227,18 +234,40 @@ EXPLORATION, UNITS, STAGE = range(3)  # indices of the parameters
 COIN = 1  # index of the random word that decides whether to explore; word 0 is that of a turn without weights
 
 
+@inlined
+def expected_result(position: Position, cell: int, gift: int, work: Work, own: Any) -> float:
+    """The chance to win less the chance to lose by the heads of the weights, after a turn."""
+    settings, every = params(own), table(own)
+    among = ((int64(1) << max(cell, 0)), int64(1) << gift)
+    size, result = every.shape[0] // (1 + HEADS), float64(-1.0)
+    for head in range(HEADS):
+        values = every[(1 + head) * size : (2 + head) * size]
+        weights = Weights(values, int64(settings[STAGE]), int64(1), int64(settings[UNITS]))
+        judge_turns(
+            position.lanes, position.occupied, position.available, position.hand, keys(own), weights, work, among
+        )
+        result += 1.0 / (1.0 + math.exp(-work.top[0, 0]))
+    return result
+
+
 @turn
 def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     hand = position.hand
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     settings = params(own)
+    if won:
+        think(own, 1.0, NO_VISITS)
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[STAGE] > 0.0:
         weights = Weights(table(own), int64(settings[STAGE]), int64(1), int64(settings[UNITS]))
         work = work_memory(1)
-        judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work)
-        if work.gifts[0, 0] != NONE:
-            return encode_turn(work.cells[0, 0], work.gifts[0, 0])
+        judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, ALL_TURNS)
+        cell, gift = work.cells[0, 0], work.gifts[0, 0]
+        if gift != NONE:
+            if own.thinks != 0:
+                think(own, expected_result(position, cell, gift, work, own), NO_VISITS)
+            return encode_turn(cell, gift)
+        think(own, 0.0 if position.available == 0 else -1.0, NO_VISITS)
     return gift_turn(position, draw(seed, 0), rules)
 
 
@@ -248,7 +277,8 @@ class LineValues(KernelAgent):
     It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) logit P(not lost) +
     ``risk`` logit P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
     a win away, and on the last cell, it plays as ``semi_random``. Otherwise it does so with probability
-    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore.
+    ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. What it thinks of its turn is
+    P(won) - P(lost).
 
     ``policy`` is of kind 'line_values' or 'line_network': see ``agents/line_values.py``. Without one it plays
     as ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` does for weights of other lines.
@@ -270,4 +300,5 @@ class LineValues(KernelAgent):
         reading = reading_of(self._policy, rules, self._risk)
         settings[UNITS] = reading.units
         settings[STAGE] = stage_words(int(reading.words[STAGE_SIZE]), 1, reading.units)
-        return Knowledge(settings, reading.values, reading.words)
+        heads = (reading_of(self._policy, rules, risk).values for risk in (0.0, 1.0))  # for its thoughts
+        return Knowledge(settings, np.concatenate([reading.values, *heads]), reading.words)

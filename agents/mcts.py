@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
+from agents.base import KernelAgent, Knowledge, encode_turn, params, table, think, turn
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
 from agents.search.tree import (
@@ -134,6 +134,14 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 
 @inlined
+def expected_result(node: Any) -> float:
+    """The result that a node's player expects, from -1 to 1: proven, or by the mean reward."""
+    if node.proven != OPEN:
+        return 1.0 if node.proven == WON else -1.0
+    return 2.0 * node.total / node.visits - 1.0
+
+
+@inlined
 def start_tree(own: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
     """Set up the first tree of a search, the kept one or the root alone; returns its size.
 
@@ -187,6 +195,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             back_up(grown, depth, result, c, draw_reward, solver)
     chosen = final_child(grown, size, by_value, solver)
     move = int64(nodes[chosen].move)
+    think(own, expected_result(nodes[chosen]), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
         keep_tree(own, grown, chosen, after)
@@ -219,6 +228,9 @@ class Mcts(KernelAgent):
     opponent could win at once, if there are such. ``reuse``: the tree below the turn that was played is kept, at most
     ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
     iterations on top (see ``agents.search.tree``).
+
+    It thinks of a turn what its rewards were on average, 2 * mean - 1, or what is proven. So a draw counts there as
+    ``draw_reward`` has it: as a draw with 0.5, as a loss with 0. The visits are those of the turn.
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the
     move that a node will get next. A gift that is not safe is drawn again.

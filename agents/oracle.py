@@ -11,12 +11,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, turn
+from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, think, turn
 from agents.parameters import checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
 from agents.semi_random import SemiRandom
+from quarto.batch import NO_VISITS
 from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import float64, inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
@@ -145,10 +146,11 @@ def worth_looking_at(board: Position, value: int, search: Any) -> bool:
 
 
 @inlined
-def placing_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
+def placing_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any, search: Any) -> int:
     """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = value_of(*state, rules, search), int64(0)
+    think(own, float64(value), NO_VISITS)
     pieces = int64(popcount(position.occupied))
     trap = trap and pieces >= TRAP_PIECES and value <= 0
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
@@ -172,12 +174,13 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, search: 
 
 
 @inlined
-def giving_turn(position: Position, seed: int, trap: bool, rules: Any, search: Any) -> int:
+def giving_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any, search: Any) -> int:
     """The turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, drawn_piece(position.available, seed))
     value = value_of(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
+    think(own, float64(value), NO_VISITS)
     trap, distance = trap and pieces >= TRAP_PIECES and value <= 0, int64(0)
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
         distance = distance_of(value, position.lanes, position.occupied, position.available, int64(NONE), rules, search)
@@ -186,10 +189,11 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, search: A
 
 
 @inlined
-def moving_turn(position: Position, seed: int, rules: Any, search: Any) -> int:
+def moving_turn(position: Position, seed: int, rules: Any, own: Any, search: Any) -> int:
     """The turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = value_of(*state, rules, search), int64(0)
+    think(own, float64(value), NO_VISITS)
     if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
         distance = distance_of(value, *state, rules, search)
     question, pieces = DRAW if value > 0 else WIN, position.available
@@ -258,13 +262,14 @@ def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         if slipping != NO_SLIP:
             return slipping
     if rules.mover_chooses != 0:
-        return moving_turn(position, seed, rules, search)
+        return moving_turn(position, seed, rules, own, search)
     if position.hand == NONE:
-        return giving_turn(position, seed, trap, rules, search)
+        return giving_turn(position, seed, trap, rules, own, search)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins:
+        think(own, 1.0, NO_VISITS)
         return encode_turn(drawn_cell(wins, seed), drawn_piece(position.available, seed))
-    return placing_turn(position, seed, trap, rules, search)
+    return placing_turn(position, seed, trap, rules, own, search)
 
 
 @functools.lru_cache(maxsize=4)
@@ -294,6 +299,8 @@ class Oracle(KernelAgent):
 
     ``slip``: the probability of a slip in each turn from 8 pieces on: a random turn that gives some of the exact value
     up. A slip misses no win at once and allows the opponent none. Without such a turn there is no slip.
+
+    It thinks the exact value of every turn but the first gift and a slip.
 
     Randomness: word n (gifts: 64 + n) chooses among the n cells (pieces) that are still to be examined.
     Word 128 decides whether to slip.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +74,38 @@ class Turns(NamedTuple):
         return Turns(np.empty(size, np.int8), np.empty(size, np.int8))
 
 
+NO_VALUE, NO_VISITS, NO_TURN = -(1 << 31), -1, -1  # of a thought: nothing was told, or no turn was asked for
+VALUE_UNITS = 1_000_000  # of a thought's value, in 1
+
+
+class Thoughts(NamedTuple):
+    """What players thought of turns: of ``B`` positions, or of ``G`` games with a row for each of 17 turns."""
+
+    value: NDArray[np.int32]  # [..., B] millionths of the result that the mover expects, -1 to 1; or NO_VALUE
+    visits: NDArray[np.int64]  # [..., B] of the turn, or nodes that were searched; or NO_VISITS
+    microseconds: NDArray[np.int64]  # [..., B] that the turn took, by the clock; or NO_TURN
+
+    @staticmethod
+    def none(*shape: int) -> Thoughts:
+        """Thoughts of which nothing is told."""
+        return Thoughts(
+            np.full(shape, NO_VALUE, np.int32), np.full(shape, NO_VISITS, np.int64), np.full(shape, NO_TURN, np.int64)
+        )
+
+    def at(self, rows: slice | NDArray[np.bool_] | NDArray[np.integer]) -> Thoughts:
+        """Those of some positions or games: of a slice as views."""
+        return Thoughts(self.value[..., rows], self.visits[..., rows], self.microseconds[..., rows])
+
+    def put(self, rows: Any, other: Thoughts) -> None:
+        """Write others into some places."""
+        self.value[rows], self.visits[rows], self.microseconds[rows] = other
+
+    def share_time(self, seconds: float) -> None:
+        """Divide the time of a batch among the turns whose time was not measured alone."""
+        untold = self.microseconds == NO_TURN
+        self.microseconds[untold] = round(1e6 * seconds / max(untold.size, 1))
+
+
 class Lockstep(NamedTuple):
     """The games still running, compacted to the front. All are at the same ply, which says which seat acts."""
 
@@ -130,6 +162,7 @@ class Block(NamedTuple):
     opening: int  # plies that were imposed on each game
     games: Games  # G = pairs x games_a_pair
     swapped: bool = True  # both games of each pair
+    thoughts: Thoughts | None = None  # [17, G] of the players, a row for each turn, if they were asked for
 
     @property
     def games_a_pair(self) -> int:

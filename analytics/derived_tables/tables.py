@@ -16,6 +16,7 @@ import polars as pl
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import RangeTable, extents_found, lacking
 from analytics.derived_tables.positions import POSITIONS, positions_of
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import counted, damaged, read_rows, tallies_frame
 from analytics.store.ranges import StoredRange
@@ -135,7 +136,8 @@ def count_positions(
 
 # All of them, and indexing.
 
-DERIVED = {table.name: table for table in (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE)}
+EVERY = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE, THOUGHTS_TABLE)
+DERIVED = {table.name: table for table in EVERY}
 FOLDERS = (*TABLES, *DERIVED)  # of table files
 
 

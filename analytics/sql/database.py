@@ -200,6 +200,7 @@ class OpenArchive:
     pairs = partialmethod(view, "pairs")  # a row a pair, with the scores of the pairing's first agent
     boards = partialmethod(view, "boards")  # a row a ply, with the board before it
     decisions = partialmethod(view, "decisions")  # a row a decision of annotated games
+    thoughts = partialmethod(view, "thoughts")  # a row a turn, of games whose agents were asked what they think
     positions = partialmethod(view, "positions")  # a row a position, turn and player; all games must be indexed
     first_plies = partialmethod(view, "first_plies")  # a row a pairing, agent that placed, piece and cell
 

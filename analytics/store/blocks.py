@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
 from analytics.store.ranges import UnitLine
-from analytics.store.schema import GAMES, PLIES, game_ids
-from quarto.batch import ENDINGS, GAME_BITS, Block, Games
+from analytics.store.schema import GAMES, PLIES, THOUGHTS, game_ids
+from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES
@@ -191,6 +191,23 @@ def _joined(blocks: Sequence[Block]) -> RangeGames:
         return RangeGames(ids[0], openings, blocks[0].games)
     parts = zip(*(block.games for block in blocks), strict=True)
     return RangeGames(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
+
+
+def thoughts_of(blocks: Sequence[Block]) -> pl.DataFrame | None:
+    """What the players thought of the turns of blocks that ascend: a table by the schema ``THOUGHTS``.
+
+    None: they were not asked.
+    """
+    if not blocks or any(block.thoughts is None for block in blocks):
+        return None
+    every = [block.thoughts for block in blocks if block.thoughts is not None]
+    value, visits, microseconds = (np.concatenate(each, axis=-1) for each in zip(*every, strict=True))
+    ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
+    turn, game = np.nonzero(microseconds != NO_TURN)
+    columns = (value[turn, game], visits[turn, game], microseconds[turn, game])
+    ply, seat = (turn - 1).astype(np.int8), (turn & 1).astype(np.int8)
+    values = (np.concatenate(ids)[game], ply, seat, *columns)
+    return pl.DataFrame(dict(zip(THOUGHTS, values, strict=True)), schema=THOUGHTS)
 
 
 def _plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:

@@ -20,7 +20,7 @@ from analytics.files.backend import Backend, explained
 from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, TableBytes, joined, table_of, tables_of
+from analytics.store.blocks import RangeGames, TableBytes, joined, table_of, tables_of, thoughts_of
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
 from analytics.store.records import RunRecord
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES
@@ -31,6 +31,7 @@ from quarto.rules import PIECES
 
 Read = TypeVar("Read")
 
+THOUGHTS_FOLDER = "thoughts"
 VERIFY = "see 'qarena archive verify'"
 
 
@@ -44,15 +45,25 @@ def store_games(
     labels: Sequence[tuple[str, str]],
     span: Range,
     blocks: Sequence[Block],
+    only_thoughts: bool = False,
 ) -> StoredRange:
     """Write the games of a range of units: its plies, its tallies, and its games, by which it counts.
+
+    If the players were asked what they thought, that is written too. With ``only_thoughts`` nothing else is, because
+    the games are there. Thoughts count only if these are the same games, by their fingerprint.
 
     ``labels`` are those of each pairing of the run. Writing the same range again is harmless. May be called from any
     number of threads. Raises ``ValueError`` unless ``blocks`` are the games of ``span``, ``FailureError`` when the disk
     refuses.
     """
     blocks = sorted(blocks, key=lambda block: (block.pairing, block.first_pair))  # so that game ids ascend
-    return _store(archive, run_id, line, labels, span, joined(blocks))
+    parts, thoughts = joined(blocks), thoughts_of(blocks)
+    if thoughts is not None:
+        stored = _range_of(parts, line, span)
+        told = store_table(archive, run_id, THOUGHTS_FOLDER, stored, table_of(thoughts))
+        if only_thoughts:
+            return told
+    return _store(archive, run_id, line, labels, span, parts)
 
 
 def store_range(archive: Archive, record: RunRecord, span: Range, games: RangeGames) -> StoredRange:
@@ -69,10 +80,9 @@ def _store(
     parts: Sequence[RangeGames],
 ) -> StoredRange:
     """Write the games of a range, in parts that ascend."""
-    _require_games_of(parts, line, span)
+    stored = _range_of(parts, line, span)
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.by_pairing()]
     tallies = tally(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
-    stored = StoredRange(*span, sum(part.fingerprint for part in parts) % MODULUS)
     games, plies = tables_of(parts, sorted(tallies), labels)
     content, held = {"plies": plies, "tallies": table_of(tallies_frame(tallies)), "games": games}, {}
     for table, rows in content.items():  # games last
@@ -83,13 +93,14 @@ def _store(
     return held["games"]
 
 
-def _require_games_of(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> None:
-    """Raise ``ValueError`` unless games in parts that ascend are those of a range of units."""
+def _range_of(parts: Sequence[RangeGames], line: UnitLine, span: Range) -> StoredRange:
+    """The range of games in parts that ascend. Raises ``ValueError`` unless they are those of its units."""
     ids = np.concatenate([np.empty(0, np.int64), *(part.game_id for part in parts)])
     units = line.units_of(ids)
     within = len(ids) == line.games_in([span]) and bool(((span[0] <= units) & (units < span[1])).all())
     if not within or not (np.diff(ids) > 0).all() or (line.games_a_pair == 1 and (ids & 1).any()):
         raise ValueError(f"these are not the games of units {span[0]} to {span[1] - 1}")
+    return StoredRange(*span, sum(part.fingerprint for part in parts) % MODULUS)
 
 
 def store_table(

@@ -54,6 +54,18 @@ TALLIES = pl.Schema(
     }
 )
 
+# What players thought of their turns, where that was asked for. Rows by (ply, game_id).
+THOUGHTS = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "ply": pl.Int8(),  # that the turn placed, 0 to 15; of a first gift alone the ply before: -1 without an opening
+        "seat": pl.Int8(),  # whose turn it was: (ply + 1) % 2
+        "value": pl.Int32(),  # millionths of the result that it expects, -1 to 1; NO_VALUE (-2^31): none
+        "visits": pl.Int64(),  # of the turn, or nodes that were searched; NO_VISITS (-1): none
+        "microseconds": pl.Int64(),  # that the turn took: measured, so they differ from one playing to the next
+    }
+)
+
 TABLES = {"games": GAMES, "plies": PLIES}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number

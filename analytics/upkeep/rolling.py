@@ -19,6 +19,7 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.derived_table import RangeTable, extents_found, rows_at_once
 from analytics.derived_tables.jobs import run_jobs
 from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table
@@ -182,12 +183,13 @@ def small(siblings: int, most_units: int | None = None) -> Fits:
 
 
 def kept_apart(archive: Archive, run_id: str, fits: Fits) -> Fits:
-    """The same for files of games, but those that are annotated do not join those that are not.
+    """The same for files of games, but those that are annotated, or have thoughts, do not join those that are not.
 
-    Exact values of a part of a file count only when those of the rest are there. They take hours.
+    Exact values of a part of a file count only when those of the rest are there, and so do thoughts. They take hours.
     """
     extents = map(AnnotationExtent.of_text, extents_found(archive, run_id, DECISIONS_TABLE))
     known = [archive.ranges(run_id, DECISIONS_TABLE.name, extent.is_in) for extent in extents]
+    known.append(archive.ranges(run_id, THOUGHTS_TABLE.name))
 
     def alike(children: Ranges) -> bool:
         first, end = children[0].first, children[-1].end
@@ -226,6 +228,7 @@ def roll_up_small(archive: Archive, run_id: str) -> None:
     roll_up(archive, record, STORED, kept_apart(archive, run_id, small(SIBLINGS, most)))
     roll_up(archive, record, (TALLIES_TABLE,), small(SUMMED))
     roll_up(archive, record, (DECISIONS_TABLE,), small(SUMMED, most))
+    roll_up(archive, record, (THOUGHTS_TABLE,), small(SIBLINGS, most))
 
 
 def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = ignore) -> int:

@@ -26,9 +26,10 @@ from analytics.derived_tables.decisions import (
 )
 from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges, rows_at_once
 from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE, faults
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames
+from analytics.store.blocks import RangeGames, united
 from analytics.store.range_files import checked_parts, read_games, read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
@@ -105,7 +106,16 @@ def _of_file(file: StoredTable, with_rows: bool) -> tuple[int, list[Problem]]:
         return 0, [Problem(file.path, f"{error}; {file.table.remedy}")]
     if not with_rows:
         return rows, []
+    if file.table is THOUGHTS_TABLE:
+        return rows, [*_thoughts(file)]
     return rows, [*(_decisions(file) if file.table.rows is None else _sums(file, file.table.rows))]
+
+
+def _thoughts(table: StoredTable) -> Iterator[Problem]:
+    """The problems of a file of thoughts."""
+    games, remedy = united([table.read(source) for source in table.sources]), table.table.remedy
+    for fault in faults(pl.concat(table.parts()), games, table.record.rules):
+        yield Problem(table.path, f"{fault}: {remedy}")
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:

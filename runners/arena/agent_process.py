@@ -9,6 +9,7 @@ import numpy as np
 from agents.base import BatchAgent, KernelAgent
 from agents.learning.policy import Policy
 from agents.lift import choosers_of, ready
+from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.child_program import Message, Serve
@@ -32,7 +33,9 @@ def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     def answer(_: Any, question: bytes) -> Message:
         if player is None:
             raise TypeError("this agent was made to be asked about, not to play")
-        return None, b"".join(each.astype(np.int64).tobytes() for each in player.answers(*batch_of(question)))
+        batch, rng = batch_of(question)
+        told = Thoughts.none(len(batch.lanes))
+        return None, b"".join(each.astype(np.int64).tobytes() for each in (*player.answers(batch, rng, told), *told))
 
     return (facts, b""), answer
 

@@ -313,6 +313,7 @@ class ArchiveSettings:
     shard_games: int = 1 << 18  # at most these are written together
     shard_seconds: float = 30.0  # after this time games are written even if there are fewer
     other_code: str = OTHER_CODE[0]  # if other code has begun the run: refuse, extend it, or play a new one beside it
+    thoughts: bool = False  # what the agents thought of each turn is stored too
 
     def most_units(self, games_a_pair: int) -> int:
         """The most units in a file: a power of two."""
@@ -327,6 +328,7 @@ class ArchiveConfig:
     shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveSettings.shard_games
     shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveSettings.shard_seconds
     other_code: Annotated[str, OTHER_CODE] = ArchiveSettings.other_code
+    thoughts: bool = ArchiveSettings.thoughts
 
 
 @dataclass

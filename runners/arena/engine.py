@@ -6,14 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
 from agents.lift import KernelPlayer, LiftedPlayer
-from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep
+from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts
 from quarto.caches import ignore
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
@@ -39,6 +39,7 @@ MAX_PAIRS = 16384
 # The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
+Columns = TypeVar("Columns", Games, Thoughts)
 GRACE = 2.0  # seconds after a request to stop, in which a block may end
 
 
@@ -112,6 +113,7 @@ class Engine:
         self.opening_plies = opening_plies
         self.swapped = swapped
         self.keep_going = True  # although an agent forfeits all its games
+        self.thinks = False  # whether blocks have what the players thought: then the interpreter asks for all turns
         self.turns = 0  # taken so far where the interpreter asks for them; of other games only whole blocks are known
         self.guarded = [GuardedAgent(agent, label, rules) for agent, label in zip(agents, labels, strict=True)]
         self._local = threading.local()
@@ -155,17 +157,16 @@ class Engine:
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
         self.require_played()
-        started, games = time.perf_counter(), []
+        started, games, thoughts = time.perf_counter(), list[Games](), list[Thoughts]()
         for part in self._parts(order):
-            if not self._play(part, found := Games.zeros((1 + self.swapped) * part.pairs), cut):
+            size = (1 + self.swapped) * part.pairs
+            told = Thoughts.none(CELLS + 1, size) if self.thinks else None
+            if not self._play(part, found := Games.zeros(size), told, cut):
                 return None
             games.append(found)
-        joined = (
-            games[0]
-            if len(games) == 1
-            else Games(*(np.concatenate(each, axis=-1) for each in zip(*games, strict=True)))
-        )
-        block = Block(order.pairing, order.first_pair, self.opening_plies, joined, self.swapped)
+            thoughts += [] if told is None else [told]
+        all_thoughts = joined(thoughts) if thoughts else None
+        block = Block(order.pairing, order.first_pair, self.opening_plies, joined(games), self.swapped, all_thoughts)
         return TimedBlock(block, time.perf_counter() - started)
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
@@ -222,10 +223,12 @@ class Engine:
         for first in range(order.first_pair, end, most):
             yield Order(order.pairing, first, min(most, end - first))
 
-    def _play(self, order: Order, games: Games, cut: Callable[[], bool] | None) -> bool:
+    def _play(self, order: Order, games: Games, thoughts: Thoughts | None, cut: Callable[[], bool] | None) -> bool:
         """Play all pairs of ``order`` at once; false if that was cut."""
         openings = self.openings(order.first_pair, order.pairs)
         legs = [self._leg(order, game, openings, games) for game in range(1 + self.swapped)]
+        for leg in legs:
+            leg.thoughts = thoughts
         legs = [leg for leg in legs if not leg.play_compiled()]
         for _ in self._turns(legs):
             if cut is not None and cut():
@@ -294,6 +297,13 @@ class Engine:
         return states[game]
 
 
+def joined(parts: Sequence[Columns]) -> Columns:
+    """The columns of several parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return type(parts[0])(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
+
+
 @dataclass
 class Leg:
     """One leg of a block: game 0, or game 1, of each of its pairs, in lockstep."""
@@ -307,6 +317,7 @@ class Leg:
     games: Games  # the columns of all games of the pairs
     state: Lockstep
     size: int  # games that go on
+    thoughts: Thoughts | None = None  # [17, G] of all games of the pairs, if they are asked for
 
     @property
     def remembers(self) -> bool:
@@ -320,9 +331,12 @@ class Leg:
             player.start(range(self.numbers.game, len(self.games.plies), self.numbers.games_a_pair))
 
     def play_compiled(self) -> bool:
-        """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised."""
+        """Play all games in one kernel; false, and no game is played, if a player is not jitted or a turn raised.
+
+        Nor if thoughts are asked for.
+        """
         zero, one = self.players
-        if not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
+        if self.thoughts is not None or not (isinstance(zero, KernelPlayer) and isinstance(one, KernelPlayer)):
             return False
         self.begin()
         span = (self.opening, self.size)
@@ -339,7 +353,10 @@ class Leg:
         """Ask for turn number ``turn`` in each game that goes on, and play it."""
         state, size, guarded, player = self.state, self.size, self.seats[turn & 1], self.players[turn & 1]
         rng, batch, slots = Streams(state.streams[:size] + turn_offset_of(turn)), state.batch.part(0, size), state.slot
-        turns = guarded.ask(player, batch, rng, slots[:size])
+        thoughts = None if self.thoughts is None else Thoughts.none(size)
+        turns = guarded.ask(player, batch, rng, slots[:size], thoughts=thoughts)
+        if self.thoughts is not None and thoughts is not None:
+            self.thoughts.put((turn, slots[:size]), thoughts)
         state.turns.cells[:size], state.turns.gifts[:size] = turns
         before = (batch.copy(), slots[:size].copy()) if guarded.wants_illegal else None
         is_first_gift = turn == self.opening and not self.rules.mover_chooses

@@ -13,6 +13,8 @@ import numpy as np
 from msgspec import structs
 
 from agents.base import Agent
+from analytics.derived_tables.derived_table import lacking, made_inside, parts_lacking
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
@@ -49,8 +51,25 @@ class Experiment:
         return self.request.spec.line
 
     def missing(self, games: int) -> list[Range]:
-        """The units that the archive lacks, if each pairing is to have ``games`` games."""
-        return self.archive.ranges(self.run_id).missing(self.line.end_of(games))
+        """The units that the archive lacks, if each pairing is to have ``games`` games.
+
+        If thoughts are asked for, they include those whose thoughts it lacks: their games are played again.
+        """
+        end = self.line.end_of(games)
+        return [*self.archive.ranges(self.run_id).missing(end), *self.without_thoughts(end)]
+
+    def without_thoughts(self, end: int) -> list[Range]:
+        """The units before ``end`` whose games are there, and whose thoughts are asked for and are not.
+
+        Games that are no function of their numbers cannot be played again, so nothing is asked of these.
+        """
+        if not (self.request.storage.thoughts and self.request.spec.repeatable):
+            return []
+        most = self.request.storage.most_units(self.line.games_a_pair)
+        lacks = lacking(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
+        made = made_inside(self.archive, self.run_id, THOUGHTS_TABLE, lacks)
+        parts = (parts_lacking(self.run_id, *each, most) for each in zip(lacks, made, strict=True))
+        return [(part.first, part.end) for each in parts for part in each if part.games.first < end]
 
     def games_left(self, games: int) -> int:
         """The number of games, of all pairings, that the archive lacks, if each is to have ``games``."""
@@ -66,7 +85,9 @@ def prepare(request: Request) -> Experiment:
     agents = [agent.build() for agent in request.spec.agents]
     code = code_of(request.spec, agents)
     request = _checked_for_other_code(request, code)
-    engine = engine_of(request.spec, agents, request.keep_going)  # before the archive is touched
+    engine = engine_of(
+        request.spec, agents, request.keep_going, request.storage.thoughts
+    )  # before the archive is touched
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
@@ -135,10 +156,12 @@ def _clock() -> float:
     return time.perf_counter() - caches.compiling.seconds
 
 
-def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True) -> Engine:
+def engine_of(
+    spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, thinks: bool = False
+) -> Engine:
     """The engine of a run; ``agents`` are those of the spec, if they were built already.
 
-    ``keep_going``: also if an agent forfeits all its games.
+    ``keep_going``: also if an agent forfeits all its games. ``thinks``: with what the agents think.
 
     Raises ``RequestError`` for an agent that cannot be made or does not play these rules.
     """
@@ -152,7 +175,7 @@ def engine_of(spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: 
         spec.opening_plies,
         spec.seats == "swapped",
     )
-    engine.keep_going = keep_going
+    engine.keep_going, engine.thinks = keep_going, thinks
     return engine
 
 
@@ -273,7 +296,8 @@ class RangeWriter:
         spec = self._spec
         for first, end in ranges:
             inside = [part for block in self._blocks if (part := self._part(block, first, end)) is not None]
-            store_games(self._archive, spec.run_id, spec.line, spec.labels, (first, end), inside)
+            known = self._storage.thoughts and self._archive.ranges(spec.run_id).at(first) is not None
+            store_games(self._archive, spec.run_id, spec.line, spec.labels, (first, end), inside, known)
             self.written.append((first, end))
             self._first, self._since = end, time.monotonic()
         self._blocks = [part for block in self._blocks if (part := self._part(block, self._first, self._end))]
@@ -288,4 +312,5 @@ class RangeWriter:
             return block
         columns = slice(*(block.games_a_pair * (pair - block.first_pair) for pair in (low, high)))
         games = Games(*(np.ascontiguousarray(each[..., columns]) for each in block.games))
-        return block._replace(first_pair=low, games=games)
+        thoughts = None if block.thoughts is None else block.thoughts.at(columns)
+        return block._replace(first_pair=low, games=games, thoughts=thoughts)

@@ -86,6 +86,11 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         _require_written(experiment, written)
     experiment.engine.require_played()
     left = experiment.missing(request.games)
+    if not stop.is_set() and experiment.without_thoughts(experiment.line.end_of(request.games)):
+        raise FailureError(
+            f"games of run {run_id} went otherwise when they were played again, so what was thought in them is left "
+            "out: the answers of an agent depend on more than the position and rng"
+        )
     if not stop.is_set() and len(archive.ranges(run_id)) >= MANY_FILES:
         from analytics.upkeep.rolling import roll_up_small  # most runs do not need it
 
@@ -256,6 +261,7 @@ class PlayTask(Task):
     shard_seconds: float
     fingerprint: str  # of the code
     keep_going: bool
+    thoughts: bool = False
 
     def __call__(self, part: Range, stop: Stop) -> PartResult:
         return self.player.play(part, stop)
@@ -271,7 +277,7 @@ class PlayTask(Task):
         Raises ``RequestError`` for an agent that cannot be made here; ``FailureError`` if this is not the place: it has
         another archive than the user's process, or other code.
         """
-        storage = ArchiveSettings(location_of(self.root), self.shard_games, self.shard_seconds)
+        storage = ArchiveSettings(location_of(self.root), self.shard_games, self.shard_seconds, thoughts=self.thoughts)
         archive = Archive.open(storage.root)
         run = RunSpec.from_plain(self.run, archive)
         if archive.run(run.run_id) is None:
@@ -287,7 +293,7 @@ class PlayTask(Task):
                 f"{self.fingerprint}: install the same version of the project and of your agents on all machines"
             )
         request = Request(run, self.games, 1, storage, progress=False)
-        return Experiment(request, engine_of(run, agents, self.keep_going), archive, code)
+        return Experiment(request, engine_of(run, agents, self.keep_going, self.thoughts), archive, code)
 
 
 def task_of(experiment: Experiment) -> PlayTask:
@@ -301,6 +307,7 @@ def task_of(experiment: Experiment) -> PlayTask:
         shard_seconds=storage.shard_seconds,
         fingerprint=experiment.code["fingerprint"],
         keep_going=request.keep_going,
+        thoughts=storage.thoughts,
     )
 
 

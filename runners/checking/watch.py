@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from agents.base import Agent, BatchAgent, GameAgent, KernelAgent
 from agents.lift import LiftedPlayer
-from quarto.batch import Batch, Turns
+from quarto.batch import Batch, Thoughts, Turns
 from quarto.notation import format_position
 from quarto.rng import Streams
 from runners.arena.engine import Engine
@@ -126,10 +126,12 @@ class WatchedPlayer(LiftedPlayer):
     def fork(self) -> WatchedPlayer:
         return WatchedPlayer(self._player.fork(), self.alone, self._watch)
 
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None) -> Turns:
+    def play(
+        self, batch: Batch, rng: Streams, slots: NDArray[Any] | None = None, thoughts: Thoughts | None = None
+    ) -> Turns:
         slow = self._watch.turn_begins(batch)
         try:
-            return self._player.play(batch, rng, slots)
+            return self._player.play(batch, rng, slots, thoughts)
         finally:
             slow.cancel()
             self._watch.turn_ends()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from agents.base import AgentLimits, LateError, SomeFailedError
 from agents.lift import PythonPlayer, checked_turns
-from quarto.batch import Batch
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Thoughts
 from quarto.errors import AnswerError, RequestError
 from quarto.rng import Streams
 from quarto.rules import NONE, Rules
@@ -88,13 +89,16 @@ class EnginePlayer(PythonPlayer):
         self._idle = [engine.start(rules)]  # the last one is asked next
         weakref.finalize(self, _end_all, self._idle)
 
-    def _answers(self, batch: Batch, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Cells and gifts. Raises ``SomeFailedError`` if any turn was not taken."""
+    def _answers(
+        self, batch: Batch, rng: Streams, thoughts: Thoughts | None
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Cells and gifts, and what the engine told of them. Raises ``SomeFailedError`` if any turn was not taken."""
         size, answered = len(rng.seeds), 0
         turns, failures = np.full((2, size), NONE), dict[int, BaseException]()
         in_a_row = 0
         while answered < size:
-            found, error = self._asked(batch.part(answered, size), rng.seeds[answered:])
+            told = None if thoughts is None else thoughts.at(slice(answered, size))
+            found, error = self._asked(batch.part(answered, size), rng.seeds[answered:], told)
             turns[:, answered : answered + len(found)] = np.array(found, np.int64).reshape(-1, 2).T
             answered += len(found)
             in_a_row = 0 if found else in_a_row
@@ -108,7 +112,9 @@ class EnginePlayer(PythonPlayer):
             raise SomeFailedError(checked_turns(turns[0], turns[1], rng, self.unusual), failures)
         return turns[0], turns[1]
 
-    def _asked(self, batch: Batch, seeds: NDArray[np.uint64]) -> tuple[list[tuple[int, int]], Exception | None]:
+    def _asked(
+        self, batch: Batch, seeds: NDArray[np.uint64], thoughts: Thoughts | None
+    ) -> tuple[list[tuple[int, int]], Exception | None]:
         """The turns in these positions up to the first that fails, and its error."""
         try:
             process = self._idle.pop() if self._idle else self._engine.start(self._rules)
@@ -116,12 +122,19 @@ class EnginePlayer(PythonPlayer):
             return [], EngineError(str(error))
         seconds = self._engine.seconds
         go = b"go\n" if seconds is None else f"go {seconds:g}\n".encode()
-        found: list[tuple[int, int]] = []
+        found, since = list[tuple[int, int]](), time.perf_counter()
         try:
             for answer in process.turns(position_lines(batch, seeds) + go, seconds):
                 if isinstance(answer, bytes):
                     process.end()
                     return found, self._no_turn(answer, batch, len(found))
+                now = time.perf_counter()
+                if thoughts is not None:
+                    value, visits = process.thought
+                    thoughts.value[len(found)] = NO_VALUE if value is None else round(value * VALUE_UNITS)
+                    thoughts.visits[len(found)] = NO_VISITS if visits is None else visits
+                    thoughts.microseconds[len(found)] = round(1e6 * (now - since))
+                since = now
                 found.append(answer)
                 if len(found) == len(seeds):
                     break

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import IO, cast
 
-from agents.base import LateError
+from agents.base import LateError, Thought
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.engines.protocol import GREETING, QUIT, READY, TURNS, rules_line
@@ -27,6 +27,7 @@ FIRST_SECONDS, AGAIN_SECONDS = (
 QUIT_SECONDS = 1.0
 CHUNK = 1 << 16  # bytes that are read or written at once
 MOST_LINE = 4096  # bytes of an answer
+MOST_NODES = (1 << 63) - 1  # that are stored
 MOST_INFO = 10_000  # lines before a turn
 SHOWN = 200  # characters of an answer or of standard error that a message repeats
 MOST_ERRORS = 1 << 16  # bytes of standard error that are read when it has ended
@@ -86,6 +87,7 @@ class EngineProcess:
         os.close(lifeline)
         self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._to.fileno(), False)
+        self.thought = Thought()  # of the last turn, or the next one
         self._rest = b""  # of a line that has not ended
         self._lines: list[bytes] = []  # that have come and were not asked for yet, the last one first
         for line in (GREETING, *([] if rules is None else [rules_line(rules)])):
@@ -121,6 +123,8 @@ class EngineProcess:
     def turns(self, content: bytes, seconds: float | None) -> Iterator[tuple[int, int] | bytes]:
         """The answers to positions and ``go``: (cell, gift) each, or a line that is no turn.
 
+        ``thought`` is what it told of the last one.
+
         Raises ``EngineError`` when it ends, ``LateError`` for a turn that takes longer than ``seconds``.
         """
         if not self._lines and select.select([self._from], [], [], 0)[0]:
@@ -128,20 +132,22 @@ class EngineProcess:
         if self._lines or self._rest:
             raise EngineError(f"it wrote {shown(self._lines[-1] if self._lines else self._rest)} without being asked")
         self._said_before = os.fstat(self._said.fileno()).st_size
-        informed = 0
+        informed, self.thought = 0, Thought()
         for line in self.answers(content, seconds):
             turn = TURNS.get(line)
             if turn is not None:
                 informed = 0
                 yield turn
+                self.thought = Thought()
             elif line.startswith(b"info "):
                 informed += 1
                 if informed > MOST_INFO:
                     raise EngineError(f"it wrote more than {MOST_INFO:,} lines 'info' before a turn")
-                _check_value(line)
+                self.thought = _thought(line, self.thought)
             else:
                 informed = 0
                 yield TURNS.get(tidy(line), line)
+                self.thought = Thought()
 
     def answers(self, content: bytes, seconds: float | None) -> Iterator[bytes]:
         """Send bytes, and the lines that come then, without their ends, as long as they are asked for.
@@ -238,14 +244,23 @@ def _gist(said: Sequence[str]) -> str:
     return " ".join(said[first : first + 2]) if said[first].endswith(":") else said[first]
 
 
-def _check_value(line: bytes) -> None:
-    """Raise ``EngineError`` for an ``info`` whose ``value`` is not from -1 to 1."""
-    words = line.split()
-    for key, value in zip(words[1::2], words[2::2], strict=False):
+def _thought(line: bytes, before: Thought) -> Thought:
+    """The thought in an ``info``, after those of earlier lines.
+
+    Raises ``EngineError`` for a ``value`` that is not from -1 to 1.
+    """
+    words, thought = line.split(), before
+    for key, text in zip(words[1::2], words[2::2], strict=False):
         with suppress(ValueError):
-            if key != b"value" or -1 <= float(value) <= 1:
+            if key == b"nodes" and text.isdigit():
+                thought = thought._replace(visits=min(int(text), MOST_NODES))
+            if key != b"value":
+                continue
+            if -1 <= float(text) <= 1:
+                thought = thought._replace(value=float(text))
                 continue
         raise EngineError(f"it wrote {shown(line)}, and a value is a number from -1 (lost) to 1 (won)")
+    return thought
 
 
 def tidy(line: bytes) -> bytes:

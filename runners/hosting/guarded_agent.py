@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
 from agents.lift import LiftedPlayer, lift
-from quarto.batch import Batch, Turns
+from quarto.batch import Batch, Thoughts, Turns
 from quarto.errors import AnswerError, ArenaError, FailureError, RemoteError, RequestError, is_ctrl_c, raised_at
 from quarto.notation import format_position
 from quarto.position import Position
@@ -114,9 +115,15 @@ class GuardedAgent:
         return self._player.game_words
 
     def ask(
-        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None = None
+        self,
+        player: LiftedPlayer,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32],
+        report: Report | None = None,
+        thoughts: Thoughts | None = None,
     ) -> Turns:
-        """The turns of ``player``, which plays for this agent.
+        """The turns of ``player``, which plays for this agent; what it thinks of them into ``thoughts`` [B].
 
         If it raises, the cell is ``ERROR`` and the exception goes to ``report``, by default to the log. If it takes
         too long, the cell is ``LATE``. An exception does not show which game of the batch caused it, so each
@@ -125,7 +132,7 @@ class GuardedAgent:
         size = len(rng.seeds)
         if size > 1 and not player.alone:
             try:
-                return player.play(batch, rng, slots)
+                return _timed(player, batch, rng, slots, thoughts)
             except StuckError:
                 raise
             except SomeFailedError as some:
@@ -134,17 +141,27 @@ class GuardedAgent:
                 if is_ctrl_c(error):
                     raise
         turns = Turns.empty(size)
+        if thoughts is not None:
+            thoughts.put(slice(None), Thoughts.none(size))
         for i in range(size):
-            part = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1]), slots[i : i + 1]
+            one = slice(i, i + 1)
+            thought = None if thoughts is None else thoughts.at(one)
+            part = batch.part(i, i + 1), Streams(rng.seeds[one]), slots[one], thought
             turns.cells[i], turns.gifts[i] = self._alone(player, *part, report)
         return turns
 
     def _alone(
-        self, player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], report: Report | None
+        self,
+        player: LiftedPlayer,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32],
+        thoughts: Thoughts | None,
+        report: Report | None,
     ) -> tuple[int, int]:
         """The turn in a single position: cell and gift."""
         try:
-            turns = player.play(batch, rng, slots)
+            turns = _timed(player, batch, rng, slots, thoughts)
         except StuckError:
             raise
         except SomeFailedError as some:
@@ -279,6 +296,19 @@ class GuardedAgent:
             for kind, fault in taken.get("faults", {}).items():
                 self._add(kind, Fault(**fault))
             self._remarks.extend(line for line in taken.get("remarks", ()) if line not in self._remarks)
+
+
+def _timed(
+    player: LiftedPlayer, batch: Batch, rng: Streams, slots: NDArray[np.uint32], thoughts: Thoughts | None
+) -> Turns:
+    """The turns of a player; if thoughts are asked for, the time of each that it has not measured itself is noted."""
+    if thoughts is None:
+        return player.play(batch, rng, slots)
+    started = time.perf_counter()
+    try:
+        return player.play(batch, rng, slots, thoughts)
+    finally:
+        thoughts.share_time(time.perf_counter() - started)
 
 
 def exception_text(error: BaseException) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from agents.base import Agent, AgentLimits, KernelAgent, LateError
 from agents.learning.policy import Policy
 from agents.lift import PythonAgent, PythonPlayer, check_choosers, choosers_of, ready
-from quarto.batch import Batch
+from quarto.batch import Batch, Thoughts
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
@@ -29,6 +29,7 @@ from runners.hosting.interruption import WORKING
 
 SERVED = "runners.arena.agent_process:serve"
 DTYPES = (np.uint64, np.uint16, np.uint16, np.int8, np.int8, np.uint64)  # of a batch's fields, then of the seeds
+ANSWERED = ("cells", "gifts", *Thoughts._fields)  # an int64 of each for a position
 ROW_BYTES = sum(np.dtype(each).itemsize for each in DTYPES)
 
 
@@ -108,8 +109,8 @@ class IsolatedPlayer(PythonPlayer):
         check_choosers(facts.choosers, rules, label)
         self.alone = self._seconds is not None and not facts.batches
 
-    def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        """Cells and gifts. Raises ``RemoteError``, ``ChildDiedError`` and ``LateError``."""
+    def _answers(self, batch: Batch, rng: Streams, thoughts: Thoughts | None) -> tuple[Any, Any]:
+        """Cells, gifts and thoughts. Raises ``RemoteError``, ``ChildDiedError`` and ``LateError``."""
         try:
             child = self._idle.pop()
         except IndexError:
@@ -122,12 +123,14 @@ class IsolatedPlayer(PythonPlayer):
         except RemoteError:
             self._idle.append(child)
             raise
-        if len(content) != 2 * 8 * size:
+        if len(content) != len(ANSWERED) * 8 * size:
             child.end()
             raise ChildDiedError(NO_ANSWER)
         self._idle.append(child)
-        answer = np.frombuffer(content, np.int64)
-        return answer[:size], answer[size:]
+        cells, gifts, value, visits, microseconds = np.frombuffer(content, np.int64).reshape(len(ANSWERED), size)
+        if thoughts is not None:
+            thoughts.put(slice(None), Thoughts(value.astype(np.int32), visits, microseconds))
+        return cells, gifts
 
 
 def batch_bytes(batch: Batch, rng: Streams) -> bytes:
@@ -195,17 +198,20 @@ class WatchedPlayer(PythonPlayer):
         self._voice: _Voice | None = _Voice(first)
         self._stuck: list[_Voice] = []
 
-    def _answers(self, batch: Batch, rng: Streams) -> tuple[Any, Any]:
-        """Cells and gifts. Raises what the agent raises, ``LateError`` and ``StuckError``."""
+    def _answers(self, batch: Batch, rng: Streams, thoughts: Thoughts | None) -> tuple[Any, Any]:
+        """Cells, gifts and thoughts. Raises what the agent raises, ``LateError`` and ``StuckError``."""
         size = len(rng.seeds)
         with self._lock:
             voice = self._voice = self._voice or _Voice(self._make())
-            answer = voice.ask(batch, rng, self._seconds * size)
+            told = Thoughts.none(size)
+            answer = voice.ask(batch, rng, told, self._seconds * size)
             if answer is None:
                 self._abandon(voice)
                 raise LateError(f"its turn took longer than turn_seconds={self._seconds:g}")
         if isinstance(answer, BaseException):
             raise answer
+        if thoughts is not None:
+            thoughts.put(slice(None), told)
         return answer
 
     def _abandon(self, voice: _Voice) -> None:
@@ -236,9 +242,9 @@ class _Voice:
         """Whether it still computes an answer, although it will not be asked again."""
         return self._thread.is_alive()
 
-    def ask(self, batch: Batch, rng: Streams, seconds: float) -> Answer | None:
-        """The answer; None: it has not come in time, and this thread must not be asked again."""
-        self._questions.put((batch.copy(), Streams(rng.seeds.copy())))  # its own: it may answer much later
+    def ask(self, batch: Batch, rng: Streams, told: Thoughts, seconds: float) -> Answer | None:
+        """The answer, and thoughts into ``told``; None: it is late, and this thread must not be asked again."""
+        self._questions.put((batch.copy(), Streams(rng.seeds.copy()), told))  # its own: it may answer much later
         try:
             return self._answers.get(timeout=seconds)
         except Empty:
@@ -249,7 +255,7 @@ class _Voice:
 
 Answer = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised
 Answers = SimpleQueue[Answer]
-Questions = SimpleQueue[tuple[Batch, Streams] | None]  # None: there are no more
+Questions = SimpleQueue[tuple[Batch, Streams, Thoughts] | None]  # None: there are no more
 
 
 def _answer_all(agent: PythonAgent, questions: Questions, found: Answers) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from agents.base import LateError, SomeFailedError
 from agents.lift import LiftedPlayer
-from quarto.batch import Batch, Turns
+from quarto.batch import Batch, Thoughts, Turns
 from quarto.errors import Failed, RemoteError, RequestError
 from quarto.rng import Streams
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
@@ -232,7 +232,13 @@ class PolitoPlayer(LiftedPlayer):
         self._child = None
         self._child = self._new_child()
 
-    def play(self, batch: Batch, rng: Streams, slots: NDArray[np.uint32] | None = None) -> Turns:
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,  # noqa: ARG002  (it has none)
+    ) -> Turns:
         """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
 
         Without ``slots`` each position is a game of its own that has just begun. Raises ``SomeFailedError``.

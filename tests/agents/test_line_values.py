@@ -13,6 +13,7 @@ import pytest
 from agents.learning.line_features import BOARD, MOST_FEATURES, STAGE_SIZE, mark_of, words_of
 from agents.learning.policy import Policy
 from agents.line_values import (
+    ALL_TURNS,
     HEADS,
     LINE_NETWORK,
     LINE_VALUES,
@@ -94,7 +95,9 @@ def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list
     boards, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     top, cells, gifts = np.empty((HEADS, kept)), *np.empty((2, HEADS, kept), np.int64)
     work = Work(boards, found, np.empty(HEADS + MOST_UNITS), top, cells, gifts)
-    judge_turns(uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work)
+    judge_turns(
+        uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
+    )
     return list(zip(top[0].tolist(), cells[0].tolist(), gifts[0].tolist(), strict=True))
 
 

@@ -24,6 +24,7 @@ from agents.learning.line_features import (
     survey,
 )
 from agents.line_values import (
+    ALL_TURNS,
     HEADS,
     NOT_LOST,
     WON,
@@ -203,7 +204,7 @@ def chances_left(
     """
     if left == 0:
         return float64(1.0), float64(0.0)
-    judge_turns(lanes, occupied, left, hand, words, weights, work)
+    judge_turns(lanes, occupied, left, hand, words, weights, work, ALL_TURNS)
     if work.gifts[0, 0] == NONE:
         return float64(1.0), float64(1.0)
     return 1.0 - chance_of(work.top[WON, 0]), 1.0 - chance_of(work.top[NOT_LOST, 0])

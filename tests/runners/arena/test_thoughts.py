@@ -1,0 +1,265 @@
+"""`archive.thoughts=true` stores what the agents think, and changes no game; what is missing is played again."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agents.base import Thought
+from analytics import open_archive
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE
+from analytics.store.archive import Archive
+from analytics.upkeep.garbage import remove_replaced, unneeded_files
+from analytics.upkeep.merging import MergeOptions, merge
+from analytics.upkeep.rolling import compact
+from analytics.verify.archive import verify
+from quarto.errors import FailureError
+from quarto.rng import Streams
+from quarto.views import BatchView, PositionView
+from runners.arena import experiment
+from runners.arena.playing import execute
+from tests.analytics.verify.damage import changed, rewrite
+from tests.paths import ROOT
+from tests.runners.experiments import Batched, Dice, OneByOne, Watcher, assert_same_rows, play, request, rows, stored_at
+
+PLAYERS = "tests.runners.arena.test_thoughts"
+OWN = f"{{agent:random,_target_:{PLAYERS}.Own,name:own}}"
+AGENTS = "agents=[{agent:mcts,iterations:20},{agent:oracle,horizon:11},random]"
+GAMES = (AGENTS, "games=40", "opening_plies=1", "threads=1")
+SMALL = ("archive.shard_games=16",)
+THOUGHTS = "archive.thoughts=true"
+TOLD = "FROM thoughts ORDER BY run_id, ply, game_id"
+
+
+class Thinker(Dice):
+    """Thinks of each turn, in one of three ways."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+        thoughts = ((), (Thought(0.25, 7),), (Thought(visits=3),))
+        return *super().choose(position, rng), *thoughts[len(position.free) % 3]
+
+
+class Conceited(OneByOne):
+    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
+        return *super().choose(position, rng), Thought(1.5)
+
+
+class BatchThinker(Batched):
+    def play(self, batch: BatchView, rng: Streams) -> Any:
+        return *super().play(batch, rng), Thought(np.linspace(-1, 1, len(batch.hand)))
+
+
+class Own(Dice):
+    """Plays other games each time."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        return super().choose(position, np.random.default_rng())
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("made")
+    play(root, *GAMES, *SMALL, THOUGHTS)
+    return root
+
+
+def told(root: Path, question: str = TOLD) -> pl.DataFrame:
+    with open_archive(root) as archive:
+        return archive.sql(question)
+
+
+def files(root: Path, table: str) -> set[str]:
+    return {path.name for path in (root / table).rglob("*.parquet")}
+
+
+def only_run(root: Path) -> tuple[Archive, str]:
+    archive = Archive.open(root)
+    return archive, archive.run_ids()[0]
+
+
+def sound(root: Path) -> bool:
+    return not verify(Archive.open(root)).problems
+
+
+def test_games_are_the_same_with_and_without_and_there_is_a_row_for_each_turn(made: Path, tmp_path: Path) -> None:
+    play(tmp_path, *GAMES, *SMALL)
+    assert_same_rows(rows(tmp_path), rows(made))
+    assert (files(tmp_path, "games"), files(tmp_path, "plies")) == (files(made, "games"), files(made, "plies"))
+    assert (files(tmp_path, "thoughts"), len(told(tmp_path))) == (set(), 0)
+    turns = told(made, "SELECT sum(plies - opening + 1) AS turns FROM games")["turns"].item()
+    assert len(told(made)) == turns
+    assert sound(made)
+
+
+def test_each_agent_tells_its_own(made: Path) -> None:
+    ranges = "SELECT agent, min(value) AS low, max(value) AS high, max(visits) AS visits FROM thoughts"
+    assert told(made, f"{ranges} GROUP BY ALL ORDER BY ALL").rows() == [
+        ("mcts(iterations=20)", -1.0, 1.0, 15),
+        ("oracle(horizon=11)", 0.0, 1.0, None),
+        ("random", None, None, None),
+    ]
+    odd = "SELECT count(*) AS n FROM thoughts WHERE NOT (seat = (ply + 1) % 2 AND seconds >= 0 AND rules = 'classic')"
+    assert told(made, odd)["n"].item() == 0
+    of_game = "thoughts.agent <> CASE seat WHEN 0 THEN agent_0 ELSE agent_1 END"
+    agents = f"SELECT count(*) AS n FROM thoughts JOIN games USING (run_id, game_id) WHERE {of_game}"
+    assert told(made, agents)["n"].item() == 0
+
+
+def values_of(root: Path) -> pl.DataFrame:
+    return told(root).drop("seconds")
+
+
+@pytest.mark.parametrize("before", [("games=40", "archive.shard_games=64"), ("games=16", *SMALL)])
+def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Path, before: tuple[str, ...]) -> None:
+    play(tmp_path, *GAMES, *before)
+    there = files(tmp_path, "games")
+    watched = Watcher()
+    execute(stored_at(tmp_path, request(*GAMES, *SMALL, THOUGHTS)), "qarena run", threading.Event(), watched)
+    assert watched.started == [120]
+    assert files(tmp_path, "games") >= there
+    assert_frame_equal(values_of(tmp_path), values_of(made))
+    outcome = play(tmp_path, *GAMES, *SMALL, THOUGHTS)
+    assert (outcome.played, outcome.interrupted) == (0, False)
+    assert sound(tmp_path)
+
+
+def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) -> None:
+    play(tmp_path, *GAMES, "archive.shard_games=64")
+    stop = threading.Event()
+    asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", THOUGHTS))
+    assert execute(asked, "qarena run", stop, Watcher(stop, 16)).interrupted
+    assert 0 < execute(asked, "qarena run", threading.Event()).played < 120
+    assert_frame_equal(values_of(tmp_path), values_of(made))
+
+
+def test_games_that_differ_are_left_as_they_are(tmp_path: Path) -> None:
+    asked = (f"agents=[{OWN},random]", "games=20", "threads=1")
+    play(tmp_path, *asked)
+    before = rows(tmp_path)
+    with pytest.raises(FailureError, match="went otherwise when they were played again"):
+        play(tmp_path, *asked, THOUGHTS)
+    assert_same_rows(rows(tmp_path), before)
+    assert len(told(tmp_path)) == 0
+
+
+def test_of_two_files_of_one_range_the_smaller_check_counts(copy: Path) -> None:
+    archive, run_id = only_run(copy)
+    folder = archive.folder("thoughts", run_id)
+    first = archive.ranges(run_id, "thoughts")[0]
+    larger = first._replace(check="ffffffff")
+    archive.put(folder / larger.name, archive.backend.read(folder / first.name))
+    assert archive.ranges(run_id, "thoughts")[0].check == min(first.check, larger.check)
+
+
+def copied(made: Path, tmp_path: Path) -> Path:
+    merge([Archive.open(made)], Archive.open(tmp_path / "copy", create=True), MergeOptions())
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def copy(made: Path, tmp_path: Path) -> Path:
+    return copied(made, tmp_path)
+
+
+def test_merging_copies_them_and_compacting_joins_them(made: Path, copy: Path) -> None:
+    assert files(copy, "thoughts") == files(made, "thoughts")
+    assert len(files(copy, "thoughts")) > 4
+    archive, run_id = only_run(copy)
+    compact(archive, run_id)
+    assert len(archive.ranges(run_id, "thoughts")) == 1
+    assert_frame_equal(told(copy), told(made))
+    assert sound(copy)
+    remove_replaced(archive, run_id, 0)
+    assert len(files(copy, "thoughts")) == 1
+    assert not unneeded_files(Archive.open(copy))
+    assert_frame_equal(told(copy), told(made))
+
+
+def test_games_with_thoughts_stay_apart_from_those_without(tmp_path: Path) -> None:
+    play(tmp_path, *GAMES, "games=16", *SMALL, THOUGHTS)
+    play(tmp_path, *GAMES, "games=64", *SMALL)
+    before = told(tmp_path)
+    archive, run_id = only_run(tmp_path)
+    compact(archive, run_id)
+    assert len(archive.ranges(run_id)) > 1
+    assert_frame_equal(told(tmp_path), before)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "problem"),
+    [
+        ("value", 1_000_001, "a value is not from -1 to 1"),
+        ("seat", 0, "a seat is not that of its ply"),
+        ("ply", 15, "its rows are not in order"),
+        ("game_id", 1 << 40, "a turn is of no game"),
+        ("microseconds", -1, "a number of visits or microseconds is below 0"),
+    ],
+)
+def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem: str) -> None:
+    row = -1 if column in ("game_id", "microseconds") else 0
+    archive, run_id = only_run(copy)
+    rewrite(
+        archive,
+        THOUGHTS_TABLE.name,
+        lambda frame: changed(column, range(len(frame))[row], value)(frame),
+        run_id=run_id,
+    )
+    problems = [str(each) for each in verify(archive).problems]
+    assert any(problem in each for each in problems), problems
+
+
+def agent_of(name: str, **keys: str) -> str:
+    more = "".join(f",{key}:{value}" for key, value in keys.items())
+    return f"{{agent:random,_target_:{PLAYERS}.{name},name:it{more}}}"
+
+
+@pytest.mark.parametrize("keys", [{}, {"isolation": "process"}, {"turn_seconds": "30"}], ids=str)
+def test_an_agent_in_python_may_return_a_thought(tmp_path: Path, keys: dict[str, str]) -> None:
+    asked = (f"agents=[{agent_of('Thinker', **keys)},random]", "games=12", "threads=1")
+    play(tmp_path / "a", *asked, THOUGHTS)
+    found = told(tmp_path / "a", "SELECT ply % 3 AS kind, value, visits FROM thoughts WHERE agent = 'it' GROUP BY ALL")
+    expected = {(0, None, None), (1, None, None), (2, None, None), (1, 0.25, 7), (2, None, 3)}
+    assert {*found.rows()} <= {(kind, value, visits) for kind, value, visits in found.rows() if value in (None, 0.25)}
+    assert {row[1:] for row in found.rows()} == {row[1:] for row in expected}
+    if "turn_seconds" not in keys:
+        play(tmp_path / "b", *asked)
+        assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
+    assert sound(tmp_path / "a")
+
+
+def test_a_batch_may_have_a_thought_and_one_out_of_range_forfeits_with_and_without_the_option(tmp_path: Path) -> None:
+    asked = (
+        f"agents=[{agent_of('Conceited')},{agent_of('BatchThinker').replace('name:it', 'name:other')}]",
+        "games=12",
+    )
+    for folder, more in (("a", (THOUGHTS,)), ("b", ())):
+        play(tmp_path / folder, *asked, "threads=1", "keep_going=true", *more)
+    assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
+    assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
+    low = told(tmp_path / "a", "SELECT min(value) AS low, max(value) AS high FROM thoughts WHERE agent = 'other'").row(
+        0
+    )
+    assert low == (-1.0, 1.0)
+
+
+def test_an_engine_tells_value_and_nodes(tmp_path: Path) -> None:
+    told_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
+    script = (ROOT / "runners/engines/examples/careful.py").read_text()
+    engine = tmp_path / "engine.py"
+    engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
+    asked = f"agents=[{{agent:engine,command:{sys.executable} {engine},name:it}},random]"
+    play(tmp_path / "a", asked, "games=4", "threads=1", THOUGHTS)
+    found = told(tmp_path / "a", "SELECT DISTINCT value, visits FROM thoughts WHERE agent = 'it'")
+    assert {*found.rows()} == {(0.5, 12), (None, None)}
+
+
+def test_no_id_depends_on_it() -> None:
+    assert request(*GAMES, THOUGHTS).spec.run_id == request(*GAMES).spec.run_id
+    assert experiment.engine_of(request(*GAMES).spec).thinks is False
