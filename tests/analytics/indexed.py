@@ -18,6 +18,7 @@ from analytics.derived_tables.tables import (
     first_plies_of,
     index_runs,
 )
+from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses, SequentialTest
@@ -26,6 +27,7 @@ from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
+from analytics.store.schema import THOUGHTS
 from analytics.verify.games import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
@@ -42,6 +44,16 @@ def index(
             FIRST_PLIES_TABLE.store(
                 archive, run_id, stored, first_plies_of(read_rows(archive, run_id, stored, "plies"))
             )
+
+
+def think(archive: Archive, run_id: str) -> None:
+    """Store that each player of a run expected a draw, after no time, at each of its plies."""
+    for stored in archive.ranges(run_id):
+        plies, games = (read_rows(archive, run_id, stored, table) for table in ("plies", "games"))
+        free = plies.join(games.select("game_id", "opening"), on="game_id", maintain_order="left")
+        told = free.filter(pl.col("ply") >= pl.col("opening")).with_columns(value=0, visits=1, microseconds=0)
+        told = told.select(pl.col(name).cast(kind) for name, kind in THOUGHTS.items())
+        THOUGHTS_TABLE.store(archive, run_id, stored, told)
 
 
 def save_verdict(archive: Archive, run_id: str) -> None:

@@ -89,7 +89,10 @@ def test_every_form_of_a_question_is_answered(opened: OpenArchive, text: str) ->
     [
         ("selec 1", 'SQL: Parser Error: syntax error at or near "selec"'),
         ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
-        ("SELECT agent FROM games", "; column agent is in the views results, seats, decisions, positions, first_plies"),
+        (
+            "SELECT agent FROM games",
+            "; column agent is in the views results, seats, decisions, thoughts, positions, first_plies",
+        ),
         (
             "SELECT * FROM plyes",
             "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, ",

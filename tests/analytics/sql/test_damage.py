@@ -25,7 +25,7 @@ from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import copied, files_of
-from tests.analytics.indexed import decide, index, save_verdict
+from tests.analytics.indexed import decide, index, save_verdict, think
 from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, record
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
@@ -35,6 +35,7 @@ SPOILED = {  # by table: the views that are read from its files
     "games": {"games", "seats", "pairs"},
     "plies": {"plies", "boards"},
     "decisions": {"decisions"},
+    "thoughts": {"thoughts"},
     "positions": {"positions"},
     "first_plies": {"first_plies"},
 }
@@ -56,12 +57,13 @@ def complaint_about(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The archive with one job of a sweep, a verdict, a policy, decisions and an index: no view is empty."""
+    """The archive with one job of a sweep, a verdict, a policy, decisions, thoughts and an index: no view is empty."""
     archive = filled(tmp_path_factory.mktemp("sound") / "archive")
     policy_store.save(archive, COUNTS, origin())
     archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
     save_verdict(archive, RUN_ID)
     decide(archive, RUN_ID)
+    think(archive, RUN_ID)
     index(archive)
     return archive
 

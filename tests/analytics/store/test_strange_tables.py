@@ -36,7 +36,7 @@ from analytics.store.schema import TABLES
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
-from tests.analytics.indexed import decide, index
+from tests.analytics.indexed import decide, index, think
 from tests.analytics.naive_games import RUN_ID
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.analytics.verify.damage import forged
@@ -140,6 +140,7 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
 ) -> None:
     index(archive)
     decide(archive, RUN_ID)
+    think(archive, RUN_ID)
     plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
     path = forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
     problems = [problem.what for problem in verify(archive).problems if problem.file == path]

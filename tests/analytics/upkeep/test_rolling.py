@@ -35,7 +35,7 @@ from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied
-from tests.analytics.indexed import about_values, decide
+from tests.analytics.indexed import about_values, decide, think
 from tests.analytics.naive_games import PAIRINGS, RUN_ID, cut, random_block, record, store
 from tests.object_storage import BOTH
 
@@ -266,6 +266,7 @@ def grown(archive: Archive, most: int = 8, total: int = 96) -> Archive:
     add(archive, games_of(), *spans)
     index_runs(archive, [RUN_ID])
     decide(archive, RUN_ID)
+    think(archive, RUN_ID)
     return archive
 
 

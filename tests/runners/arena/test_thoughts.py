@@ -254,8 +254,8 @@ def test_an_engine_tells_value_and_nodes(tmp_path: Path) -> None:
     script = (ROOT / "runners/engines/examples/careful.py").read_text()
     engine = tmp_path / "engine.py"
     engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
-    asked = f"agents=[{{agent:engine,command:{sys.executable} {engine},name:it}},random]"
-    play(tmp_path / "a", asked, "games=4", "threads=1", THOUGHTS)
+    asked = ("agent@a=engine", f"a.command='{sys.executable} {engine}'", "a.name=it", "agent@b=random")
+    play(tmp_path / "a", *asked, "games=8", "threads=1", THOUGHTS)
     found = told(tmp_path / "a", "SELECT DISTINCT value, visits FROM thoughts WHERE agent = 'it'")
     assert {*found.rows()} == {(0.5, 12), (None, None)}
 
