@@ -27,7 +27,14 @@ from quarto.errors import RequestError
 # The condition that a row of a table belongs to the chosen games, ``_chosen``.
 OF_GAME = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
 OF_RUN = "run_id IN (SELECT run_id FROM _chosen)"
-EXPORTED = {"games": OF_GAME, "plies": OF_GAME, "decisions": OF_GAME, "runs": OF_RUN, "agents": OF_RUN}
+EXPORTED = {
+    "games": OF_GAME,
+    "plies": OF_GAME,
+    "decisions": OF_GAME,
+    "thoughts": OF_GAME,
+    "runs": OF_RUN,
+    "agents": OF_RUN,
+}
 CARD, PACKAGE = "README.md", "datapackage.json"
 SCHEMA_OF_PACKAGES = "https://datapackage.org/profiles/2.0/datapackage.json"
 LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # as the Hub names them: cc0-1.0, mit, unknown
@@ -46,7 +53,7 @@ class DatasetCard(NamedTuple):
 
 
 def write_dataset(chosen: Selection, folder: Path, licence: str) -> None:
-    """Write the chosen games, their plies, decisions, runs and agents to an empty folder. Raises ``OSError``.
+    """Write the chosen games, their plies, decisions, thoughts, runs and agents to an empty folder. Raises ``OSError``.
 
     Rows are those of the views in SQL. They go to the disk in parts. A table without rows is left out.
     """
