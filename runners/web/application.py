@@ -10,19 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from quarto.notation import parse_position
-from quarto.position import board
-from quarto.rules import CLASSIC, finished_lines
 from runners.arena.config_groups import own_modules
-from runners.web import ask, browse
+from runners.web import ask, browse, puzzles
 from runners.web.analyse import pages as analyse
 from runners.web.browse import NothingToReadError, nothing_to_read
 from runners.web.pages import STATIC, add_error_pages, page
 from runners.web.play import pages as play
 from runners.web.site import MOST_BYTES, Guard, ServerSettings, Site, check_token
 
-ROUTERS = (play.router, analyse.router, browse.router, ask.router)
-SHOWN = "3.9./.F../E.2./..B. -"  # the position of the first page
+ROUTERS = (play.router, puzzles.router, analyse.router, browse.router, ask.router)
 
 
 def application(settings: ServerSettings) -> FastAPI:
@@ -55,8 +51,7 @@ def application(settings: ServerSettings) -> FastAPI:
 
 
 def first_page(request: Request) -> Response:
-    """A position, the ways to the other pages, and a first look at the archive."""
-    pieces = board(parse_position(SHOWN)[0])
+    """A puzzle, the ways to the other pages, and a first look at the archive."""
     found = browse.first_look(request)
-    lines, refresh = finished_lines(pieces, CLASSIC), 10 if found.get("running") else None
-    return page(request, "home.html", board=pieces, lines=lines, refresh=refresh, **found)
+    refresh = 10 if found.get("running") else None
+    return page(request, "home.html", refresh=refresh, today=puzzles.puzzle_of_day(request), **found)

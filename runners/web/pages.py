@@ -28,7 +28,13 @@ from runners.browse.links import address
 from runners.browse.pictures import stroke
 from runners.web.site import SAFE, site_of
 
-SUBJECTS = {"Play": "/play", "Analyse": "/analyse", "Browse": "/browse", "Ask": "/ask"}  # in the navigation
+SUBJECTS = {
+    "Play": "/play",
+    "Puzzles": "/puzzles",
+    "Analyse": "/analyse",
+    "Browse": "/browse",
+    "Ask": "/ask",
+}  # in the navigation
 STATIC = Path(__file__).parent / "static"
 RETRY_SECONDS = 3  # after which a busy server may be asked again
 SESSION = "session"  # the cookie by which a browser is known, as long as it is open

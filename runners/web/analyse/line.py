@@ -175,8 +175,12 @@ def words_of(plies: Sequence[tuple[int, int]], hand: int, rules: Rules) -> tuple
 
 
 def _words(values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    text = values.get(name) or ""
-    return checked_words(name, text.split(".") if text else (), MOST)
+    return words_in(values.get(name) or "", name, MOST)
+
+
+def words_in(text: str, name: str, most: int) -> tuple[str, ...]:
+    """The decisions in the part of an address of this name. Raises ``RequestError`` for what cannot be one."""
+    return checked_words(name, text.split(".") if text else (), most)
 
 
 def _seconds(values: Mapping[str, str]) -> int:

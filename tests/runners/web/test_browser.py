@@ -31,6 +31,7 @@ GAME = "C@d2 B@a3 4@c2 0@b3 F@d3 3@a2 8@b4 E@c1 1@a1 6@d4 9@a4"
 ROUND_ROBIN, SWEEP = "8d1cb3670fa3", "fe6afc128298"
 PAGES = (
     *("/", "/play?agent=mcts", f"/analyse?text={GAME}", f"/analyse?text={GAME[:29]}", "/analyse?text=F@b1%0A3@b9"),
+    *("/puzzles/1", "/puzzles/61?turn=a1", "/puzzles/61?turn=a1.5", "/puzzles/61?answer=yes"),
     *("/nothing", "/browse", f"/browse/runs/{ROUND_ROBIN}", "/browse/agent?agent=dumb", "/browse/games"),
     *(f"/browse/games/{ROUND_ROBIN}/8", "/browse/openings", "/browse/openings?position=0.../..../..../.... F"),
     "/browse/compare?run=d2a027fc112c&run=2a6d3741319d",

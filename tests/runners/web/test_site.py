@@ -213,6 +213,7 @@ VALUES = {
     "slug": "crosstable",
     "identity": "A" * 22,
     "policy": "none",
+    "number": "7",
 }
 LINK = {"agent": "minimax(depth=16)", "rules": "classic", "seat": "1", "seed": "1", "name": "me", "number": "0"}
 QUERIES: tuple[dict[str, str], ...] = (
