@@ -57,6 +57,7 @@ STEPS = [step for page in PAGES for step in steps_of(page)]
 SMALLER = (
     (r"\bgames=\d{4,}", "games=200"),  # also trainer.games=
     (r"\bgames=\d{3}\b(?=.* opening_plies=2 seed=2026)", "games=4"),  # the tournament of all agents
+    (r"(semi_random rule_based alpha_beta .*)opening_plies=2$", r"\1opening_plies=9"),  # puzzles of late positions
     (r"--games \d{4,}", "--games 20"),
     (r"iterations=\d{4,}", "iterations=20"),
     (r"experiment=self_improve", "experiment=self_improve trainer.generations=1 trainer.games=200"),
@@ -72,7 +73,7 @@ SMALLER = (
     (r"n_trials=20", "n_trials=2"),
     (r"reproduce --study C", "reproduce --games 200 --study D"),
     (r"^(qarena sprt \w+ \w+ )(?!.*games=)", r"\1games=400 "),
-    (r"^(qarena play .*)", r"printf 'resign\\n' | \1"),
+    (r"^(qarena (?:puzzles )?play\b.*)", r"printf 'resign\\n' | \1"),
 )
 
 # The steps that cannot be run here, by page and beginning, with the reason.

@@ -176,6 +176,7 @@ def test_an_installed_wheel_does_the_main_things_in_a_folder_of_its_own(wheel: P
         (["rate"], "Ratings in Elo"),
         (["annotate", "--from-pieces", "10"], "games"),
         (["mistakes"], "Worst mistakes"),
+        (["puzzles", "play"], "Puzzle 1 of 300"),
         (["policy", "build", "kind=gift", "name=mine"], "mine"),
         (["policy", "judge", "random", "--games", "0"], "12,697 positions"),
         (["report", "--output", "report.html"], "report.html"),
@@ -184,7 +185,13 @@ def test_an_installed_wheel_does_the_main_things_in_a_folder_of_its_own(wheel: P
     ):
         code = "import sys; sys.argv[0] = 'qarena'; from runners.cli.main import main; sys.exit(main())"
         done = subprocess.run(
-            [python, "-c", code, *command], check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+            [python, "-c", code, *command],
+            check=False,
+            cwd=tmp_path,
+            input="",
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert done.returncode == 0, (command, done.stderr)
         assert expected in done.stdout + done.stderr, (command, done.stdout)
