@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.perfect import position_set
+from analytics.perfect import position_set, puzzles
 from analytics.query.selection import EVERYTHING, Selection
 from analytics.sql.answers import sink_parquet
 from analytics.sql.views import described_columns
@@ -41,7 +41,6 @@ LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]*")  # as the Hub names them: cc0-1.0,
 ROW_GROUP = 1 << 17  # fixed, so that the same rows are the same bytes
 MOST_RUNS = 100  # that a card lists
 SHORT = 500  # characters of a text in a card
-SHIPPED = "Positions with the exact value of every turn"
 
 
 class DatasetCard(NamedTuple):
@@ -152,7 +151,8 @@ def _resources(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _fields(path: Path) -> Iterator[dict[str, str]]:
-    declared = described_columns(path.stem) or {name: (text, "") for name, text in position_set.MEANINGS.items()}
+    shipped_table = puzzles.MEANINGS if path.stem == "puzzles" else position_set.MEANINGS
+    declared = described_columns(path.stem) or {name: (text, "") for name, text in shipped_table.items()}
     for name, kind in _rows(path).collect_schema().items():
         meaning, unit = declared.get(name, ("", ""))
         found = {"name": name, "type": _type(kind, "NULL" in meaning), "description": meaning, "unit": unit}
@@ -183,13 +183,22 @@ def _overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str
         yield ""
 
 
-def shipped() -> dict[str, str]:
-    """The card and the data package of the positions that ship with this project."""
-    origin = (
-        "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes again. The "
-        "solver of quarto-arena computed the values. The file's metadata have rules, seed and a SHA-256 of the turns."
-    )
-    return described(position_set.FOLDER, DatasetCard(SHIPPED, "cc0-1.0", origin))
+def shipped() -> dict[Path, str]:
+    """The cards and the data packages of the positions and puzzles that ship with this project, by their paths."""
+    folders = {
+        position_set.FOLDER: DatasetCard(
+            "Positions of Quarto with the exact value of every turn",
+            *(
+                "cc0-1.0",
+                "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
+            ),
+        ),
+        position_set.FOLDER.parent / "puzzle_sets": DatasetCard(
+            "Puzzles of Quarto: one turn keeps the value",
+            *("cc0-1.0", "`qarena puzzles make` chose them among positions of annotated games, by exact values."),
+        ),
+    }
+    return {folder / name: text for folder, card in folders.items() for name, text in described(folder, card).items()}
 
 
 def check_licence(licence: str) -> None:

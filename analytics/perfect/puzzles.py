@@ -25,7 +25,15 @@ from quarto.solver.solver import Solver
 LEVELS = range(1, 6)
 BOUNDS = (0.3, 0.4, 0.5, 0.6)  # of difficulty, between the levels
 VALUES = {"win": 1, "draw": 0}
-COLUMNS = ("position", "turn", "value", "depth", "missed", "level")
+MEANINGS = {
+    "position": "before the turn, with a piece in hand, then the name of the rules unless they are classic",
+    "turn": "the only one that keeps the value: the cell, then the gift",
+    "value": "of that turn for the player: win or draw",
+    "depth": "placements until the win, or until the last of the other turns has lost",
+    "missed": "the share of the tries of a panel of agents in which they chose another turn",
+    "level": "1 to 5, by depth and missed",
+}
+COLUMNS = tuple(MEANINGS)
 Item = TypeVar("Item")
 
 
@@ -120,7 +128,9 @@ def as_csv(puzzles: Iterable[Puzzle]) -> bytes:
 @cache
 def shipped() -> list[Puzzle]:
     """The set that ships."""
-    return parsed((files("analytics.perfect") / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv")
+    return parsed(
+        (files("analytics.perfect") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv"
+    )
 
 
 def parsed(text: str, name: str) -> list[Puzzle]:

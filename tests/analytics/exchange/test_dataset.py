@@ -16,7 +16,6 @@ import yaml
 from analytics import open_archive
 from analytics.exchange import dataset
 from analytics.exchange.export import ExportRequest, export
-from analytics.perfect import position_set
 from analytics.sql.views import VIEWS, described_columns
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
@@ -47,9 +46,12 @@ def assert_described(folder: Path) -> None:
     package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
     tables = [each for each in package["resources"] if "schema" in each]
     assert [each["path"] for each in tables] == [each["data_files"] for each in header(folder)["configs"]]
-    assert {each["path"] for each in tables} == {path.name for path in folder.glob("*.parquet")}
+    assert {each["path"] for each in tables} == {
+        path.name for path in folder.iterdir() if path.suffix in (".parquet", ".csv")
+    }
     for each in tables:
-        columns = list(pl.read_parquet_schema(folder / each["path"]))
+        path = folder / each["path"]
+        columns = (pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)).collect_schema().names()
         assert [field["name"] for field in each["schema"]["fields"]] == columns
         assert all(field["description"] for field in each["schema"]["fields"])
     for each in package["resources"]:
@@ -147,11 +149,11 @@ def test_a_full_disk_is_one_line_and_the_old_dataset_stays(
     assert snapshot(tmp_path) != before
 
 
-def test_the_positions_that_ship_are_a_dataset() -> None:
-    """If this fails: write the texts of ``dataset.shipped`` to that folder."""
-    for name, text in dataset.shipped().items():
-        assert (position_set.FOLDER / name).read_text(encoding="utf-8") == text
-    assert_described(position_set.FOLDER)
+def test_the_positions_and_puzzles_that_ship_are_datasets() -> None:
+    """If this fails: write the texts of ``dataset.shipped`` to their paths."""
+    for path, text in dataset.shipped().items():
+        assert path.read_text(encoding="utf-8") == text
+        assert_described(path.parent)
 
 
 @pytest.mark.extras
@@ -166,7 +168,8 @@ def test_their_own_libraries_read_a_dataset(whole: Path, tmp_path: Path, monkeyp
         found = load_dataset(str(folder), table, split="train", cache_dir=str(tmp_path / "cache"))
         assert found.to_polars().equals(pl.read_parquet(folder / f"{table}.parquet"))
     assert "winner" in load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache")).features  # games
-    for each in (folder, position_set.FOLDER):
+    for each in (folder, *{path.parent for path in dataset.shipped()}):
+        assert load_dataset(str(each), split="train", cache_dir=str(tmp_path / "cache")).num_rows
         report = validate(str(each / "datapackage.json"), limit_rows=1000)
         assert report.valid, report.to_summary()
     broken = shutil.copytree(folder, tmp_path / "broken")
