@@ -57,6 +57,19 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     return _described(digest) | {"agents": codes, "modules": modules} | ({"files": sums} if sums else {})
 
 
+def targets_in(settings: Any) -> Iterator[Any]:
+    """All values under ``_target_`` in nested mappings and lists."""
+    if isinstance(settings, Mapping):
+        for key, value in settings.items():
+            if key == "_target_":
+                yield value
+            else:
+                yield from targets_in(value)
+    elif isinstance(settings, Sequence) and not isinstance(settings, str):
+        for value in settings:
+            yield from targets_in(value)
+
+
 def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
     """The same, without ``agents``, for classes given by dotted path; ``learning``: games depend on earlier ones.
 

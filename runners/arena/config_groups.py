@@ -266,19 +266,6 @@ def as_one_text(setting: str, in_shell: bool) -> str:
     return f"a text with '=' or a comma needs double quotes, {key}=\"{text}\""
 
 
-def targets_in(settings: Any) -> Iterator[Any]:
-    """All values under ``_target_`` in nested mappings and lists."""
-    if isinstance(settings, Mapping):
-        for key, value in settings.items():
-            if key == "_target_":
-                yield value
-            else:
-                yield from targets_in(value)
-    elif isinstance(settings, Sequence) and not isinstance(settings, str):
-        for value in settings:
-            yield from targets_in(value)
-
-
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.

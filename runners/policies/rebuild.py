@@ -21,9 +21,9 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.code import code_by
+from runners.arena.code import code_by, targets_in
 from runners.arena.config import Request
-from runners.arena.config_groups import ArchiveSettings, targets_in
+from runners.arena.config_groups import ArchiveSettings
 from runners.arena.experiment import games_left
 from runners.arena.spec import classes_of_others, made_of, refuse
 from runners.executors.base import available_cores

@@ -22,9 +22,9 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import POLICY_NAME, PolicyCard
 from analytics.store.records import run_id_of
 from runners.arena.agent_policies import readers_of
-from runners.arena.code import code_by
+from runners.arena.code import code_by, targets_in
 from runners.arena.config import archive_settings_of, executor_of, named_rules, threads_of
-from runners.arena.config_groups import flat, plain, rules_of, settings_of, targets_in
+from runners.arena.config_groups import flat, plain, rules_of, settings_of
 from runners.arena.spec import made_of
 from runners.hydra_app.application import Judgement
 from runners.terminal import console
