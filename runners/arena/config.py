@@ -232,7 +232,8 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
             raise RequestError(
                 f"{what} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
             )
-        parameters[key] = _value(f"{what} {text!r}", f"{key}={value}")
+        inner = key in AGENT_PARAMETERS and value.endswith(")")  # a label, whose own values are read where it is
+        parameters[key] = value if inner else _value(f"{what} {text!r}", f"{key}={value}")
     return found[1], parameters
 
 

@@ -156,6 +156,7 @@ def test_before_the_horizon_another_agent_plays(rules: Rules, horizon: int | Non
 def test_what_plays_before_the_horizon_is_part_of_the_agents_identity() -> None:
     named = agent_named('oracle(horizon=9,below="mcts(iterations=20)")')
     assert named.label == "oracle(below=mcts(iterations=20),horizon=9)"
+    assert agent_named(named.label) == named
     assert named.params["below"]["params"]["iterations"] == 20
     agent = named.build()
     assert isinstance(agent, Oracle)

@@ -139,6 +139,7 @@ FOLDERS = {
     "label with spaces": [" " + POLITO],
     "mapping": [{"agent": "polito", "folder": "{folder}", "player": "evil_module.Evil"}],
     "label in a label": [f"oracle(horizon=4,below='{POLITO}')"],
+    "label in a label without quotes": [f"oracle(horizon=4,below={POLITO})"],
     "label in a label in a label": [f"""oracle(below="oracle(horizon=4,below='{POLITO}')")"""],
     "label in a mapping": [{"agent": "oracle", "below": POLITO}],
     "mapping in a mapping": [{"agent": "oracle", "below": {"agent": "polito", "folder": "{folder}"}}],
