@@ -9,7 +9,7 @@ import polars as pl
 
 from analytics.query.selection import repeated_games
 from analytics.report import style
-from analytics.report.figures import learning, lengths, openings, strength
+from analytics.report.figures import learning, lengths, openings, strength, thoughts
 from analytics.report.figures.reported_games import ReportedGames
 from analytics.report.style import Figure, Panel
 from analytics.results.columns import (
@@ -264,6 +264,42 @@ def mistakes_section(chosen: ReportedGames) -> ReportSection:
     return ReportSection("Mistakes", note, tables[0], figures, tables[1])
 
 
+def thoughts_section(chosen: ReportedGames) -> ReportSection:
+    """What the agents expected of their turns."""
+    totals = thoughts.thoughts_frame(chosen, by_ply=False)
+    if totals.is_empty():
+        return ReportSection(
+            "Thoughts", missing="no agent was asked what it thinks ('archive.thoughts=true' does that)"
+        )
+    by_ply = thoughts.thoughts_frame(chosen, by_ply=True)
+    note = (
+        "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
+        "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
+        f"clock. {thoughts.HOW}"
+    )
+    tables = [
+        Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *_thought_columns(frame)])
+        for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
+    ]
+    return ReportSection(
+        "Thoughts", note, tables[0], drawn(chosen, "thoughts", thoughts.thoughts_panels(by_ply, chosen)), tables[1]
+    )
+
+
+def _thought_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    ply = [column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []
+    return [
+        *ply,
+        column("turns", frame["turns"]),
+        column("with a value", frame["told"]),
+        *(column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
+        column("error", frame["error"], "{:.3f}".format),
+        column("exact", frame["exact"], "{:+.3f}".format),
+        column("mean, s", frame["seconds"], "{:.3g}".format),
+        column("slowest, s", frame["slowest"], "{:.3g}".format),
+    ]
+
+
 def runs_section(chosen: ReportedGames) -> ReportSection:
     """The runs that the games come from, and the parameters of their agents."""
     records = list(chosen.records.values())
@@ -318,5 +354,6 @@ SECTIONS = (
     first_gifts_section,
     learning_curves_section,
     mistakes_section,
+    thoughts_section,
     runs_section,
 )

@@ -204,6 +204,25 @@ def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
     return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
 
 
+class LoggedThought(NamedTuple):
+    """What an agent thought of a turn."""
+
+    value: float | None  # the result that it expected, from 1, won, to -1, lost
+    visits: int | None
+    seconds: float
+
+
+LoggedThoughts = Mapping[int, LoggedThought]  # by the ply that the turn placed; a first gift has the ply before
+
+
+def thoughts(opened: OpenArchive, run_id: str, game_id: int) -> LoggedThoughts:
+    """What was thought in a game, if that is in the archive."""
+    found = opened.sql(
+        "SELECT ply, value, visits, seconds FROM thoughts WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {ply: LoggedThought(*thought) for ply, *thought in found.iter_rows()}
+
+
 def is_judged(game: ArchivedGame, judged: Judgements) -> bool:
     """Whether every decision of a game that was free is judged."""
     return all(key in judged for key in _free(game))

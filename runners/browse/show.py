@@ -22,6 +22,7 @@ from runners.browse.games import (
     ArchivedGame,
     Decision,
     Judgements,
+    LoggedThoughts,
     logged_game,
     result_text,
 )
@@ -40,6 +41,11 @@ BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
 VALUE_LEGEND = (
     "ply: from 0; value: exact value for the player that decides, and what it became; lost: half-points, 1 from a win "
     "to a draw or from a draw to a loss"
+)
+
+
+THOUGHT_LEGEND = (
+    "thought: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
 )
 
 
@@ -80,9 +86,9 @@ def show_game(
     run_id, game_id = game_of(Archive.open(root), text, run)
     with open_archive(root) as opened:
         game = logged_game(opened, run_id, game_id)
-        judged = games.annotated(opened, run_id, game_id)
+        judged, thought = games.annotated(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
     if json is not None:
-        write_file(json, f"{as_json_line(as_mapping(game, judged))}\n".encode())
+        write_file(json, f"{as_json_line(as_mapping(game, judged, thought))}\n".encode())
     title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
     if svg is not None:
         boards_after = game.boards()
@@ -94,9 +100,11 @@ def show_game(
     for row in boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH):
         console.print_line(row)
     console.print_line(BOARD_LEGEND)
-    console.show([console.tabulated(_columns(game, judged))])
+    console.show([console.tabulated([*_columns(game, judged), *_thoughts(game, thought)])])
     if judged:
         console.print_line(VALUE_LEGEND)
+    if thought:
+        console.print_line(THOUGHT_LEGEND)
     console.print_line(_result(game))
     for line in _losses(game, judged):
         console.print_line(line)
@@ -162,6 +170,18 @@ def _decided(who: str, what: str, decisions: Sequence[Decision], judged: bool) -
     return columns
 
 
+def _thoughts(game: ArchivedGame, thought: LoggedThoughts) -> list[ResultColumn]:
+    """What the mover thought of each of its turns."""
+    told = [thought.get(ply) for ply in range(len(game.plies))] if thought else []
+    if not told:
+        return []
+    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in told]
+    return [
+        ResultColumn("thought", values),
+        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in told]),
+    ]
+
+
 def _value(decision: Decision) -> str:
     judgement = decision.judgement
     if judgement is None or decision.imposed:
@@ -202,7 +222,7 @@ def _losses(game: ArchivedGame, judged: Judgements) -> list[str]:
 # JSON.
 
 
-def as_mapping(game: ArchivedGame, judged: Judgements) -> dict[str, Any]:
+def as_mapping(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts) -> dict[str, Any]:
     """A game as names and values."""
     lines = Game(game.record.rules, game.plies).lines
     return {
@@ -215,11 +235,11 @@ def as_mapping(game: ArchivedGame, judged: Judgements) -> dict[str, Any]:
         "lines": [cells_text(line).split() for line in lines],
         "opening": game.opening,
         "game": format_game(game.plies),
-        "plies": [_ply(game, judged, ply) for ply in range(len(game.plies))],
+        "plies": [_ply(game, judged, thought, ply) for ply in range(len(game.plies))],
     }
 
 
-def _ply(game: ArchivedGame, judged: Judgements, ply: int) -> dict[str, Any]:
+def _ply(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts, ply: int) -> dict[str, Any]:
     rules, (piece, cell) = game.record.rules, game.plies[ply]
     before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
     values: Mapping[str, Any] = {
@@ -234,4 +254,5 @@ def _ply(game: ArchivedGame, judged: Judgements, ply: int) -> dict[str, Any]:
         "mover": game.agents[(ply + 1) % 2],
         "position": format_position(before.position, rules.name),
         **values,
+        **({"thought": thought[ply]._asdict()} if ply in thought else {}),
     }

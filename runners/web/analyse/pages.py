@@ -35,7 +35,7 @@ from runners.web.analyse.line import (
     start_of,
     text_of,
 )
-from runners.web.analyse.solving import PlayedHere, SolvedPosition, Solving, Values, known_values
+from runners.web.analyse.solving import PlayedHere, SolvedPosition, Solving, Values, known_thoughts, known_values
 from runners.web.background import IDLE, MOMENT, BackgroundJob, compiling
 from runners.web.browse import ArchiveReader, Reading, whole
 from runners.web.pages import SEE_OTHER, page, status_of
@@ -51,7 +51,7 @@ GAME = "/browse/games/{run_id}/{game_id}"
 OPENINGS = "/browse/openings"
 EXACT = (  # what the template reads of exact values and of a logged game
     *("heading", "value", "mistake", "gifts", "turns", "best", "steps", "next_mistake", "previous_mistake"),
-    *("searching", "stopped", "error", "losses"),
+    *("searching", "stopped", "error", "losses", "thoughts"),
 )
 POLLED = 1  # half-seconds until a page that waits loads itself again
 
@@ -198,6 +198,7 @@ def _shown(
         "mistake": view.mistake_text(line, values),
         "mistakes": len(wrong),
         "losses": view.losses(line, values),
+        "thoughts": view.thought_lines(line, known_thoughts(reader, line.logged) if reader and line.logged else {}),
         "next_mistake": line.stepped(after[0]).url if after else "",
         "previous_mistake": line.stepped(before[-1]).url if before else "",
         "searching": pending[0] if pending else None,

@@ -213,6 +213,13 @@ class PlayedHere:
         return self._background.job(position, work, SECONDS, version=content and id(content))
 
 
+def known_thoughts(reader: ArchiveReader, game: ArchivedGame) -> games.LoggedThoughts:
+    """What was thought in a logged game; nothing if a file of it is damaged, which other pages say."""
+    with suppress(FailureError):
+        return reader.ask(games.thoughts, game.record.run_id, game.game_id)
+    return {}
+
+
 def known_values(reader: ArchiveReader, game: ArchivedGame) -> dict[int, int]:
     """The annotated values of a logged game for seat 0, by the number of decisions before."""
     found: dict[int, int] = {}

@@ -9,6 +9,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
 from runners.browse.explorer import Played
+from runners.browse.games import LoggedThoughts
 from runners.perfect.solve import VALUE_NAMES, best_first, cell_order
 from runners.play.game import Game, NextDecision, cells_text
 from runners.terminal.console import number_of
@@ -201,6 +202,24 @@ def _step_label(line: AnalysisLine, at: int, after: int | None, regret: int | No
     outcome = "" if after is None else ": a draw" if not after else f": {line.names[after < 0]} wins"
     lost = {1: ", one half-point given up", 2: ", two half-points given up"}.get(regret or 0, "")
     return f"ply {len(before.plies)}. {who} {deeds.get(before.asked, 'plays')} {word}{outcome}{lost}"
+
+
+def thought_lines(line: AnalysisLine, thought: LoggedThoughts) -> list[str]:
+    """The values that each player of a logged game expected, as points of an SVG line below each other's decisions.
+
+    Across, a decision is 1 wide; down, seat 0 wins at 0 and seat 1 at 2. A player who told fewer than two has none.
+    """
+    if line.branch or not thought:
+        return []
+    found, last = list[str](), len(line.words) - 1
+    for seat, sign in ((0, 1), (1, -1)):
+        points = [
+            (min(ply if line.rules.mover_chooses else 2 * ply + 2, last) + 0.5, 1 - sign * each.value)
+            for ply, each in sorted(thought.items())
+            if each.value is not None and (ply + 1) % 2 == seat
+        ]
+        found.append(" ".join(f"{across:g},{down:.3f}" for across, down in points) if len(points) > 1 else "")
+    return found if any(found) else []
 
 
 def mistakes(line: AnalysisLine, values: Values | None) -> list[int]:

@@ -27,6 +27,7 @@ from analytics.results.columns import Cell, ResultColumn, Table, words
 from quarto.errors import FailureError, RequestError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.folders import files_of
+from tests.analytics.indexed import think
 from tests.analytics.naive_games import record, spec_of
 from tests.paths import SAMPLE
 
@@ -41,6 +42,7 @@ TITLES = (
     "Openings: first gifts",
     "Learning curves",
     "Mistakes",
+    "Thoughts",
     "Runs",
 )
 
@@ -107,10 +109,12 @@ def made(root: Path, where: str | None = None, title: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of three rules, hostile labels, judged decisions, policies."""
+    """Games of three rules, hostile labels, judged decisions, policies, thoughts in some runs."""
     archive = write_archive(tmp_path_factory.mktemp("report") / "archive")
     add_decisions(archive)
     add_policies(archive)
+    for run_id in archive.run_ids()[:2]:
+        think(archive, run_id)
     return Path(archive.root)
 
 
@@ -131,7 +135,7 @@ def test_every_section_is_there(content: str) -> None:
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("span")
     assert {"Runs of the chosen games", "Agents of these runs"} <= {*captions}
-    assert content.count("<caption") == content.count("<table") == 13
+    assert content.count("<caption") == content.count("<table") == 15
 
 
 def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
@@ -226,8 +230,10 @@ def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
         "Game lengths",
         "Learning curves",
         "Mistakes",
+        "Thoughts",
     ]
-    assert "'qarena annotate' does that" in said[-1]
+    assert "'qarena annotate' does that" in said[-2]
+    assert "'archive.thoughts=true' does that" in said[-1]
 
 
 @pytest.mark.slow

@@ -19,7 +19,8 @@ from runners.web.analyse import solving
 from runners.web.background import IDLE
 from tests.naive import PRESETS
 from tests.positions import asked
-from tests.runners.web.visiting import PATIENCE, Page, plain
+from tests.runners.experiments import play
+from tests.runners.web.visiting import PATIENCE, Page, plain, visitor
 
 if TYPE_CHECKING:
     from tests.runners.conftest import Qarena
@@ -126,6 +127,28 @@ def test_a_game_is_stepped_through_with_its_mistakes(reader: Visitor, qarena: Qa
     found = re.search(r'href="([^"]+)" data-key="N"', page.text)
     assert found
     assert f"at={at[-2]}" in found[1]
+
+
+def test_what_the_players_expected_goes_through_the_graph_and_not_through_a_branch(tmp_path: Path) -> None:
+    players = "agents=[{agent:alpha_beta,depth:2},{agent:alpha_beta,depth:1}]"
+    run = play(tmp_path / "games", players, "games=2", "opening_plies=1", "threads=1", "archive.thoughts=true").run_id
+    with open_archive(tmp_path / "games") as opened:
+        told = opened.sql("SELECT ply, seat, value FROM thoughts WHERE game_id = 0 AND value IS NOT NULL ORDER BY ply")
+        last = opened.sql("SELECT 2 * plies - 1 FROM games WHERE game_id = 0").item()
+    with visitor(tmp_path / "games") as reader:
+        page = reader.ready(f"/browse/games/{run}/0")
+        for seat, sign in ((0, 1), (1, -1)):
+            points = [
+                f"{min(2 * ply + 2, last) + 0.5:g},{1 - sign * value:.3f}"
+                for ply, of, value in told.rows()
+                if of == seat
+            ]
+            drawn = re.search(rf'<polyline class="of-{seat}" points="([^"]*)"', page.text)
+            assert (drawn[1] if drawn else "") == (" ".join(points) if len(points) > 1 else "")
+        assert "<polyline" in page.text
+        branch = re.search(r'href="([^"]+branch=[^"]+)"', reader.ready(f"/browse/games/{run}/0?at=4").text)
+        assert branch
+        assert "<polyline" not in reader.ready(branch[1].replace("&amp;", "&")).text
 
 
 def test_another_decision_begins_a_branch_and_one_can_leave_it(reader: Visitor) -> None:

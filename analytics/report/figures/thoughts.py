@@ -1,0 +1,77 @@
+"""What agents thought of their turns, against how the games ended and, where annotated, against exact values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from analytics.report import style
+from analytics.report.figures.reported_games import ReportedGames
+from analytics.report.figures.strength import colour_of
+from analytics.report.style import Panel, Picture
+from quarto.rules import CELLS
+
+HOW = "Solid lines are what the agent expected of its turns, dashed ones their exact values."
+# A row for each turn; result and exact value are those of its agent.
+TURNS = """
+    SELECT thoughts.run_id, thoughts.game_id, agent, ply, value, seconds, value_before AS exact,
+        CASE winner WHEN -1 THEN 0 WHEN seat THEN 1 ELSE -1 END AS result
+    FROM thoughts JOIN (SELECT run_id, game_id, winner FROM games WHERE ({condition})) USING (run_id, game_id)
+    LEFT JOIN (SELECT run_id, game_id, ply, value_before FROM decisions WHERE kind = 'placement' AND ({condition}))
+        USING (run_id, game_id, ply)
+"""
+MEANS = """
+    SELECT run_id, agent, {ply} AS of_ply, count(*) AS turns, count(value) AS told, sum(value) AS value,
+        sum(result) FILTER (value IS NOT NULL) AS result, sum((value - result) ** 2) AS squares,
+        count(exact) AS judged, sum(exact) AS exact, sum(seconds) AS seconds, max(seconds) AS slowest
+    FROM ({turns}) GROUP BY ALL ORDER BY ALL
+"""
+
+
+def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
+    """A row for each agent that is shown and, with ``by_ply``, ply: counts, means, root mean square errors, seconds."""
+    turns = TURNS.format(condition=f"\n{chosen.selection.condition}\n")
+    rows = chosen.opened.sql(MEANS.format(ply="ply" if by_ply else "NULL::INTEGER", turns=turns))
+    names = [chosen.names.name(*each) for each in rows.select("run_id", "agent").iter_rows()]
+    named = rows.with_columns(agent=pl.Series(names, dtype=pl.String)).rename({"of_ply": "ply"})
+    sums = ("turns", "told", "value", "result", "squares", "judged", "exact", "seconds")
+    totals = named.group_by("agent", "ply").agg(pl.sum(*sums), pl.max("slowest")).sort("agent", "ply")
+
+    def mean(name: str, of: str) -> pl.Expr:
+        return pl.when(pl.col(of) > 0).then(pl.col(name) / pl.col(of))
+
+    means = totals.with_columns(
+        mean("value", "told"),
+        mean("result", "told"),
+        mean("exact", "judged"),
+        mean("seconds", "turns"),
+        error=mean("squares", "told").sqrt(),
+    )
+    return chosen.by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
+
+
+def thoughts_panels(frame: pl.DataFrame, chosen: ReportedGames) -> list[Panel]:
+    """A panel for each agent that told values: their means by ply."""
+    import altair as alt
+
+    told = frame.filter(pl.col("told") > 0)
+    return [
+        Panel(str(agent), _lines(alt, rows, colour_of(chosen, str(agent))), str(agent))
+        for (agent,), rows in told.group_by("agent", maintain_order=True)
+    ]
+
+
+def _lines(alt: Any, rows: pl.DataFrame, colour: str) -> Picture:
+    ticks = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False, values=[*range(0, CELLS, 3)])
+    ply = alt.X("ply:Q", title="ply", axis=ticks, scale=alt.Scale(domain=[-1, CELLS - 1], nice=False, padding=6))
+    scale, axis = alt.Scale(domain=[-1, 1], nice=False), alt.Axis(tickCount=4, domain=False, ticks=False)
+    parts = (("value", [1, 0]), ("exact", [4, 3]))
+    lines = [
+        alt.Chart(alt.Data(values=rows.select("ply", name).drop_nulls().to_dicts()))
+        .mark_line(color=colour, strokeWidth=2, strokeDash=dash)
+        .encode(x=ply, y=alt.Y(f"{name}:Q", title="value", axis=axis, scale=scale))
+        for name, dash in parts
+        if rows[name].is_not_null().any()
+    ]
+    return alt.layer(*lines).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
