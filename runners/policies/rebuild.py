@@ -114,9 +114,11 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     with open_archive(archive.root) as opened:
         selection = sources_of(opened, card)
         learned, games = learned_from(how["kind"], how["parameters"], selection, threads, card.learned["run_ids"])
-        sums = games.checksums(threads)
+        sums, thoughts = games.checksums(threads), getattr(games, "thoughts", {})
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
+    changed = [run_id for run_id, told in card.learned.get("thoughts", {}).items() if thoughts.get(run_id) != told]
+    notes += [f"the thoughts of run {run_id} are not what they were" for run_id in changed]
     return learned.policy, notes
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -224,13 +225,15 @@ class DerivedKnowledge(NamedTuple):
     ranges: pl.DataFrame  # of the ids of the games
     checksums: Mapping[str, str]  # by run, runs in the order in which they began
     curve: pl.DataFrame | None = None
+    thoughts: Mapping[str, str] = MappingProxyType({})  # by run, of the values that players told
 
 
 def _derived(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     request = prepared.request
     learned, games = learned_from(request.kind, request.settings, prepared.selection, request.threads)
-    return DerivedKnowledge(learned.policy, games.ranges(), games.checksums(request.threads), learned.curve)
+    sums, thoughts = games.checksums(request.threads), getattr(games, "thoughts", {})
+    return DerivedKnowledge(learned.policy, games.ranges(), sums, learned.curve, thoughts)
 
 
 def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
@@ -296,6 +299,7 @@ def _learned(request: BuildRequest, derived: DerivedKnowledge, games: int) -> di
         "where": request.where,
         "derivation": {"kind": request.kind, "parameters": dict(request.settings)},
         "checksums": dict(derived.checksums),
+        **({"thoughts": dict(derived.thoughts)} if derived.thoughts else {}),
     }
 
 

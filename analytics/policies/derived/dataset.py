@@ -29,11 +29,14 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import MODULUS
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
-from quarto.batch import GAME_BITS, Games
+from quarto.batch import GAME_BITS, NO_VALUE, Games
 from quarto.errors import RequestError, nearest
-from quarto.rules import Rules
+from quarto.jit import kernel, uint64
+from quarto.rng import GAMMA, mix
+from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
+Whole = TypeVar("Whole", np.int8, np.int32)
 BOTH = 0b11  # seats, a bit each
 
 
@@ -65,6 +68,10 @@ class Dataset:
     def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:  # noqa: ARG002
         """Unknown, because games in memory have no annotations."""
         return np.full(games.games.pieces.shape, UNKNOWN, np.int8)
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
+        """None, because games in memory have no thoughts."""
+        return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
 
     def spans(self) -> Iterator[tuple[RunRecord, int, int]]:
         """Each run with the indices of its first game and of the one after its last."""
@@ -108,6 +115,13 @@ class GameSource(Protocol):
 
     def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
         """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
+        ...
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+        """The value that each turn had for its player, in millionths, where that was logged, else NO_VALUE: [16, G].
+
+        Row n has the turn that placed ply n, and where the plies before were imposed the first gift after ply n.
+        """
         ...
 
 
@@ -244,8 +258,25 @@ def _sort(dataset: Dataset, start: int, end: int) -> None:
         column[start:end] = column[start:end][order]
 
 
+@kernel()
+def fingerprint_of_values(game_id: NDArray[np.int64], values: NDArray[np.int32]) -> int:
+    """The sum, uint64, of a mixed number for each value [16, G] of a turn that was told."""
+    total = uint64(0)
+    for ply in range(values.shape[0]):
+        for game in range(values.shape[1]):
+            if values[ply, game] != NO_VALUE:
+                told = (uint64(ply) << uint64(32)) ^ uint64(values[ply, game])
+                total += mix(mix(uint64(game_id[game]) + GAMMA) ^ (told + GAMMA))
+    return total
+
+
 GIFTS = """
-SELECT game_id, ply, value_after FROM decisions WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
+SELECT game_id, ply, value_after AS value FROM decisions
+WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
+"""
+THOUGHTS = """
+SELECT game_id, ply, round(value * 1e6)::INTEGER AS value FROM thoughts
+WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
 """
 
 
@@ -262,6 +293,7 @@ class GameStream:
         self.size = selection.games
         self._sums: dict[str, int] = {}
         self._ranges: list[pl.DataFrame] = []
+        self._thought: dict[str, tuple[int, int]] = {}  # by run: the sum of the values that were read, up to which game
 
     @property
     def rules(self) -> Rules:
@@ -292,14 +324,31 @@ class GameStream:
 
     def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
         """As a ``GameSource`` gives them."""
-        values = np.full(games.games.pieces.shape, UNKNOWN, np.int8)
+        return self._found(GIFTS, run_id, games, np.full(games.games.pieces.shape, UNKNOWN, np.int8))
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+        """As a ``GameSource`` gives them."""
+        values = self._found(THOUGHTS, run_id, games, np.full(games.games.pieces.shape, NO_VALUE, np.int32))
+        if run_id not in self._thought or games.game_id[0] > self._thought[run_id][1]:  # parts come in order
+            before, _ = self._thought.get(run_id, (0, -1))
+            total = before + int(fingerprint_of_values(games.game_id, values))
+            self._thought[run_id] = total, int(games.game_id[-1])
+        return values
+
+    def _found(self, question: str, run_id: str, games: RangeGames, values: NDArray[Whole]) -> NDArray[Whole]:
+        """``values`` [16, G] with those that a question has of some of the games."""
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
-        known = self._selection.opened.sql(GIFTS, span)
-        ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value_after"))
+        known = self._selection.opened.sql(question, span)
+        ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value"))
         columns = np.searchsorted(games.game_id, ids)
         chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
         values[plies[chosen], columns[chosen]] = worth[chosen]
         return values
+
+    @property
+    def thoughts(self) -> dict[str, str]:
+        """For each run whose thoughts were learned from the sum, 16 hex digits, that their values give."""
+        return checksums_of({run_id: total for run_id, (total, _) in self._thought.items()})
 
     def _read_once(self) -> None:
         if not self._ranges:

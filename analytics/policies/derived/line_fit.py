@@ -244,6 +244,7 @@ class LearningPlan(NamedTuple):
     breadth: int = 0
     deep: tuple[int, int] = (1, 0)  # pieces on the boards whose best replies are looked at a turn deeper
     judged: bool = False  # learn exact values alone
+    thoughts: bool = False  # learn the values that players told
 
     def rate_of(self, number: int) -> float:
         """The step size of a pass, from 0."""

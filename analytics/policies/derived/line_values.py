@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -26,7 +26,7 @@ from agents.learning.line_features import (
 from agents.learning.policy import Policy
 from agents.line_values import HEADS, LINE_NETWORK, LINE_VALUES, MOST_UNITS, NOT_LOST, WON, columns_of
 from agents.parameters import check_fields
-from analytics.policies.derived.dataset import GameSource, Learned
+from analytics.policies.derived.dataset import GameSource, Learned, check_played, seats_of
 from analytics.policies.derived.line_cloning import clone
 from analytics.policies.derived.line_fit import (
     GAMES_AT_A_TIME,
@@ -42,19 +42,26 @@ from analytics.policies.derived.line_fit import (
     step_memory,
 )
 from analytics.policies.derived.line_sweep import Sweep
-from analytics.store.blocks import RangeGames
-from quarto.batch import Games
+from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.jit import float64, int64, kernel
 from quarto.position import ALL_PIECES
-from quarto.rules import CELLS, NONE
+from quarto.rules import CELLS, NONE, PIECES
 from quarto.threats import SAFE_PIECES
+
+
+class LoggedGames(NamedTuple):
+    """Games that are learned from."""
+
+    games: Games
+    opening: NDArray[np.int8]  # [G] plies that were imposed
+    thought: NDArray[np.int32]  # [16, G] millionths that the turns were worth to their players, or NO_VALUE; [16, 0]
+    seats: NDArray[np.int8]  # [G] whose turns are learned, a bit each
 
 
 @kernel()
 def learn_games(
-    games: Games,
-    opening: NDArray[np.int8],
+    logged: LoggedGames,
     stage: int,
     words: Any,
     rate: float,
@@ -64,15 +71,22 @@ def learn_games(
     """Learn one stage from some games, in their order; returns how many boards there were.
 
     A game counts if a player chose the gift and it could finish no line at once. The answer to a gift that can finish a
-    line says nothing about the board. The squared errors are added to ``sums`` [HEADS].
+    line says nothing about the board. What is learned is how the game ended or, if there are thoughts, the score that
+    the player expected when it made the turn. Games in which it told none are left out. The squared errors are added
+    to ``sums`` [HEADS].
     """
     board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     boards, rate32, steps = int64(0), np.float32(rate), step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
-    for game in range(opening.shape[0]):
-        if games.plies[game] <= stage or opening[game] > stage:
+    games, thought, thinks = logged.games, int64(NO_VALUE), logged.thought.shape[1] > 0
+    for game in range(logged.opening.shape[0]):
+        if games.plies[game] <= stage or logged.opening[game] > stage or (logged.seats[game] >> (stage & 1)) & 1 == 0:
             continue
+        if thinks:
+            thought = int64(logged.thought[stage - 1, game])
+            if thought == NO_VALUE:
+                continue
         occupied, left = int64(0), int64(ALL_PIECES)
         clear_lines(words, board[0])
         for ply in range(stage):
@@ -88,6 +102,8 @@ def learn_games(
         winner = int64(games.winner[game])
         targets[NOT_LOST] = float64(int64(winner == NONE or winner == stage & 1))
         targets[WON] = float64(int64(winner == stage & 1))
+        if thinks:
+            targets[:] = (float64(thought) / VALUE_UNITS + 1.0) / 2.0
         forward(found, count, fit, values)
         for head in range(HEADS):
             errors[head] = np.float32(targets[head] - chance_of(float64(values[head])))
@@ -98,28 +114,40 @@ def learn_games(
     return boards
 
 
-def learn_from_outcomes(
-    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
+def learn_from_games(
+    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights by how the games ended, and the errors of each pass: see ``learn_in_passes``."""
+    """The weights by how the games ended, or by what was thought in them, and the errors of each pass.
+
+    See ``learn_in_passes``. Raises ``RequestError`` for an agent without games.
+    """
 
     def blocks(_number: int) -> Iterator[StageLearner]:
-        for _, part in dataset.parts():
+        met = False
+        for record, part in dataset.parts():
+            seats = seats_of(agent, record, part.game_id)
+            met |= bool(seats.any())
+            nothing = np.empty((PIECES, 0), np.int32)
+            thought = dataset.thought_values(record.run_id, part) if plan.thoughts else nothing
             for first in range(0, len(part.game_id), GAMES_AT_A_TIME):
-                block = part.part(slice(first, first + GAMES_AT_A_TIME))
+                span = slice(first, first + GAMES_AT_A_TIME)
+                block = part.part(span)
+                told = np.ascontiguousarray(thought[:, span])
+                logged = LoggedGames(block.games, block.opening, told, seats[span])
 
                 def learn(
-                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], block: RangeGames = block
+                    stage: int, rate: float, fit: StageFit, sums: NDArray[np.float64], logged: LoggedGames = logged
                 ) -> None:
-                    sums[0, 0] += learn_games(block.games, block.opening, stage, words, rate, fit, sums[0, 1:])
+                    sums[0, 0] += learn_games(logged, stage, words, rate, fit, sums[0, 1:])
 
                 yield learn
+        check_played(agent, met, dataset.runs)
 
     return learn_in_passes(words, units, plan, blocks, threads)
 
 
-OUTCOMES, FITTED, EXACT, CLONING = "outcomes", "fitted", "exact", "cloning"
-PASSES = {OUTCOMES: 1, FITTED: 5, EXACT: 5, CLONING: 3}
+OUTCOMES, THOUGHTS, FITTED, EXACT, CLONING = "outcomes", "thoughts", "fitted", "exact", "cloning"
+PASSES = {OUTCOMES: 1, THOUGHTS: 3, FITTED: 5, EXACT: 5, CLONING: 3}
 PieceCount = Annotated[int, Meta(ge=1, le=CELLS)]
 
 
@@ -130,6 +158,8 @@ class LineValues:
     ``method`` chooses what is learned:
 
     - 'outcomes': how the logged games ended (Monte Carlo).
+    - 'thoughts': the values that the logged turns had for their players, as far as these told any: a search's values
+      (``archive.thoughts=true``). Both heads learn the expected score. ``agent``: those of one label alone.
     - 'fitted': the value that the best reply by the rules leaves, in one sweep backwards over the numbers of pieces
       (fitted Q-iteration, D. Ernst et al., 2005). With ``solved_from`` pieces or more on the board it is the mean of
       that value and of the exact one. With ``exact_from`` it is the exact value alone. The boards are those that were
@@ -165,7 +195,7 @@ class LineValues:
         check_fields(self)
         if self.rate == 0:
             raise ValueError(f"rate={self.rate} is not above 0")
-        if self.agent is not None and self.method != CLONING:
+        if self.agent is not None and self.method not in (CLONING, THOUGHTS):
             raise ValueError(f"agent={self.agent} has no effect on method={self.method}: leave it out")
 
     @property
@@ -186,6 +216,7 @@ class LineValues:
             self.breadth,
             (self.deep_from, self.deep_to),
             self.method == EXACT,
+            self.method == THOUGHTS,
         )
 
     def derive(self, dataset: GameSource, threads: int) -> Policy:
@@ -193,14 +224,15 @@ class LineValues:
 
     def learn(self, dataset: GameSource, threads: int) -> Learned:
         words = words_of(dataset.rules, self.mobility, self.foresight)
-        if self.method == OUTCOMES:
-            stages, curve = learn_from_outcomes(dataset, words, self.hidden, self.plan, threads)
+        if self.method in (OUTCOMES, THOUGHTS):
+            stages, curve = learn_from_games(dataset, words, self.hidden, self.plan, self.agent, threads)
         elif self.method == CLONING:
             stages, curve = clone(dataset, words, self.hidden, self.plan, self.agent, threads)
         else:
             stages, curve = Sweep(dataset, words, self.hidden, self.plan, threads).run()
         if not stages:
-            raise RequestError(f"{dataset.size:,} games have no board: choose more games")
+            told = " of which an agent told a value (archive.thoughts=true logs them)" * (self.method == THOUGHTS)
+            raise RequestError(f"{dataset.size:,} games have no board{told}: choose more games")
         parameters = {  # what a player needs to know of the features
             "mobility": float(self.mobility),
             "foresight": float(self.foresight),
