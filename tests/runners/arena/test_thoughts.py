@@ -15,18 +15,21 @@ from polars.testing import assert_frame_equal
 from agents.base import Thought
 from analytics import open_archive
 from analytics.derived_tables.thoughts import THOUGHTS_TABLE
+from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.upkeep.garbage import remove_replaced, unneeded_files
 from analytics.upkeep.merging import MergeOptions, merge
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
-from quarto.rng import Streams
+from quarto.rng import GAMMA, Streams
 from quarto.views import BatchView, PositionView
 from runners.arena import experiment
 from runners.arena.playing import execute
+from tests import naive
 from tests.analytics.verify.damage import changed, rewrite
 from tests.paths import ROOT
+from tests.runners.conftest import Qarena
 from tests.runners.experiments import Batched, Dice, OneByOne, Watcher, assert_same_rows, play, request, rows, stored_at
 
 PLAYERS = "tests.runners.arena.test_thoughts"
@@ -258,6 +261,29 @@ def test_an_engine_tells_value_and_nodes(tmp_path: Path) -> None:
     play(tmp_path / "a", *asked, "games=8", "threads=1", THOUGHTS)
     found = told(tmp_path / "a", "SELECT DISTINCT value, visits FROM thoughts WHERE agent = 'it'")
     assert {*found.rows()} == {(0.5, 12), (None, None)}
+
+
+def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qarena: Qarena) -> None:
+    archive, run_id = only_run(copy)
+    where = ("--archive", str(copy))
+    built = qarena("policy", "build", "kind=line_values", "kind.method=thoughts", "name=mine", *where)
+    assert built.code == 0, built.err
+    card = policy_store.find(archive, "mine")
+    values = told(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM thoughts WHERE value IS NOT NULL")
+    mask, total, gamma = (1 << 64) - 1, 0, int(GAMMA)
+    for game_id, ply, value in values.filter(pl.col("ply") >= 0).iter_rows():
+        word = naive.mix((game_id + gamma) & mask) ^ (((ply << 32) ^ (value & mask)) + gamma & mask)
+        total = (total + naive.mix(word)) & mask
+    assert card.learned["thoughts"] == {run_id: f"{total:016x}"}
+    assert qarena("policy", "rebuild", "mine", *where).out.startswith("identical")
+
+    def changed_values(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(value=pl.when(pl.col("value").abs() < 400_000).then(-7).otherwise("value"))
+
+    rewrite(archive, THOUGHTS_TABLE.name, lambda frame: changed_values(frame).cast(frame.schema), 0, run_id)  # type: ignore[arg-type]
+    again = qarena("policy", "rebuild", "mine", *where)
+    assert again.code == 1
+    assert f"the thoughts of run {run_id} are not what they were" in again.out + again.err
 
 
 def test_no_id_depends_on_it() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from agents.learning.line_features import STAGE_SIZE, words_of
 from agents.line_values import HEADS, UNIT, Weights, stage_words
@@ -25,8 +26,11 @@ from analytics.policies.derived.line_sweep import (
 )
 from analytics.policies.derived.line_values import LineNetwork, LineValues
 from analytics.policies.policy_store import knowledge_of
+from analytics.store.blocks import RangeGames
+from quarto.batch import NO_VALUE, VALUE_UNITS, Games
+from quarto.errors import RequestError
 from quarto.jit import kernel
-from quarto.position import Position, board
+from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import Solver
 from runners.arena.engine import Engine, Order
@@ -229,6 +233,46 @@ def test_a_sweep_learns_exact_values_late_both_in_the_middle_and_what_replies_le
     assert curve["held_out_won"].null_count() == 0
 
 
+class Told(Dataset):
+    """Games in which half of the turns had a value."""
+
+    def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
+        drawn = np.random.default_rng(int(games.game_id[0]))
+        values = drawn.integers(-VALUE_UNITS, VALUE_UNITS + 1, (16, len(games.game_id))).astype(np.int32)
+        return np.where(drawn.random(values.shape) < 0.5, NO_VALUE, values).astype(np.int32)
+
+
+def test_the_expected_score_of_logged_turns_is_learned_as_the_slow_twin_learns_it(dataset: Dataset) -> None:
+    few = Games(*(np.ascontiguousarray(each[..., :200]) for each in dataset.games))
+    games = Told(dataset.runs, (0, 200), dataset.game_id[:200], dataset.opening[:200], few)
+    stage, words = 8, words_of(CLASSIC, True, 16)
+    told = next(games.thought_values("", part) for _, part in games.parts())
+    twin, learned = lines.Learner(np.zeros((int(words[STAGE_SIZE]), 2), np.float32), np.zeros((2, 0), np.float32)), 0
+    for game in range(200):
+        plies = [(int(few.pieces[ply, game]), int(few.cells[ply, game])) for ply in range(stage)]
+        if few.plies[game] <= stage or told[stage - 1, game] == NO_VALUE:
+            continue
+        position = from_plies(plies, gift := int(few.pieces[stage, game]))
+        cells = board(position)
+        if any(naive.finishes_line(cells, gift, cell, CLASSIC) for cell in naive.empty_cells(cells)):
+            continue
+        score = (int(told[stage - 1, game]) / VALUE_UNITS + 1) / 2
+        twin.learn(numbers_of(position, words), [score, score], LineValues().rate, chance)
+        learned += 1
+    assert learned > 20
+    table = LineValues(method="thoughts", foresight=16, passes=1).learn(games, 2).policy.table
+    rows = table["pieces"] == stage
+    feature, part, weight = (table[name][rows].tolist() for name in ("feature", "part", "weight"))
+    found = dict(zip(zip(feature, part, strict=True), weight, strict=True))
+    known = np.rint(twin.weights.astype(np.float64) / UNIT) * UNIT
+    assert found == {(int(f), int(part)): known[f, part] for f, part in zip(*np.nonzero(known), strict=True)}
+
+
+def test_games_without_thoughts_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(RequestError, match=r"of which an agent told a value \(archive.thoughts=true logs them\)"):
+        LineValues(method="thoughts").derive(dataset, 1)
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -252,7 +296,7 @@ def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Da
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"method": "guess"}, "method='guess' is not one of outcomes, fitted, exact"),
+        ({"method": "guess"}, "method='guess' is not one of outcomes, thoughts, fitted, exact"),
         ({"foresight": 0}, "foresight=0 is not a whole number from 1 to 16"),
         ({"exact_from": 17}, "exact_from=17 is not a whole number from 1 to 16"),
         ({"solved_from": 0}, "solved_from=0 is not a whole number from 1 to 16"),
