@@ -27,7 +27,7 @@ from agents.search.tree import (
     words_of_kept_tree,
     words_of_tree,
 )
-from quarto.jit import inlined, int64, uint64
+from quarto.jit import float64, inlined, int64, uint64
 from quarto.position import Position
 from quarto.rules import Rules
 
@@ -138,7 +138,7 @@ def expected_result(node: Any) -> float:
     """The result that a node's player expects, from -1 to 1: proven, or by the mean reward."""
     if node.proven != OPEN:
         return 1.0 if node.proven == WON else -1.0
-    return 2.0 * node.total / node.visits - 1.0
+    return float64(2.0 * node.total / node.visits - 1.0)
 
 
 @inlined

@@ -103,8 +103,8 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
     player = lift(Mcts(iterations=5000, reuse=True), CLASSIC, "mcts")
     slot, same = np.zeros(1, np.uint32), 0
 
-    def turn_in(position: Position, seed: int, *slots: NDArray[np.uint32]) -> tuple[int, int]:
-        turns = player.play(Batch.of([position]), Streams(np.array([seed], np.uint64)), *slots)
+    def turn_in(position: Position, seed: int, slots: NDArray[np.uint32] | None = None) -> tuple[int, int]:
+        turns = player.play(Batch.of([position]), Streams(np.array([seed], np.uint64)), slots)
         return int(turns.cells[0]), int(turns.gifts[0])
 
     for seed in range(20):

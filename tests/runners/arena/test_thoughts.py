@@ -280,7 +280,7 @@ def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qar
     def changed_values(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(value=pl.when(pl.col("value").abs() < 400_000).then(-7).otherwise("value"))
 
-    rewrite(archive, THOUGHTS_TABLE.name, lambda frame: changed_values(frame).cast(frame.schema), 0, run_id)  # type: ignore[arg-type]
+    rewrite(archive, THOUGHTS_TABLE.name, lambda frame: changed_values(frame).cast(frame.schema), 0, run_id)
     again = qarena("policy", "rebuild", "mine", *where)
     assert again.code == 1
     assert f"the thoughts of run {run_id} are not what they were" in again.out + again.err
