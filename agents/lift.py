@@ -45,10 +45,10 @@ THOUGHTS_TYPE = numba.typeof(Thoughts.none(1))
 
 
 @inlined
-def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, span: Any) -> None:
-    """Ask a jitted turn for positions ``span``, (first, end); the seed of a turn is its stream plus ``offset``."""
+def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
+    """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
     batch, remembers = state.batch, own.memory_size != 0
-    for i in range(span[0], span[1]):
+    for i in range(size):
         position = Position(
             batch.lanes[i],
             int64(batch.occupied[i]),
@@ -66,7 +66,18 @@ def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int,
 @kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
 def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
     """``decide`` for all positions of ``state``, called from Python."""
-    decide(turn, own, rules, state, uint64(0), (int64(0), state.streams.shape[0]))
+    decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
+
+
+@inlined
+def one_of(state: Lockstep, i: int) -> Lockstep:
+    """The lockstep of position ``i`` alone, as views."""
+    batch, end = state.batch, i + 1
+    position = Batch(
+        batch.lanes[i:end], batch.occupied[i:end], batch.available[i:end], batch.hand[i:end], batch.last_cell[i:end]
+    )
+    turns = Turns(state.turns.cells[i:end], state.turns.gifts[i:end])
+    return Lockstep(position, state.slot[i:end], state.streams[i:end], turns)
 
 
 clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
@@ -88,7 +99,7 @@ def decide_thinking(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, tho
     for i in range(state.streams.shape[0]):
         think(own, np.nan, NO_VISITS)
         started = microseconds(clock, moment)
-        decide(turn, own, rules, state, uint64(0), (i, i + 1))
+        decide(turn, own, rules, one_of(state, i), uint64(0), int64(1))
         thoughts.microseconds[i] = int64(microseconds(clock, moment) - started + 0.5)
         value = own.value
         thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))

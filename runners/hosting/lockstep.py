@@ -178,9 +178,9 @@ def play_out(
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:
-            decide(turn_0, own_0, rules, state, offset, (int64(0), size))
+            decide(turn_0, own_0, rules, state, offset, size)
         else:
-            decide(turn_1, own_1, rules, state, offset, (int64(0), size))
+            decide(turn_1, own_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
             size = first_gift(state, games, opening, size)
         else:
