@@ -47,7 +47,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Late games by two rules, annotated with choices, and games by rules under which the mover chooses the piece."""
     folder = tmp_path_factory.mktemp("archive")
     for rules in ("classic", "square", "own_piece"):
-        play(folder, "agents=[random,semi_random]", "games=60", f"opening_plies={OPENING}", f"rules={rules}")
+        play(folder, "agents=[random,semi_random]", "games=150", f"opening_plies={OPENING}", f"rules={rules}")
     archive = Archive.open(folder)
     annotate_runs(archive, archive.run_ids(), AnnotationSettings(choices=True, megabytes=1.0, threads=2))
     return folder
@@ -68,7 +68,7 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     ]
     expected = {canonical_position(each, rules) for each in met if naive_only_turn(each, rules)}
     assert {canonical_position(each, rules) for each in found if only_turn(solver, each)} == expected
-    assert len(expected) > 5
+    assert len(expected) > 3
     assert len({canonical_position(each, rules) for each in found}) == len(found)
     assert [only_turn(solver, each) for each in found] == [naive_only_turn(each, rules) for each in found]
 
