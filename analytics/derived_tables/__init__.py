@@ -1,1 +1,1 @@
-"""Tables derived from the shards of an archive: exact values of decisions, positions up to symmetry."""
+"""Tables with a file for each range of games: exact values of decisions, positions up to symmetry, thoughts."""

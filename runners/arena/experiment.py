@@ -51,21 +51,17 @@ class Experiment:
         return self.request.spec.line
 
     def missing(self, games: int) -> list[Range]:
-        """The units that the archive lacks, if each pairing is to have ``games`` games.
+        """The units that the archive lacks, if each pairing is to have ``games`` games."""
+        return self.archive.ranges(self.run_id).missing(self.line.end_of(games))
 
-        If thoughts are asked for, they include those whose thoughts it lacks: their games are played again.
-        """
-        end = self.line.end_of(games)
-        return [*self.archive.ranges(self.run_id).missing(end), *self.without_thoughts(end)]
-
-    def without_thoughts(self, end: int) -> list[Range]:
-        """The units before ``end`` whose games are there, and whose thoughts are asked for and are not.
+    def without_thoughts(self, games: int) -> list[Range]:
+        """The units whose games are there, to be played again: their thoughts are asked for, and are not there.
 
         Games that are no function of their numbers cannot be played again, so nothing is asked of these.
         """
         if not (self.request.storage.thoughts and self.request.spec.repeatable):
             return []
-        most = self.request.storage.most_units(self.line.games_a_pair)
+        end, most = self.line.end_of(games), self.request.storage.most_units(self.line.games_a_pair)
         lacks = lacking(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
         made = made_inside(self.archive, self.run_id, THOUGHTS_TABLE, lacks)
         parts = (parts_lacking(self.run_id, *each, most) for each in zip(lacks, made, strict=True))

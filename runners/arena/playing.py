@@ -80,13 +80,14 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
     """
     request, archive, run_id = experiment.request, experiment.archive, experiment.run_id
     with contribute(experiment, command) as contribution:
-        left = experiment.missing(request.games)
+        left = [*experiment.missing(request.games), *experiment.without_thoughts(request.games)]
         written = _play(experiment, left, stop, progress) if left and not stop.is_set() else []
         contribution.games = experiment.line.games_in(written)
         _require_written(experiment, written)
     experiment.engine.require_played()
     left = experiment.missing(request.games)
-    if not stop.is_set() and experiment.without_thoughts(experiment.line.end_of(request.games)):
+    again = experiment.without_thoughts(request.games)
+    if not stop.is_set() and any(first < ended and begun < end for first, end in again for begun, ended in written):
         raise FailureError(
             f"games of run {run_id} went otherwise when they were played again, so what was thought in them is left "
             "out: the answers of an agent depend on more than the position and rng"
@@ -101,7 +102,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         fingerprint=archive.ranges(run_id).fingerprint,
         played=contribution.games,
         seconds=contribution.seconds,
-        interrupted=bool(left),
+        interrupted=bool(left or again),
         stopped=stop.is_set(),
         root=request.storage.root,
         misbehaviour=experiment.engine.misbehaviour(),

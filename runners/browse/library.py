@@ -52,7 +52,7 @@ def stamp_of(root: PurePath) -> Stamp:
 
 
 # With a folder for each run, sweep or policy. Plies and tallies are written before the games that they belong to.
-_DEEP = ("games", "decisions", "positions", "first_plies", "policies", "sweeps")
+_DEEP = ("games", "decisions", "thoughts", "positions", "first_plies", "policies", "sweeps")
 
 
 class BusyError(FailureError):
