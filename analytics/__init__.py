@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING
+
+from analytics.files.backend import DEFAULT_ARCHIVE, archive_option, location_of
 
 if TYPE_CHECKING:
     from analytics.sql.database import OpenArchive
 
 __all__ = ["DEFAULT_ARCHIVE", "archive_option", "open_archive"]
-
-DEFAULT_ARCHIVE: PurePath = Path(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
-
-
-def archive_option(root: PurePath) -> str:
-    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
-    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 
 def open_archive(
@@ -37,7 +30,6 @@ def open_archive(
     ``archive`` is not one, and for wrong limits.
     """
     # Here, because importing analytics must not cost DuckDB and numba.
-    from analytics.files.backend import location_of
     from analytics.sql.answers import Limits
     from analytics.sql.database import OpenArchive
 

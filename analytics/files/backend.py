@@ -11,6 +11,7 @@ import errno
 import io
 import os
 import re
+import shlex
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from quarto.errors import FailureError, RequestError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
 SCHEMES = ("s3", "gs", "az")  # of object storage
+DEFAULT_ARCHIVE: PurePath = Path(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
 _CONTAINER = re.compile(r"[a-z0-9][a-z0-9_.-]{1,221}[a-z0-9]")
 _KEY = re.compile(r"([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]+/?|")
 
@@ -82,6 +84,11 @@ def location_of(text: str | PurePath) -> PurePath:
             "'/' between them"
         )
     return ObjectUrl(f"{scheme}:", bucket, *filter(None, key.split("/")))
+
+
+def archive_option(root: PurePath) -> str:
+    """The option that names the archive at ``root``, with a space in front; nothing for the default one."""
+    return "" if root == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(root))}"
 
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMGT])i)?B")

@@ -18,8 +18,7 @@ from pathlib import Path, PurePath
 
 from msgspec import structs
 
-from analytics import archive_option
-from analytics.files.backend import FileStatus, explained
+from analytics.files.backend import FileStatus, archive_option, explained
 from analytics.files.local import backend_of
 from analytics.store import marker
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, fitting, ranges_named

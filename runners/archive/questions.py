@@ -1,4 +1,4 @@
-"""Questions to an archive: `qarena sql`, `openings` and `report`, and the index of positions that they need."""
+"""Questions to an archive: `qarena sql`, `archive ls`, `openings` and `report`, and the index that they need."""
 
 from __future__ import annotations
 
@@ -49,6 +49,22 @@ from runners.terminal.tables import STREAMED, show_first, write, write_parts
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
 INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
+
+
+RUNS = """
+SELECT run_id, games,
+       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
+          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
+       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
+       round(seconds, 1) AS seconds, ranges, fingerprint
+FROM runs ORDER BY created
+"""
+
+
+def list_runs(root: PurePath, table: TableOutput) -> None:
+    """Print or write the runs of an archive, the oldest first."""
+    with open_archive(root, check=False) as opened:  # which names what to restore must not need it
+        write(opened.sql(RUNS), table)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The commands that copy an archive's games or change its files: compact, merge, to-delta, export and import.
+"""The commands that check, copy or change an archive's files: verify, gc, compact, merge, to-delta, export, import.
 
 Games stay as they are.
 """
@@ -18,12 +18,13 @@ from analytics.exchange.importing import TARGET, ImportedRun, import_games
 from analytics.exchange.text import BadLine, Tags, checked_text, read_text
 from analytics.files.local import backend_of
 from analytics.store.archive import Archive, chosen_runs
-from analytics.store.marker import note_if_unknown
+from analytics.store.marker import note_if_unknown, remember
 from analytics.store.schema import TABLES
-from analytics.upkeep import merging
+from analytics.upkeep import garbage, merging
 from analytics.upkeep.merging import MergeOptions
 from analytics.upkeep.rolling import Compacted, files_to_compact, roll_up_small
 from analytics.upkeep.rolling import compact as compact_run
+from analytics.verify import archive as verification
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules
@@ -101,6 +102,39 @@ def _summary(done: Compacted, root: PurePath) -> str:
     later = f"{gc} removes the old files ten minutes after they were replaced"
     were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
     return f"{were} now {done.by}; {later}{removed}"
+
+
+def verify(root: PurePath) -> int:
+    """Check every file, record and game, and print the problems. Returns the exit code: 1 if there are any."""
+    opened = Archive.open(root)
+    with progress_bar("verifying", "games") as bar:
+        bar.start(None)
+        found = verification.verify(opened, bar.advance)
+    remember(root)
+    for problem in found.problems:
+        typer.echo(console.escaped(str(problem)), err=True)
+    things = (
+        *((found.runs, "run", ""), (found.ranges, "range", "")),
+        *((found.games, "game", ""), (found.plies, "ply", "plies")),
+        *((found.decisions, "decision", ""), (found.positions, "row of positions", "rows of positions")),
+        *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
+    )
+    # The first ones are named also if there are none.
+    counts = [console.number_of(*each) for at, each in enumerate(things) if each[0] or at < 4]
+    console.print_line(f"{', '.join(counts)}: {console.number_of(len(found.problems), 'problem')}")
+    return 1 if found.problems else 0
+
+
+def collect_garbage(root: PurePath, age: str, remove: bool) -> None:
+    """Print the files that are not needed; ``remove`` those that have not been needed for the ``age``, such as 10m."""
+    least_age, opened = garbage.seconds_of(age), Archive.open(root)
+    found = garbage.unneeded_files(opened)
+    removed = set(garbage.remove(opened, found, least_age)) if remove else set()
+    for file in found:
+        fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
+        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
+    known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
+    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
 
 def export_games(root: PurePath, request: ExportRequest, output: str, force: bool) -> None:

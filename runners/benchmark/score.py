@@ -22,9 +22,12 @@ from quarto.rules import CLASSIC, Rules
 from runners.arena.config import agent_named, load_agent
 from runners.arena.spec import AgentSpec
 from runners.hosting.guarded_agent import unlogged
+from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.judge.judging import AgentVerdict, ChosenAgents, JudgeOptions, chosen_agents, games_with, judge
 from runners.terminal import console
 from runners.terminal.console import progress_bar
+from runners.terminal.files import TableOutput
+from runners.terminal.tables import write
 
 RANDOM, EXPERT = "random", "oracle"  # the players whose returns are the references
 OPPONENT = "semi_random"  # unless another one is named
@@ -201,6 +204,19 @@ def show(scores: Scores, wide: bool | None = None) -> None:
     low, high = scores.known
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
     console.show([console.tabulated(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide)
+
+
+def score_and_show(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
+    """Score policies and agents, and print or write the scores. Returns the exit code. Raises as ``carry_out`` does."""
+    with interruptible() as stop:
+        found = carry_out(request, options, stop)
+    if found is None:
+        return INTERRUPTED
+    if table.is_printed:
+        show(found, table.wide)
+    else:
+        write(frame_of(found), table)
+    return 0
 
 
 def _regret(scored: Scored) -> Estimate:

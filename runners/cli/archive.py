@@ -6,27 +6,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from analytics.files.backend import location_of
 from runners.cli import options
-
-if TYPE_CHECKING:
-    from analytics.ratings.head_to_head import HeadToHead
-
-RUNS = """
-SELECT run_id, games,
-       if(len(agents) > 2 AND length(array_to_string(agents, ', ')) > 100,
-          format('{} and {} others', agents[1], len(agents) - 1), array_to_string(agents, ', ')) AS agents,
-       rules, status, strftime(created, '%Y-%m-%d %H:%M') AS created, seed, opening_plies, games_asked,
-       round(seconds, 1) AS seconds, ranges, fingerprint
-FROM runs ORDER BY created
-"""
 
 app = options.group("archive", "Check, index, compact, merge, export and import archives.")
 
@@ -81,11 +68,9 @@ def import_(
 @options.with_table
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
-    from analytics import open_archive
-    from runners.terminal.tables import write
+    from runners.archive.questions import list_runs
 
-    with open_archive(archive, check=False) as opened:  # which names what to restore must not need it
-        write(opened.sql(RUNS), table)
+    list_runs(archive, table)
 
 
 @app.command("verify")
@@ -94,31 +79,9 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
-    from analytics.store.archive import Archive
-    from analytics.store.marker import remember
-    from analytics.verify.archive import verify as check
-    from runners.terminal.console import escaped, number_of, progress_bar
+    from runners.archive.upkeep import verify as carry_out
 
-    opened = Archive.open(archive)
-    with progress_bar("verifying", "games") as bar:
-        bar.start(None)
-        found = check(opened, bar.advance)
-    remember(archive)
-    for problem in found.problems:
-        typer.echo(escaped(str(problem)), err=True)
-    things = (
-        *(
-            (found.runs, "run", ""),
-            (found.ranges, "range", ""),
-            (found.games, "game", ""),
-            (found.plies, "ply", "plies"),
-        ),
-        *((found.decisions, "decision", ""), (found.positions, "row of positions", "rows of positions")),
-        *((found.policies, "policy", "policies"), (found.verdicts, "verdict", "")),
-    )
-    counts = [number_of(*each) for at, each in enumerate(things) if each[0] or at < 4]  # the first ones also if none
-    typer.echo(f"{', '.join(counts)}: {number_of(len(found.problems), 'problem')}")
-    raise typer.Exit(1 if found.problems else 0)
+    raise typer.Exit(carry_out(archive))
 
 
 @app.command("replay")
@@ -151,17 +114,9 @@ def gc(
 
     Larger files replaced them, or a killed process left them.
     """
-    from analytics.store.archive import Archive
-    from analytics.upkeep import garbage
+    from runners.archive.upkeep import collect_garbage
 
-    least_age, opened = garbage.seconds_of(age), Archive.open(archive)
-    found = garbage.unneeded_files(opened)
-    removed = set(garbage.remove(opened, found, least_age)) if remove else set()
-    for file in found:
-        fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
-        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
-    known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
-    typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
+    collect_garbage(archive, age, remove)
 
 
 @app.command("index")
@@ -286,20 +241,12 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
-    from analytics.ratings.ratings import rate as fit
-    from runners.arena.config import stored_label
-    from runners.terminal.console import print_note
-    from runners.terminal.results import show_ratings, unrated
-    from runners.terminal.tables import write
+    from analytics.query.selection import GameFilter
+    from runners.archive.strength import RatingOptions
+    from runners.archive.strength import rate as carry_out
 
-    met, anchor = _met(archive, where, run, rules, trainings), stored_label(archive, anchor)
-    found = fit(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
-    if table.is_printed:
-        show_ratings(met, found, anchor, anchor_elo, table.wide)
-    else:
-        write(found.frame(), table)
-        for line in unrated(found):
-            print_note(line)
+    games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
+    carry_out(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
 
 
 @options.with_table
@@ -316,14 +263,10 @@ def crosstable(
 
     With wins, draws and losses, and 95 % intervals.
     """
-    from runners.terminal.results import show_head_to_head
-    from runners.terminal.tables import write
+    from analytics.query.selection import GameFilter
+    from runners.archive.strength import crosstable as carry_out
 
-    met = _met(archive, where, run, rules, trainings)
-    if table.is_printed:
-        show_head_to_head(met, by_seat, table.wide)
-    else:
-        write(met.frame(by_seat), table)
+    carry_out(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
 
 @options.with_table
@@ -339,34 +282,9 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from analytics import open_archive
-    from analytics.ratings.comparison import compare as carry_out
-    from runners.terminal.console import print_note, show
-    from runners.terminal.tables import write
+    from runners.archive.strength import compare as carry_out
 
-    with open_archive(archive) as opened:
-        found = carry_out(opened, runs)
-    if table.is_printed:
-        show(found.tables, wide=table.wide)
-    else:
-        write(found.results, table)
-    for line in found.renamed:
-        print_note(line)
-
-
-def _met(
-    archive: PurePath, where: str | None, runs: Sequence[str] | None, rules: str | None, trainings: bool
-) -> HeadToHead:
-    from analytics import open_archive
-    from analytics.query.selection import GameFilter
-    from analytics.ratings.head_to_head import head_to_head
-    from runners.terminal.console import print_note
-
-    with open_archive(archive) as opened:
-        met = head_to_head(opened, GameFilter(where, tuple(runs or ()), rules, trainings=trainings))
-    for note in met.notes:
-        print_note(note)
-    return met
+    carry_out(archive, runs, table)
 
 
 @options.with_table

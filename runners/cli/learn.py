@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ from typer import Argument, Option
 
 from runners.cli import options
 from runners.hosting import interruption
-from runners.terminal.files import PRINTED, output_of, write_file
+from runners.terminal.files import PRINTED, output_of
 
 app = options.group("policy", "Learn policies from logged games; list, compare, judge them.")
 benchmark = options.group("benchmark", "Make datasets for offline learning, and score policies.")
@@ -31,35 +30,18 @@ def train(launch: options.Launch, arguments: options.Overrides = None) -> None:
 @options.with_table
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the policies."""
-    from analytics.policies import policy_store
-    from analytics.store.archive import Archive
-    from runners.arena.agent_policies import readers_of
-    from runners.terminal.console import print_line
-    from runners.terminal.tables import write
+    from runners.policies.shown import list_policies
 
-    listed = policy_store.listing(Archive.open(archive))
-    write(listed, table)
-    if table.is_printed and len(listed):
-        kinds = [f"{kind} ({', '.join(readers_of(kind)) or 'none'})" for kind in listed["kind"].unique().sort()]
-        print_line(f"kind: what the table holds, and in brackets the agents that play by it: {'; '.join(kinds)}")
+    list_policies(archive, table)
 
 
 @app.command("show")
 @options.in_config_dir
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games."""
-    from analytics.policies import policy_store
-    from analytics.results.columns import words
-    from analytics.store import policy_cards
-    from analytics.store.archive import Archive
-    from runners.arena.agent_policies import description
-    from runners.terminal import console
+    from runners.policies.shown import show_policy
 
-    opened = Archive.open(archive)
-    card = policy_store.find(opened, policy)
-    described = description(card, policy_cards.folder_of(opened, card.policy_id))
-    names, texts = zip(*described, strict=True)  # a name may come more than once
-    console.show([console.tabulated([words("property", names), words("value", texts)], f"policy {card.name}")])
+    show_policy(archive, policy)
 
 
 @app.command("build", help=f"Derive a policy from logged games. Kinds: {', '.join(options.options_of('kind'))}.")
@@ -111,17 +93,9 @@ def rebuild(
 
     Exit code 0: identical to the last bit. Exit code 1: different.
     """
-    from runners.policies.rebuild import rebuild as derive_again
-    from runners.terminal.console import progress_bar
+    from runners.policies.shown import show_rebuilt
 
-    with progress_bar("learning again", "games"):
-        found = derive_again(archive, policy, threads, trust_agents)
-    for difference in found.differences:
-        typer.echo(difference, err=True)
-    games = f"{found.card.learned['games']:,} games"
-    answer = "differs" if found.differences else "identical"
-    typer.echo(f"{answer}: policy {found.card.name} ({found.card.policy_id}), {found.size} from {games}")
-    raise typer.Exit(1 if found.differences else 0)
+    raise typer.Exit(show_rebuilt(archive, policy, threads, trust_agents))
 
 
 @app.command("lineage")
@@ -130,11 +104,9 @@ def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.A
 
     Runs, condition, code, and the policies that played its games.
     """
-    from runners.policies.lineage import lineage as tree
-    from runners.terminal.console import escaped
+    from runners.policies.shown import show_lineage
 
-    for line in tree(archive, policy):
-        typer.echo(escaped(line))
+    show_lineage(archive, policy)
 
 
 @app.command("compare")
@@ -180,25 +152,14 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.judge.judging import JudgeOptions, JudgeRequest, carry_out
-    from runners.judge.shown import frame_of, page, show
-    from runners.terminal.tables import write
+    from runners.judge.judging import JudgeOptions, JudgeRequest
+    from runners.judge.shown import judge_and_show
 
     page_file = output if output and output.suffix == ".md" and form is None else None
     options.check_files(force, page_file)
-    destination = PRINTED if page_file else output_of(form, output, force, wide)  # before anything is judged
-    asked = JudgeOptions(draws, games, seed, threads)
-    with interruption.interruptible() as stop:
-        found = carry_out(JudgeRequest(names or [], archive, everything, rules, positions), asked, stop)
-    if found is None:
-        raise typer.Exit(interruption.INTERRUPTED)
-    if page_file:
-        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
-        write_file(page_file, page(found, asked, command, archive).encode())
-    elif destination.is_printed:
-        show(found, wide)
-    else:
-        write(frame_of(found.verdicts), destination)
+    table = PRINTED if page_file else output_of(form, output, force, wide)  # before anything is judged
+    request = JudgeRequest(names or [], archive, everything, rules, positions)
+    raise typer.Exit(judge_and_show(request, JudgeOptions(draws, games, seed, threads), page_file, table))
 
 
 @app.command("positions")
@@ -279,16 +240,8 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
-    from runners.benchmark.score import ScoreRequest, carry_out, frame_of, show
+    from runners.benchmark.score import ScoreRequest, score_and_show
     from runners.judge.judging import JudgeOptions
-    from runners.terminal.tables import write
 
-    asked = JudgeOptions(draws, games, seed, threads)
-    with interruption.interruptible() as stop:
-        found = carry_out(ScoreRequest(names, opponent, archive, positions), asked, stop)
-    if found is None:
-        raise typer.Exit(interruption.INTERRUPTED)
-    if table.is_printed:
-        show(found, table.wide)
-    else:
-        write(frame_of(found), table)
+    request = ScoreRequest(names, opponent, archive, positions)
+    raise typer.Exit(score_and_show(request, JudgeOptions(draws, games, seed, threads), table))

@@ -10,8 +10,7 @@ from typer import Argument, Option
 
 from quarto.errors import RequestError
 from runners.cli import options
-from runners.hosting import interruption
-from runners.terminal.files import is_printed, output_of
+from runners.terminal.files import output_of
 
 app = options.group("tablebase", "Build, check and list tables of exact values.")
 puzzles = options.group("puzzles", "Solve puzzles: one turn keeps the value. Make puzzles from annotated games.")
@@ -168,36 +167,12 @@ def build(
     ray_address: options.RayAddress = None,
 ) -> None:
     """Build a tablebase, or continue an interrupted build."""
-    from analytics.perfect import tablebase_build
-    from analytics.perfect.tablebase import home
-    from quarto.sources import source_fingerprint
-    from runners.arena.code import version
     from runners.arena.config import executor_named
-    from runners.arena.config_groups import load_rules
-    from runners.executors.base import available_megabytes
-    from runners.perfect.tablebases import solve
-    from runners.terminal.console import print_note, program, progress_bar
+    from runners.perfect.tablebases import BuildOptions
+    from runners.perfect.tablebases import build as carry_out
 
-    chosen = executor_named(executor, ray_address)
-    job = tablebase_build.BuildJob(load_rules(rules), pieces, directory or home(), threads, megabytes)
-    tables = chosen.here(threads)
-    tablebase_build.check(job, available_megabytes(), tables)
-    needed = tablebase_build.needed_megabytes(job, tables)
-    means = f"{threads} threads" if chosen.shares_memory else f"executor {executor}"
-    print_note(f"{job.rules.name}, boards of up to {pieces} pieces: {needed:,.0f} MB of memory at most, {means}")
-    code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
-    with interruption.interruptible() as stop, progress_bar("solving", "boards") as bar:
-        progress = tablebase_build.BuildProgress(bar.start, bar.advance)
-        found = tablebase_build.build(
-            job, code, stop, progress, lambda chunks, stop: solve(chunks, chosen, threads, stop)
-        )
-    if found is None:
-        print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
-        print_note(f"  {program()} {options.typed()}")
-        raise typer.Exit(interruption.INTERRUPTED)
-    card, boards = found.card, sum(found.card.boards)
-    size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
-    typer.echo(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
+    asked = BuildOptions(rules, pieces, directory, threads, megabytes)
+    raise typer.Exit(carry_out(asked, executor_named(executor, ray_address), options.typed()))
 
 
 @app.command()
@@ -210,20 +185,9 @@ def verify(
 
     Its checksum, its boards, its values against one another, and a sample that is solved again.
     """
-    from analytics.perfect.tablebase import open_tablebase, tablebases
-    from analytics.perfect.tablebase_build import verify as check
-    from runners.terminal.console import number_of
+    from runners.perfect.tablebases import verify as carry_out
 
-    if file is not None and not file.with_suffix(".json").exists():
-        raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
-    problems = 0
-    for found in [open_tablebase(file)] if file else list(tablebases()):
-        wrong = list(check(found, sample, megabytes))
-        problems += len(wrong)
-        for line in wrong:
-            typer.echo(line, err=True)
-        typer.echo(f"{found.path}: {sum(found.card.boards):,} boards, {number_of(len(wrong), 'problem')}")
-    raise typer.Exit(1 if problems else 0)
+    raise typer.Exit(carry_out(file, sample, megabytes))
 
 
 @app.command("show")
@@ -235,21 +199,9 @@ def show_tablebases(
     ] = False,
 ) -> None:
     """List the tablebases, with boards by pieces and value."""
-    from analytics.perfect.tablebase import largest_for, same_game, tablebases
-    from analytics.perfect.theory import report
-    from runners.arena.config_groups import load_rules, names
-    from runners.perfect.tablebases import tablebase_tables
-    from runners.terminal.console import show
+    from runners.perfect.tablebases import show_tablebases as carry_out
 
-    if theory:
-        asked = [load_rules(rules)] if rules else [load_rules(name) for name in names("rules")]
-        typer.echo(report([found for found in map(largest_for, asked) if found]), nl=False)
-        return
-    known = list(tablebases())
-    chosen = [found for found in known if rules is None or same_game(found.rules, load_rules(rules))]
-    if not chosen:
-        raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
-    show(tablebase_tables(chosen))
+    carry_out(rules, theory)
 
 
 def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
@@ -276,44 +228,19 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     options.check_files(force, json)
     if turn is not None:
-        _bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
-        return
+        from runners.speed.turn_times import carry_out as bench_turn
+
+        raise typer.Exit(
+            bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
+        )
     for name, value in (("--rules", rules), ("--positions", positions), ("--seed", seed)):
         if value is not None:
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
-    chosen = {"solver": solver, "archive": questions}
-    given = [name for name, wanted in chosen.items() if wanted]
-    if len(given) > 1:
+    if solver and questions:
         raise RequestError("--solver and --questions measure different things: give one of them")
-    from runners.speed.main import MEASUREMENTS, bench_table
-    from runners.terminal.console import show
-    from runners.terminal.tables import write_json
+    from runners.speed.main import carry_out
 
-    figures = MEASUREMENTS[given[0] if given else "all"](quick)
-    if not is_printed(json):
-        show([bench_table(figures)])
-    if json:
-        write_json(figures, json)
-
-
-def _bench_turn(name: str, rules: str | None, positions: int, seed: int, json: Path | None) -> None:
-    from runners.arena.config import agent_named
-    from runners.arena.config_groups import load_rules
-    from runners.speed.turn_times import show_turns, turn_times
-    from runners.speed.warm import rules_played_by
-    from runners.terminal.console import progress_bar
-    from runners.terminal.tables import write_json
-
-    agent = agent_named(name, trusted=True)
-    chosen = load_rules(rules or rules_played_by(agent))
-    with interruption.interruptible() as stop, progress_bar("timing", "turns") as bar:
-        times = turn_times(agent, chosen, positions, seed, stop, bar)
-    if not is_printed(json):
-        show_turns(times)
-    if json:
-        write_json(times.figures(), json)
-    if stop.is_set():
-        raise typer.Exit(interruption.INTERRUPTED)
+    carry_out("solver" if solver else "archive" if questions else "all", quick, json)
 
 
 def warm() -> None:
@@ -332,9 +259,6 @@ def perft(
 
     Games that a line has ended are left out. Positions count up to symmetry.
     """
-    from quarto.perft import perft as count
-    from runners.arena.config_groups import load_rules
-    from runners.perfect.tablebases import perft_table
-    from runners.terminal.console import show
+    from runners.perfect.tablebases import show_perft
 
-    show([perft_table(rules, count(load_rules(rules), plies))])
+    show_perft(rules, plies)

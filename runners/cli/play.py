@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from quarto.errors import RequestError
 from runners.cli import options
-
-WIDTH, FRAME = 80, 7  # characters of the table of agents, and of its frame
 
 app = options.group("agents", "List, show, check and create agents.", invoke_without_command=True)
 INTERFACES = ("choose", "play", "kernel")
@@ -158,34 +154,9 @@ def agents(
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
-        _show_agents(wide)
+        from runners.checking.listing import show_agents
 
-
-def _show_agents(wide: bool) -> None:
-    """Print the table of agents, each in one line unless ``wide``. Raises after it for a yaml that cannot be read."""
-    from analytics.results.columns import words
-    from runners.arena.config_groups import comment_of, names, parameters_of, settings_of
-    from runners.terminal.console import show, tabulated
-
-    agents, wrong = dict[str, dict[str, Any]](), list[RequestError]()
-    for name in names("agent"):
-        try:
-            agents[name] = settings_of("agent", name)
-        except RequestError as error:
-            wrong.append(error)
-    room = None if wide else max(20, WIDTH - FRAME - max(map(len, agents)))
-    plays = (comment_of("agent", name) for name in agents)
-    columns = [
-        words("agent", agents),
-        words("plays", (textwrap.shorten(text, room, placeholder=" …") if room else text for text in plays)),
-    ]
-    if wide:
-        parameters = (parameters_of(own).items() for own in agents.values())
-        columns.append(words("parameters", (", ".join(f"{key}={value}" for key, value in each) for each in parameters)))
-        columns.append(words("class", (str(own.get("_target_")) for own in agents.values())))
-    show([tabulated(columns)])
-    if wrong:
-        raise RequestError("\n".join(map(str, wrong)))
+        show_agents(wide)
 
 
 @app.command("show")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import polars as pl
 
@@ -26,8 +27,11 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, cards, read_card
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, Verdicts
+from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, carry_out
 from runners.terminal import console
+from runners.terminal.files import TableOutput, write_file
+from runners.terminal.tables import write
 
 KINDS = ("turn", "placement", "gift")
 KNOWLEDGE = (TABLE, policy_store.GENOME_FILE)  # the files of a policy that it plays by
@@ -96,6 +100,22 @@ def show(judged: Verdicts, wide: bool | None = None) -> None:
     title = f"Turns in {where}: regret in half-points{', draws v oracle' if played else ''}"
     console.show([console.tabulated(columns, title)], wide=wide)
     console.show([console.tabulated(_by_pieces(verdicts), "By pieces on the board")], wide=wide)
+
+
+def judge_and_show(request: JudgeRequest, options: JudgeOptions, page_file: Path | None, table: TableOutput) -> int:
+    """Judge agents and print or write the verdicts, or the page of all of them. Returns the exit code."""
+    with interruptible() as stop:
+        found = carry_out(request, options, stop)
+    if found is None:
+        return INTERRUPTED
+    if page_file:
+        command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
+        write_file(page_file, page(found, options, command, request.root).encode())
+    elif table.is_printed:
+        show(found, table.wide)
+    else:
+        write(frame_of(found.verdicts), table)
+    return 0
 
 
 def by_regret(verdicts: Sequence[AgentVerdict]) -> list[AgentVerdict]:

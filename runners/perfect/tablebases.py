@@ -1,4 +1,4 @@
-"""Tablebases: solving their chunks by any executor, and printing them; also exact counts of games."""
+"""Tablebases: building them by any executor, checking and printing them; also exact counts of games."""
 
 from __future__ import annotations
 
@@ -6,19 +6,99 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from analytics.perfect.tablebase import Card, Tablebase
-from analytics.perfect.tablebase_build import Chunks, solved
+from analytics.perfect import tablebase_build
+from analytics.perfect.tablebase import Card, Tablebase, home, largest_for, open_tablebase, same_game, tablebases
+from analytics.perfect.tablebase_build import BuildJob, Chunks, solved
+from analytics.perfect.theory import report
 from analytics.results.columns import Table, column, words
-from quarto.perft import Layer
+from quarto.errors import RequestError
+from quarto.perft import perft
 from quarto.rules import Rules
 from quarto.solver.solver import Solver
-from runners.executors.base import Executor, Stop, Task
+from quarto.sources import source_fingerprint
+from runners.arena.code import version
+from runners.arena.config_groups import load_rules, names
+from runners.executors.base import Executor, Stop, Task, available_megabytes
+from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """The settings of ``build``."""
+
+    rules: str  # the name of a yaml
+    pieces: int  # of the largest boards
+    directory: Path | None  # None: the usual one
+    threads: int
+    megabytes: float
+
+
+def build(options: BuildOptions, executor: Executor, command: str) -> int:
+    """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
+
+    Returns the exit code. Raises ``RequestError`` for what cannot be built.
+    """
+    rules, threads = load_rules(options.rules), options.threads
+    job = BuildJob(rules, options.pieces, options.directory or home(), threads, options.megabytes)
+    tables = executor.here(threads)
+    tablebase_build.check(job, available_megabytes(), tables)
+    needed = tablebase_build.needed_megabytes(job, tables)
+    means = f"{threads} threads" if executor.shares_memory else "the chosen executor"
+    console.print_note(
+        f"{rules.name}, boards of up to {job.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
+    )
+    code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
+    with interruptible() as stop, console.progress_bar("solving", "boards") as bar:
+        progress = tablebase_build.BuildProgress(bar.start, bar.advance)
+        found = tablebase_build.build(
+            job, code, stop, progress, lambda chunks, stop: solve(chunks, executor, threads, stop)
+        )
+    if found is None:
+        console.print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
+        console.print_note(f"  {console.program()} {command}")
+        return INTERRUPTED
+    card, boards = found.card, sum(found.card.boards)
+    size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
+    console.print_line(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")
+    return 0
+
+
+def verify(file: Path | None, sample: int, megabytes: float) -> int:
+    """Check a tablebase, or all, and print the problems. Returns the exit code: 1 if there are any.
+
+    Raises ``RequestError`` if there is no such file.
+    """
+    if file is not None and not file.with_suffix(".json").exists():
+        raise RequestError(f"there is no tablebase {file} (it has no card {file.with_suffix('.json').name} beside it)")
+    problems = 0
+    for found in [open_tablebase(file)] if file else list(tablebases()):
+        wrong = list(tablebase_build.verify(found, sample, megabytes))
+        problems += len(wrong)
+        for line in wrong:
+            typer.echo(line, err=True)
+        counted = console.number_of(len(wrong), "problem")
+        console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
+    return 1 if problems else 0
+
+
+def show_tablebases(rules: str | None, theory: bool) -> None:
+    """Print the tablebases, or as Markdown what they prove. Raises ``RequestError`` if there are none."""
+    if theory:
+        asked = [load_rules(rules)] if rules else [load_rules(name) for name in names("rules")]
+        typer.echo(report([found for found in map(largest_for, asked) if found]), nl=False)
+        return
+    chosen = [found for found in tablebases() if rules is None or same_game(found.rules, load_rules(rules))]
+    if not chosen:
+        raise RequestError(f"there is no tablebase{f' for rules {rules}' if rules else ''}: build one")
+    console.show(tablebase_tables(chosen))
 
 
 def tablebase_tables(found: Sequence[Tablebase]) -> list[Table]:
@@ -43,11 +123,12 @@ def _layers_table(card: Card) -> Table:
     return console.tabulated([pieces, *columns], f"{card.rules['name']}, up to {card.pieces} pieces")
 
 
-def perft_table(rules: str, layers: Sequence[Layer]) -> Table:
-    """The counts of each ply."""
+def show_perft(rules: str, plies: int) -> None:
+    """Print the counts of each ply under the rules of this name."""
+    layers = perft(load_rules(rules), plies)
     headings = ("ply", "live prefixes", "games won at ply", "canonical boards", "of them live")
     columns = [column(heading, counts) for heading, counts in zip(headings, zip(*layers, strict=True), strict=True)]
-    return console.tabulated(columns, f"perft, {rules} rules")
+    console.show([console.tabulated(columns, f"perft, {rules} rules")])
 
 
 POLL_SECONDS = 0.1

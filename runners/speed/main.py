@@ -40,7 +40,9 @@ from runners.speed.solver import bench_solver
 from runners.speed.timing import Figures, compiled, process
 from runners.speed.turn_times import NANOSECONDS, figure_text, turn_nanoseconds
 from runners.speed.warm import play, rules_played_by, warm
-from runners.terminal.console import tabulated
+from runners.terminal.console import show, tabulated
+from runners.terminal.files import is_printed
+from runners.terminal.tables import write_json
 
 Yardstick = Callable[[int, int], float]  # seconds by games and threads
 ROUNDS = 3
@@ -93,6 +95,15 @@ def bench_table(figures: Figures) -> Table:
     found = dict(flat(figures))
     texts = [figure_text(value) for value in found.values()]
     return tabulated([ResultColumn("figure", [*found], right=False), ResultColumn("value", texts)], "bench")
+
+
+def carry_out(measurement: str, quick: bool, file: Path | None) -> None:
+    """Print the figures of one of ``MEASUREMENTS``, and write them as JSON to ``file``."""
+    figures = MEASUREMENTS[measurement](quick)
+    if not is_printed(file):
+        show([bench_table(figures)])
+    if file:
+        write_json(figures, file)
 
 
 def written_to() -> Path:

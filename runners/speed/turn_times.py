@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,16 @@ from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import Position, from_plies
 from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
-from runners.arena.config_groups import MAX_SEED
+from runners.arena.config import agent_named
+from runners.arena.config_groups import MAX_SEED, load_rules
 from runners.arena.engine import MAX_PAIRS, Engine, Order
 from runners.arena.playing import Progress
 from runners.arena.spec import AgentSpec
-from runners.terminal.console import show, tabulated
+from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.speed.warm import rules_played_by
+from runners.terminal.console import progress_bar, show, tabulated
+from runners.terminal.files import is_printed
+from runners.terminal.tables import write_json
 
 MOST_POSITIONS = 10_000
 MOST_RANDOM_GAMES = 1 << 22  # under some rules hardly any random game gets late
@@ -78,6 +84,19 @@ class TurnTimes:
             "quartiles": QUARTILES,
             "by_pieces_on_the_board": by_pieces,
         }
+
+
+def carry_out(name: str, rules: str | None, positions: int, seed: int, file: Path | None) -> int:
+    """Print the times of an agent's turns, and write them as JSON to ``file``. Returns the exit code."""
+    agent = agent_named(name, trusted=True)
+    chosen = load_rules(rules or rules_played_by(agent))
+    with interruptible() as stop, progress_bar("timing", "turns") as bar:
+        times = turn_times(agent, chosen, positions, seed, stop, bar)
+    if not is_printed(file):
+        show_turns(times)
+    if file:
+        write_json(times.figures(), file)
+    return INTERRUPTED if stop.is_set() else 0
 
 
 def _summary(times: NDArray[np.float64]) -> dict[str, float]:

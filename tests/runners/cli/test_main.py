@@ -148,7 +148,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail(wide: bool) -> None:
         raise error
 
-    monkeypatch.setattr("runners.cli.play._show_agents", fail)
+    monkeypatch.setattr("runners.checking.listing.show_agents", fail)
     assert qarena("agents") == (code, "", line)
 
 
