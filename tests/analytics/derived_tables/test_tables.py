@@ -223,7 +223,7 @@ def ask_for_positions(archive: Archive) -> str:
 
 def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive) -> None:
     more(archive)
-    hint = "run 'qarena archive index' first"
+    hint = f"run {archive.hint('archive index')} first"
     assert ask_for_positions(archive) == f"8 of 8 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     ranges = [*archive.ranges(RUN_ID)]
     for stored in ranges[:3]:

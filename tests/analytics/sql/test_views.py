@@ -399,7 +399,8 @@ def test_a_part_of_the_positions_is_no_answer(archive: Archive) -> None:
             return str(caught.value)
 
     index(archive, 4)
-    hint = f"ranges of games of run {RUN_ID} are not indexed to ply 6: run 'qarena archive index' first"
+    index_first = f"run {archive.hint('archive index')} first"
+    hint = f"ranges of games of run {RUN_ID} are not indexed to ply 6: {index_first}"
     assert complaint() == f"2 of 2 {hint}"
     index(archive, 6, lambda stored: stored.first == 0)
     assert complaint() == f"1 of 2 {hint}"
