@@ -134,11 +134,18 @@ def final_child(grown: Tree, size: int, by_value: bool, solver: bool) -> int:
 
 
 @inlined
-def expected_result(node: Any) -> float:
-    """The result that a node's player expects, from -1 to 1: proven, or by the mean reward."""
-    if node.proven != OPEN:
-        return 1.0 if node.proven == WON else -1.0
-    return float64(2.0 * node.total / node.visits - 1.0)
+def expected_result(nodes: Any, chosen: int) -> float:
+    """The result that the player expects, from -1 to 1: proven, or by the mean reward of all turns that were searched.
+
+    Few iterations leave a turn few visits, of which the chosen one's went well. So its own mean is too high.
+    """
+    if nodes[chosen].proven != OPEN:
+        return 1.0 if nodes[chosen].proven == WON else -1.0
+    total, visits, first = 0.0, int64(0), int64(nodes[0].child)
+    for child in range(first, first + nodes[0].made):
+        total += nodes[child].total
+        visits += nodes[child].visits
+    return float64(2.0 * total / visits - 1.0)
 
 
 @inlined
@@ -195,7 +202,7 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             back_up(grown, depth, result, c, draw_reward, solver)
     chosen = final_child(grown, size, by_value, solver)
     move = int64(nodes[chosen].move)
-    think(own, expected_result(nodes[chosen]), int64(nodes[chosen].visits))
+    think(own, expected_result(nodes, chosen), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
         keep_tree(own, grown, chosen, after)

@@ -48,15 +48,20 @@ def in_units(value: float) -> int:
 
 
 @pytest.mark.parametrize("settings", [{"draw_reward": 0.5}, {"solver": True}, {"faithful": True}], ids=str)
-def test_mcts_thinks_the_mean_reward_of_its_turn_and_counts_its_visits(settings: dict[str, Any]) -> None:
+def test_mcts_thinks_the_mean_reward_of_its_search_and_counts_the_visits_of_its_turn(settings: dict[str, Any]) -> None:
     positions = [each for each in asked(CLASSIC, 6) if each.available.bit_count() < 8]
     _, thoughts = thought(Mcts(iterations=60, **settings), CLASSIC, positions)
     for i, position in enumerate(positions):
         slow = twin(iterations=60, **settings)
-        slow.turn(view_of(position, CLASSIC), naive.mix(i))
+        root = slow.root(view_of(position, CLASSIC))
+        slow.root = lambda _view, root=root: root  # type: ignore[method-assign, misc]
+        slow.turn(root.view, naive.mix(i))
         assert slow.played
-        proven = {True: 1.0, False: -1.0}.get(bool(slow.played.proven)) if slow.played.proven is not None else None
-        expected = 2 * slow.played.value - 1 if proven is None else proven
+        mean = sum(child.total for child in root.children) / sum(child.visits for child in root.children)
+        proven = 1.0 if slow.played.proven or slow.played.ending == "line" else None
+        if slow.played.proven is False:
+            proven = -1.0
+        expected = 2 * mean - 1 if proven is None else proven
         assert thoughts.value[i] == pytest.approx(in_units(expected), abs=1)
         assert thoughts.visits[i] == slow.played.visits
     assert len({*thoughts.value.tolist()}) > 5
