@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
-from runners.arena.config_groups import CONF, as_one_text, own_modules
+from runners.arena.config_groups import CONF, as_one_text, check_option, own_modules
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value
@@ -85,6 +85,8 @@ def _set_environment() -> None:
 
 def _carried_out(application: Application, asked: Arguments, multirun: bool) -> int:
     """Check a request and carry it out; returns the exit code."""
+    for label in asked.agents:
+        check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_config_dir(str(CONF), version_base="1.3"):
         first = _first_job(application.config, asked.overrides, multirun)
         if is_sweep := first.hydra.mode == RunMode.MULTIRUN:
