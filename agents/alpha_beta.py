@@ -192,8 +192,7 @@ class AlphaBeta(KernelAgent):
 
     ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
     better. A gift alone is judged by the same number of placements, the opponent's first. It thinks 1 or -1 of a turn
-    that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a
-    depth that is not from 1 to 16.
+    that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a depth that is not from 1 to 16.
     """
 
     kernel = alpha_beta_turn

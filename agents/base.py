@@ -81,7 +81,7 @@ TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 
 class Thought(NamedTuple):
-    """What an agent in Python thinks of its turn: it may return one beside it, as ``(cell, gift, Thought(0.3))``.
+    """The thought that an agent in Python may return beside its turn, as ``(cell, gift, Thought(0.3))``.
 
     A whole batch has one, of arrays [B]. None, and NaN as a value, mean that it has no such number.
     """

@@ -295,7 +295,6 @@ def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts |
     """Write what was thought of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
     if thought is None:
         return
-    told = Thoughts.none(size)
     try:
         value = np.broadcast_to(np.asarray(np.nan if thought.value is None else thought.value, np.float64), size)
         visits = np.broadcast_to(np.asarray(NO_VISITS if thought.visits is None else thought.visits, np.int64), size)
@@ -306,8 +305,8 @@ def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts |
             ask, f"returned {repr(thought)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
         )
     if thoughts is not None:
-        told.value[:] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
-        thoughts.value[rows], thoughts.visits[rows] = told.value, visits
+        thoughts.value[rows] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
+        thoughts.visits[rows] = visits
 
 
 def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:

@@ -236,7 +236,7 @@ class Mcts(KernelAgent):
     ``iterations`` nodes of it. The next search of the game goes on where the opponent's reply leads, with as many
     iterations on top (see ``agents.search.tree``).
 
-    It thinks of a turn what its rewards were on average, 2 * mean - 1, or what is proven. So a draw counts there as
+    It thinks of a turn the mean reward of the whole search, 2 * mean - 1, or what is proven. So a draw counts there as
     ``draw_reward`` has it: as a draw with 0.5, as a loss with 0. The visits are those of the turn.
 
     Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the

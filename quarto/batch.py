@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ VALUE_UNITS = 1_000_000  # of a thought's value, in 1
 
 
 class Thoughts(NamedTuple):
-    """What players thought of turns: of ``B`` positions, or of ``G`` games with a row for each of 17 turns."""
+    """Thoughts on the turns in ``B`` positions, or in ``G`` games with a row for each of 17 turns."""
 
     value: NDArray[np.int32]  # [..., B] millionths of the result that the mover expects, -1 to 1; or NO_VALUE
     visits: NDArray[np.int64]  # [..., B] of the turn, or nodes that were searched; or NO_VISITS
@@ -147,6 +148,16 @@ class Games(NamedTuple):
 
 
 GAME_BITS = 32  # of a game's id: 2 * pair + s; the pairing is above them
+
+
+Columns = TypeVar("Columns", Games, Thoughts)
+
+
+def side_by_side(parts: Sequence[Columns]) -> Columns:
+    """The games, or the thoughts, of several parts one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return type(parts[0])(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
 
 
 class Block(NamedTuple):

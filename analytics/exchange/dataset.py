@@ -188,14 +188,13 @@ def shipped() -> dict[Path, str]:
     folders = {
         position_set.FOLDER: DatasetCard(
             "Positions of Quarto with the exact value of every turn",
-            *(
-                "cc0-1.0",
-                "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
-            ),
+            "cc0-1.0",
+            "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
         ),
         position_set.FOLDER.parent / "puzzle_sets": DatasetCard(
             "Puzzles of Quarto: one turn keeps the value",
-            *("cc0-1.0", "`qarena puzzles make` chose them among positions of annotated games, by exact values."),
+            "cc0-1.0",
+            "`qarena puzzles make` chose them among positions of annotated games, by exact values.",
         ),
     }
     return {folder / name: text for folder, card in folders.items() for name, text in described(folder, card).items()}
@@ -210,6 +209,4 @@ def check_licence(licence: str) -> None:
 def is_dataset(folder: Path) -> bool:
     """Whether a folder holds an exported dataset and nothing else."""
     names = {path.name for path in folder.iterdir()}
-    return names == set() or (
-        PACKAGE in names and names <= {CARD, PACKAGE, *(f"{table}.parquet" for table in EXPORTED)}
-    )
+    return PACKAGE in names and names <= {CARD, PACKAGE, *(f"{table}.parquet" for table in EXPORTED)}

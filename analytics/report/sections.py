@@ -265,7 +265,7 @@ def mistakes_section(chosen: ReportedGames) -> ReportSection:
 
 
 def thoughts_section(chosen: ReportedGames) -> ReportSection:
-    """What the agents expected of their turns."""
+    """The results that the agents expected of their turns."""
     totals = thoughts.thoughts_frame(chosen, by_ply=False)
     if totals.is_empty():
         return ReportSection(

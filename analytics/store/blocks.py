@@ -15,7 +15,7 @@ from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, enco
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import GAMES, PLIES, THOUGHTS, game_ids
-from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games
+from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, side_by_side
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES
@@ -187,21 +187,20 @@ def _joined(blocks: Sequence[Block]) -> RangeGames:
     sizes = [len(block.games.plies) for block in blocks]
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     openings = np.repeat(np.array([block.opening for block in blocks], np.int8), sizes)
-    if len(blocks) == 1:
-        return RangeGames(ids[0], openings, blocks[0].games)
-    parts = zip(*(block.games for block in blocks), strict=True)
-    return RangeGames(np.concatenate(ids), openings, Games(*(np.concatenate(each, axis=-1) for each in parts)))
+    return RangeGames(
+        ids[0] if len(ids) == 1 else np.concatenate(ids), openings, side_by_side([b.games for b in blocks])
+    )
 
 
 def thoughts_of(blocks: Sequence[Block]) -> pl.DataFrame | None:
-    """What the players thought of the turns of blocks that ascend: a table by the schema ``THOUGHTS``.
+    """The thoughts of the players in blocks that ascend: a table by the schema ``THOUGHTS``.
 
     None: they were not asked.
     """
     if not blocks or any(block.thoughts is None for block in blocks):
         return None
     every = [block.thoughts for block in blocks if block.thoughts is not None]
-    value, visits, microseconds = (np.concatenate(each, axis=-1) for each in zip(*every, strict=True))
+    value, visits, microseconds = side_by_side(every)
     ids = [game_ids(block.pairing, block.first_pair, block.pairs, block.swapped) for block in blocks]
     turn, game = np.nonzero(microseconds != NO_TURN)
     columns = (value[turn, game], visits[turn, game], microseconds[turn, game])

@@ -1,4 +1,4 @@
-"""Who is stronger, at the terminal: `qarena rate`, `crosstable` and `compare`."""
+"""The strength of agents at the terminal: `qarena rate`, `crosstable` and `compare`."""
 
 from __future__ import annotations
 

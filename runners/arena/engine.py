@@ -6,14 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
 from agents.lift import KernelPlayer, LiftedPlayer
-from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts
+from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts, side_by_side
 from quarto.caches import ignore
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
@@ -39,7 +39,6 @@ MAX_PAIRS = 16384
 # The most bytes in one thread for what players remember of their games (``Knowledge.game_words``), unless a single pair
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
-Columns = TypeVar("Columns", Games, Thoughts)
 GRACE = 2.0  # seconds after a request to stop, in which a block may end
 
 
@@ -165,8 +164,8 @@ class Engine:
                 return None
             games.append(found)
             thoughts += [] if told is None else [told]
-        all_thoughts = joined(thoughts) if thoughts else None
-        block = Block(order.pairing, order.first_pair, self.opening_plies, joined(games), self.swapped, all_thoughts)
+        columns = side_by_side(games), self.swapped, side_by_side(thoughts) if thoughts else None
+        block = Block(order.pairing, order.first_pair, self.opening_plies, *columns)
         return TimedBlock(block, time.perf_counter() - started)
 
     def openings(self, first_pair: int, pairs: int) -> NDArray[np.int8]:
@@ -295,13 +294,6 @@ class Engine:
         if game not in states or len(states[game].slot) != size:
             states[game] = Lockstep.empty(size)
         return states[game]
-
-
-def joined(parts: Sequence[Columns]) -> Columns:
-    """The columns of several parts, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return type(parts[0])(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
 
 
 @dataclass

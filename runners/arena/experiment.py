@@ -81,9 +81,8 @@ def prepare(request: Request) -> Experiment:
     agents = [agent.build() for agent in request.spec.agents]
     code = code_of(request.spec, agents)
     request = _checked_for_other_code(request, code)
-    engine = engine_of(
-        request.spec, agents, request.keep_going, request.storage.thoughts
-    )  # before the archive is touched
+    # Before the archive is touched.
+    engine = engine_of(request.spec, agents, request.keep_going, request.storage.thoughts)
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 

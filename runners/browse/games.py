@@ -205,7 +205,7 @@ def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
 
 
 class LoggedThought(NamedTuple):
-    """What an agent thought of a turn."""
+    """An agent's thought on a turn."""
 
     value: float | None  # the result that it expected, from 1, won, to -1, lost
     visits: int | None
@@ -216,7 +216,7 @@ LoggedThoughts = Mapping[int, LoggedThought]  # by the ply that the turn placed;
 
 
 def thoughts(opened: OpenArchive, run_id: str, game_id: int) -> LoggedThoughts:
-    """What was thought in a game, if that is in the archive."""
+    """The thoughts in a game, if they are in the archive."""
     found = opened.sql(
         "SELECT ply, value, visits, seconds FROM thoughts WHERE run_id = ? AND game_id = ?", [run_id, game_id]
     )

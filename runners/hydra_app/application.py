@@ -123,10 +123,10 @@ class RunApplication(Application):
     view = "the first agent's view; win, draw and loss in %"
 
     def prepare(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Work:
+        from runners.arena.experiment import prepare
+
         request, objective = _request(cfg, hydra_cfg), _objective(cfg, hydra_cfg)
         objective.check(request.spec)
-        from runners.arena.experiment import prepare  # a wrong request need not wait for numba
-
         if hydra_cfg.mode != RunMode.MULTIRUN:  # the first job of a sweep stands for all
             objective.probe(request.spec)
         experiment = prepare(request)

@@ -1,4 +1,4 @@
-"""What agents thought of their turns, against how the games ended and, where annotated, against exact values."""
+"""Values that agents told of their turns, against how the games ended and, where annotated, exact values."""
 
 from __future__ import annotations
 
