@@ -209,6 +209,7 @@ class KernelAgent:
 
     kernel: ClassVar[TurnKernel]
     choosers: ClassVar[tuple[str, ...]] = ("opponent",)
+    thinks: bool = False  # its thoughts will be asked for; set before ``knowledge``, which may hold more for them
 
     def turn_kernel(self) -> TurnKernel:
         """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""

@@ -230,7 +230,7 @@ def check_weights(policy: Policy, player: str) -> None:
     refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-20")
 
 
-EXPLORATION, UNITS, STAGE = range(3)  # indices of the parameters
+EXPLORATION, UNITS, STAGE, TELLS = range(4)  # indices of the parameters; TELLS: the table has both heads too
 COIN = 1  # index of the random word that decides whether to explore; word 0 is that of a turn without weights
 
 
@@ -264,7 +264,7 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
         judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, ALL_TURNS)
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
-            if own.thinks != 0:
+            if own.thinks != 0 and settings[TELLS] > 0.0:
                 think(own, expected_result(position, cell, gift, work, own), NO_VISITS)
             return encode_turn(cell, gift)
         think(own, 0.0 if position.available == 0 else -1.0, NO_VISITS)
@@ -294,11 +294,14 @@ class LineValues(KernelAgent):
         self._policy = policy
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = np.array([self._exploration, 0.0, 0.0])
+        settings = np.array([self._exploration, 0.0, 0.0, float(self.thinks)])
         if self._policy is None:
             return Knowledge(settings, np.zeros(1), words_of(rules, True, 0))
         reading = reading_of(self._policy, rules, self._risk)
         settings[UNITS] = reading.units
         settings[STAGE] = stage_words(int(reading.words[STAGE_SIZE]), 1, reading.units)
-        heads = (reading_of(self._policy, rules, risk).values for risk in (0.0, 1.0))  # for its thoughts
-        return Knowledge(settings, np.concatenate([reading.values, *heads]), reading.words)
+        values = reading.values
+        if self.thinks:  # by both heads
+            heads = (reading_of(self._policy, rules, risk).values for risk in (0.0, 1.0))
+            values = np.concatenate([values, *heads])
+        return Knowledge(settings, values, reading.words)

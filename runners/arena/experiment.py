@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from msgspec import structs
 
-from agents.base import Agent
+from agents.base import Agent, KernelAgent
 from analytics.derived_tables.derived_table import lacking, made_inside, parts_lacking
 from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.store.archive import Archive, readable
@@ -160,9 +160,13 @@ def engine_of(
 
     Raises ``RequestError`` for an agent that cannot be made or does not play these rules.
     """
+    built = [agent.build() for agent in spec.agents] if agents is None else agents
+    for each in built:
+        if isinstance(each, KernelAgent):
+            each.thinks = thinks
     engine = Engine(
         spec.rules,
-        [agent.build() for agent in spec.agents] if agents is None else agents,
+        built,
         [agent.label for agent in spec.agents],
         spec.pairings,
         spec.seed,

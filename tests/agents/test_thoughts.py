@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agents.alpha_beta import AlphaBeta
-from agents.base import Agent
+from agents.base import Agent, KernelAgent
 from agents.ga_minimax import GaMinimax
 from agents.lift import lift
 from agents.line_values import LineValues
@@ -34,6 +34,8 @@ from tests.positions import asked, view_of
 
 def thought(agent: Agent, rules: Rules, positions: list[Position]) -> tuple[Turns, Thoughts]:
     """The turns of an agent in some positions, with seeds 0, 1, ..., and what it thinks of them."""
+    if isinstance(agent, KernelAgent):
+        agent.thinks = True
     player, thoughts = lift(agent, rules, "it"), Thoughts.none(len(positions))
     seeds = np.array([naive.mix(i) for i in range(len(positions))], np.uint64)
     turns = player.play(Batch.of(positions), Streams(seeds), None, thoughts)
