@@ -76,9 +76,7 @@ class LoggedTraining(NamedTuple):
 
 def training_of(archive: Archive, run_id: str) -> LoggedTraining:
     """The training of a run. Raises ``RequestError`` for a run without a learner or that the archive lacks."""
-    record = archive.run(run_id)
-    if record is None:
-        raise RequestError(f"run {run_id!r} is not in archive {archive.root}: see {archive.hint('archive ls')}")
+    record = archive.run_named(run_id)
     learner = readable(record).spec.get("learner")
     if learner is None or len(record.pairings) != 1:
         raise RequestError(f"no agent learned in run {run_id}: policies come from the runs of 'qarena train'")

@@ -36,6 +36,8 @@ def check_output(path: Path, force: bool) -> None:
     """
     from analytics.store.marker import require_outside
 
+    if is_printed(path):
+        return
     require_outside(path)
     if path.is_dir():
         raise RequestError(f"{path} is a folder: name a file")

@@ -104,6 +104,11 @@ def test_nothing_is_written_inside_any_archive(tmp_path: Path, name: str, link: 
         check_output(Path(path), force=True)
 
 
+def test_the_standard_output_is_inside_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Archive.open(tmp_path / "archive", create=True).root)
+    check_output(Path("-"), force=False)
+
+
 def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:
     (tmp_path / "archive.json").write_text('{"format": "zip"}')
     check_output(tmp_path / "new.csv", force=False)
