@@ -136,6 +136,7 @@ EXTRAS = (
     ("docs/sweeps.md", "qarena sweep hydra/sweeper=optuna"),
     ("docs/archive.md", "qarena archive to-delta"),
     ("docs/archive.md", "import polars as pl\n\npl.scan_delta"),
+    ("docs/exchange.md", "qarena archive export --format dataset"),
     ("docs/exchange.md", "from datasets import load_dataset"),
 )
 
