@@ -281,7 +281,7 @@ def write_minari(parts: Iterable[EpisodePart], to: Target) -> None:
     observations, actions = Box(NONE, PIECES - 1, (OBSERVED,), np.int8), Discrete(TURNS)
     data = to.path.resolve() / DATA  # Minari does not know the size of a dataset in a relative folder
     storage = MinariStorage.new(data, observations, actions, data_format="hdf5")
-    known = list[_EpisodeGames]()
+    known = list[tuple[np.bytes_, NDArray[np.int64]]]()
     storage.update_episodes(_with_room(_buffers(parts, known), data))
     episodes = ({"run_id": run, "game_id": game} for run, games in known for game in games)
     storage.update_episode_metadata(_with_room(episodes, data))
@@ -300,19 +300,12 @@ def _with_room(items: Iterable[Item], data: Path) -> Iterator[Item]:
         yield item
 
 
-class _EpisodeGames(NamedTuple):
-    """The games of some episodes."""
-
-    run_id: np.bytes_
-    game_id: NDArray[np.int64]  # [E]
-
-
-def _buffers(parts: Iterable[EpisodePart], known: list[_EpisodeGames]) -> Iterator[Any]:
-    """Minari's buffer of each episode; ``known`` grows by their games."""
+def _buffers(parts: Iterable[EpisodePart], known: list[tuple[np.bytes_, NDArray[np.int64]]]) -> Iterator[Any]:
+    """Minari's buffer of each episode; ``known`` grows by the runs and the ids of their games."""
     from minari.data_collector import EpisodeBuffer
 
     for chunk, options, episodes in parts:
-        known.append(_EpisodeGames(np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
+        known.append((np.bytes_(chunk.record.run_id), chunk.chosen.game_id[episodes.game]))
         for number, last in enumerate(episodes.last.tolist()):
             yield EpisodeBuffer(**_arrays(episodes, number, last, options))
 

@@ -52,13 +52,6 @@ class _Seating(NamedTuple):
     game: int  # 0 or 1 within the pair
 
 
-class _File(NamedTuple):
-    """A file of games."""
-
-    run: int  # index into the selection's runs
-    stored: StoredRange
-
-
 def games_in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[GameChunk]:
     """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
     drawn = None if sample is None else draw(selection, sample, seed)
@@ -67,23 +60,24 @@ def games_in_order(selection: Selection, sample: int | None = None, seed: int = 
     whole = [ids is None and _is_whole(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
     rank = np.where(whole, np.cumsum(whole), 0).tolist()
 
-    def read(file: _File) -> RangeGames:
-        return read_chosen(archive, selection.runs[file.run].run_id, file.stored, wanted[file.run])
+    def read(file: tuple[int, StoredRange]) -> RangeGames:
+        run, stored = file
+        return read_chosen(archive, selection.runs[run].run_id, stored, wanted[run])
 
     parts = [
-        (seating, file, part)
+        (seating, stored, part)
         for run, record in enumerate(selection.runs)
-        for file in (_File(run, stored) for stored in archive.ranges(record.run_id))
-        for part in parts_of(archive, record, file.stored, wanted[run])
+        for stored in archive.ranges(record.run_id)
+        for part in parts_of(archive, record, stored, wanted[run])
         for seating in _seatings(run, record, not whole[run], part.pairing)
     ]
     parts.sort(key=lambda each: (each[0], each[2]))
-    found = read_in_order([(file, part) for _, file, part in parts], read)
-    for (seating, file, _), games in zip(parts, found, strict=True):
+    found = read_in_order([((seating.run, stored), part) for seating, stored, part in parts], read)
+    for (seating, _, _), games in zip(parts, found, strict=True):
         rows = np.flatnonzero(games.game_id & 1 == seating.game)
         for start in range(0, len(rows), CHUNK_GAMES):
             chosen = games.taken(rows[start : start + CHUNK_GAMES])
-            yield GameChunk(seating.heading, selection.runs[file.run], chosen, rank[file.run])
+            yield GameChunk(seating.heading, selection.runs[seating.run], chosen, rank[seating.run])
 
 
 def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]]:

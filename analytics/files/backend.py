@@ -296,13 +296,13 @@ class StoreSettings:
         options["connect_timeout"] = timedelta(seconds=min(5.0, self.timeout))
         return options | ({"allow_http": True} if self.allow_http else {})
 
-    def retries(self) -> dict[str, Any]:
-        """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses."""
-        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=self.patience)}
+    def retries(self, is_first: bool) -> dict[str, Any]:
+        """The repeats of what fails in passing (429, 5xx, lost connections): after random, ever longer pauses.
 
-    def first_retries(self) -> dict[str, Any]:
-        """The same for the first request."""
-        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=min(FIRST_SECONDS, self.patience))}
+        ``is_first``: of the first request.
+        """
+        seconds = min(FIRST_SECONDS, self.patience) if is_first else self.patience
+        return {"max_retries": RETRIES, "retry_timeout": timedelta(seconds=seconds)}
 
     def polars_options(self) -> dict[str, Any]:
         """The arguments that Polars' own reader needs; it reads the rest from the environment.

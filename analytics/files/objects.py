@@ -135,28 +135,22 @@ class ObjectBackend(Backend):
         self._answered = False
 
     @cached_property
-    def _patient(self) -> Any:
-        return self._made(self.settings.retries())
-
-    @cached_property
-    def _brief(self) -> Any:
-        return self._made(self.settings.first_retries())
-
-    def _made(self, retries: dict[str, Any]) -> Any:
+    def _stores(self) -> tuple[Any, Any]:
+        """The store as it is asked first, and later. Until it has answered once it is not waited for long."""
+        options, url = self.settings.client_options(), str(self.bucket)
         with answered(self.bucket, self.settings):
-            return from_url(str(self.bucket), client_options=self.settings.client_options(), retry_config=retries)
-
-    @property
-    def _store(self) -> Any:
-        """The store. Until it has answered once it is not waited for long: it may not exist."""
-        return self._patient if self._answered else self._brief
+            first, later = (
+                from_url(url, client_options=options, retry_config=self.settings.retries(is_first))
+                for is_first in (True, False)
+            )
+        return first, later
 
     @contextmanager
     def _asked(self, path: PurePath) -> Iterator[Any]:
         """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
         try:
             with answered(path, self.settings):
-                yield self._store
+                yield self._stores[self._answered]
         except (FileNotFoundError, FileExistsError):
             self._answered = True
             raise

@@ -83,18 +83,12 @@ INTEGERS: dict[type[pl.DataType], ColumnStorage] = {
 }
 
 
-class Page(NamedTuple):
-    """The data page of a chunk. Its content may lie in the room in which it was packed, to be copied once."""
-
-    header: bytes
-    content: bytes | memoryview
-
-
 class ColumnChunk(NamedTuple):
     """One column of one row group, encoded."""
 
     dictionary: bytes  # page with its header; empty without a dictionary
-    data: Page
+    header: bytes  # of the data page
+    content: memoryview  # of the data page: it lies in the room in which it was packed, to be copied once
     encodings: tuple[int, ...]
     least: bytes  # the statistics: integers as PLAIN values, labels as they are
     largest: bytes
@@ -125,8 +119,8 @@ class ParquetFile:
         for (name, storage), chunk in zip(self._columns.items(), chunks, strict=True):
             offset = len(self._content)
             self._content += chunk.dictionary
-            self._content += chunk.data.header
-            self._content += chunk.data.content
+            self._content += chunk.header
+            self._content += chunk.content
             described.append(_describe(name, storage.physical, chunk, rows, offset, len(self._content)))
         group = [many(1, STRUCT, described), i64(2, len(self._content) - start), i64(3, rows), i64(5, start)]
         self._groups.append(struct(group))
@@ -187,11 +181,12 @@ def packed_integers(physical: Sequence[int], rows: int, room: NDArray[np.uint8],
     """
     start = 0
     for kind, least, largest, encoding, end in zip(physical, *(each.tolist() for each in facts), strict=True):
-        page = _data_page(room[start:end].data, rows, encoding)
+        content = room[start:end].data
         dictionary = _range_page(least, largest) if encoding == RLE_DICTIONARY else b""
         size = 8 if kind == INT64 else 4
         bounds = (least.to_bytes(size, "little", signed=True), largest.to_bytes(size, "little", signed=True))
-        yield ColumnChunk(dictionary, page, ENCODINGS[encoding], *bounds)
+        header = _page_header(DATA_PAGE, content, _data_page_header(rows, encoding))
+        yield ColumnChunk(dictionary, header, content, ENCODINGS[encoding], *bounds)
         start = end
 
 
@@ -206,19 +201,14 @@ def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.
     least, largest = int(facts.least[0]), int(facts.largest[0])
     numbers = np.flatnonzero(np.bincount(indices)).tolist() if largest > least + 1 else (least, largest)
     present = sorted(known[number].encode() for number in numbers)
-    page = _data_page(room[:end].data, len(indices), RLE_DICTIONARY)
-    return ColumnChunk(
-        _text_page(tuple(known[least : largest + 1])), page, ENCODINGS[RLE_DICTIONARY], present[0], present[-1]
-    )
+    dictionary, content = _text_page(tuple(known[least : largest + 1])), room[:end].data
+    header = _page_header(DATA_PAGE, content, _data_page_header(len(indices), RLE_DICTIONARY))
+    return ColumnChunk(dictionary, header, content, ENCODINGS[RLE_DICTIONARY], present[0], present[-1])
 
 
 def _page_header(kind: int, content: bytes | memoryview, of_kind: Field) -> bytes:
     size = zigzag(len(content))
     return struct([i32(1, kind), (2, I32, size), (3, I32, size), of_kind])
-
-
-def _data_page(content: bytes | memoryview, rows: int, encoding: int) -> Page:
-    return Page(_page_header(DATA_PAGE, content, _data_page_header(rows, encoding)), content)
 
 
 @functools.lru_cache(maxsize=256)  # here and below: what most row groups have in common

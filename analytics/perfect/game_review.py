@@ -15,10 +15,9 @@ import numpy as np
 
 from analytics.derived_tables.decisions import GIFT, decisions_of
 from analytics.derived_tables.exact_values import ExactValues, evaluate
-from analytics.derived_tables.jobs import run_jobs
+from analytics.derived_tables.jobs import StoppedError, run_jobs
 from analytics.perfect.tablebase import base_for
-from analytics.store.blocks import RangeGames
-from quarto.batch import Games
+from analytics.store.blocks import RangeGames, one_game
 from quarto.position import Position, board, from_plies
 from quarto.rules import CELLS, NONE, PIECES, Rules, finished_lines
 from quarto.solver.solver import Solver
@@ -59,10 +58,6 @@ class GameReview(NamedTuple):
         return tuple(index for index, decision in enumerate(self.decisions) if decision.regret)
 
 
-class _TimeUpError(Exception):
-    """Raised to end the searches of a review."""
-
-
 def review_game(
     rules: Rules,
     plies: Sequence[tuple[int, int]],
@@ -83,9 +78,9 @@ def review_game(
     def check() -> None:
         on_wait()
         if time.monotonic() > deadline:
-            raise _TimeUpError
+            raise StoppedError
 
-    with suppress(_TimeUpError):
+    with suppress(StoppedError):
         run_jobs([review.search], 1, lambda _none: None, review.stop, check)
     return review.found()
 
@@ -100,7 +95,8 @@ class Review:
         """Loads the kernel, which may have to be compiled."""
         self.solver = Solver(rules, MEGABYTES, base_for(rules))
         self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
-        self._game = _as_games(plies, opening)
+        # As the kernels of annotations take games: its winner and ending mean nothing.
+        self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), one_game(plies))
         self._ending = False
         self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
         self._given: JudgedDecision | None = None  # the piece in hand
@@ -198,12 +194,3 @@ class Review:
 
 def _left(position: Position) -> list[int]:
     return [piece for piece in range(PIECES) if position.available >> piece & 1]
-
-
-def _as_games(plies: Sequence[Choice], opening: int) -> RangeGames:
-    """The game as the kernels of annotations take games: its winner and ending mean nothing."""
-    games = Games.zeros(1)
-    for ply, (piece, cell) in enumerate(plies):
-        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
-    games.plies[0] = len(plies)
-    return RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), games)

@@ -38,9 +38,10 @@ from analytics.perfect.tablebase import base_for, largest_for, same_game
 from analytics.statistics.intervals import Estimate, mean_over_clusters
 from analytics.statistics.tally import ClusterSums
 from analytics.store.archive import Archive
+from analytics.store.blocks import united
 from analytics.store.range_files import read_games
 from analytics.store.records import Count, JsonRecord, canonical, parse
-from quarto.batch import Batch, Turns
+from quarto.batch import Batch, Games, Turns, side_by_side
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError
 from quarto.notation import format_position, parse_position
@@ -183,34 +184,19 @@ class Candidates(NamedTuple):
     cells: NDArray[np.int64]  # [C, n] the last was filled last
 
 
-class LoggedPlies(NamedTuple):
-    """The plies of ``G`` logged games under some rules."""
-
-    pieces: NDArray[np.int8]  # [16, G]
-    cells: NDArray[np.int8]  # [16, G]
-    plies: NDArray[np.int8]  # [G]
-
-
-def logged_plies(archive: Archive, rules: Rules) -> LoggedPlies:
+def logged_games(archive: Archive, rules: Rules) -> Games:
     """The games of an archive under some rules, by run id, then by game id: whatever files they are in.
 
     Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
     """
     parts = [
-        _plies_of_run(archive, record.run_id)
+        united([read_games(archive, record.run_id, stored) for stored in archive.ranges(record.run_id)]).games
         for record in sorted(archive.runs(), key=lambda each: each.run_id)
         if same_game(record.rules, rules) and len(archive.ranges(record.run_id))
     ]
     if not parts:
         raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
-    return LoggedPlies(*(np.concatenate(columns, axis=-1) for columns in zip(*parts, strict=True)))
-
-
-def _plies_of_run(archive: Archive, run_id: str) -> LoggedPlies:
-    found = [read_games(archive, run_id, stored) for stored in archive.ranges(run_id)]
-    order = np.argsort(np.concatenate([each.game_id for each in found]))
-    columns = ([getattr(each.games, name) for each in found] for name in LoggedPlies._fields)
-    return LoggedPlies(*(np.concatenate(column, axis=-1)[..., order] for column in columns))
+    return side_by_side(parts)
 
 
 def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:
@@ -224,7 +210,7 @@ def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:
         yield Candidates(found.pieces[live], found.cells[live])
 
 
-def met(games: LoggedPlies, pieces: int, seed: int) -> Iterator[Candidates]:
+def met(games: Games, pieces: int, seed: int) -> Iterator[Candidates]:
     """The positions with some number of pieces in which a placement was made, in a random order of the games."""
     first = stream(seed, pieces, 1)
     words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
@@ -265,7 +251,7 @@ def batch_of(found: Candidates) -> Batch:
     return Batch(lanes, occupied, (ALL_PIECES & ~gone).astype(np.uint16), hand, last_cell)
 
 
-def positions(rules: Rules, games: LoggedPlies, pieces: int, each: int, seed: int) -> list[tuple[str, list[Position]]]:
+def positions(rules: Rules, games: Games, pieces: int, each: int, seed: int) -> list[tuple[str, list[Position]]]:
     """For each source its name and at most ``each`` positions; no two of all of them are images of each other."""
     seen: set[tuple[int, int]] = set()
     sources = drawn(rules, pieces, seed), met(games, pieces, seed)

@@ -50,17 +50,13 @@ class BuildJob(NamedTuple):
 
     @property
     def chunks(self) -> Path:
-        return self.folder / f"{name_of(self.rules, self.pieces)}-{_digest_of(self.rules)}.building"
+        digest = hashlib.sha256(json.dumps(asdict(self.rules), sort_keys=True).encode()).hexdigest()
+        return self.folder / f"{name_of(self.rules, self.pieces)}-{digest[:12]}.building"  # rules may share a name
 
     @property
     def path(self) -> Path:
         """The tablebase's table."""
         return self.folder / f"{name_of(self.rules, self.pieces)}.parquet"
-
-
-def _digest_of(rules: Rules) -> str:
-    """Twelve hex digits that differ between rules of one name."""
-    return hashlib.sha256(json.dumps(asdict(rules), sort_keys=True).encode()).hexdigest()[:12]
 
 
 class BuildProgress(NamedTuple):
@@ -163,9 +159,14 @@ class Chunks:
         return self._keys[self._span(first)]
 
     def keep(self, first: int, values: NDArray[np.int8], seconds: float) -> None:
-        """Store the values of a chunk, which one thread found in ``seconds``. Raises ``FailureError``."""
+        """Store the values of a chunk, which one thread found in ``seconds``. Raises ``FailureError``.
+
+        Its file holds the SHA-256 of the rest, the seconds (float64, little-endian), the values (int8).
+        """
         self.values[self._span(first)] = values
-        _write_chunk(self.job.chunks, first, values, seconds)
+        content = np.array([seconds], "<f8").tobytes() + values.tobytes()
+        with explained("write", self.job.chunks):
+            replace(_chunk_path(self.job.chunks, first), hashlib.sha256(content).digest() + content)
         del self.left[first]
         self.progress.advance(len(values))
 
@@ -187,13 +188,6 @@ def solved(solver: Solver, rules: Rules, keys: NDArray[np.uint64]) -> tuple[NDAr
 
 def _chunk_path(folder: Path, first: int) -> Path:
     return folder / f"values-{first:09d}.chunk"
-
-
-def _write_chunk(folder: Path, first: int, values: NDArray[np.int8], seconds: float) -> None:
-    """Store a chunk: the SHA-256 of the rest, seconds of one thread (float64, little-endian), values (int8)."""
-    content = np.array([seconds], "<f8").tobytes() + values.tobytes()
-    with explained("write", folder):
-        replace(_chunk_path(folder, first), hashlib.sha256(content).digest() + content)
 
 
 def _read_chunk(folder: Path, first: int, values: NDArray[np.int8]) -> bool:

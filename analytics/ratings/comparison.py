@@ -238,13 +238,6 @@ def _difference(opened: OpenArchive, one: _Meeting, two: _Meeting) -> tuple[Esti
     return _independent(one.score, two.score), 0
 
 
-def _openings(record: RunRecord) -> tuple[Any, ...] | None:
-    """The source of a run's openings, equal for runs whose pairs of one number begin alike; None if there is none."""
-    if record.opening_seed is None or not record.by_pairs:
-        return None
-    return record.opening_seed, record.spec["opening_plies"], record.spec["rules"]
-
-
 def _paired(one: _Meeting, two: _Meeting) -> str:
     """The question in SQL: how many pairs of games share an opening, the mean of their difference, its variance."""
     sides = [

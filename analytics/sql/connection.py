@@ -185,18 +185,19 @@ class Connection:
 
     def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
         groups = self._files.by_record(found) if view == "games" else [(found, dict[str, str]())] if found else []
-        located = [([self.location(file.path) for file in group], values) for group, values in groups]
-        self.duckdb.execute(views.over_files(view, located))
+        located = [(map(self.location, (file.path for file in group)), values) for group, values in groups]
+        sources = [(views.from_files(paths), {"run_id": views.RUN_OF_FILE} | values) for paths, values in located]
+        self.duckdb.execute(views.over(view, sources))
 
     def _replay(self, view: str, run_ids: Iterable[str], replay: Replay, values: Values) -> None:
         """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
         self._files.sound("plies")
-        archive, relations = self._files.archive, dict[str, tuple[str, dict[str, str]]]()
+        archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
         for run_id in run_ids:
             record = lazy_rows.record_of(archive, run_id)  # raises before DuckDB reads
             self.duckdb.register(f"{view}_{run_id}", LazyRows(replay(archive, record, self.failures)))
-            relations[run_id] = f"{view}_{run_id}", values(record)
-        self.duckdb.execute(views.over_runs(view, relations))
+            sources.append((f"FROM {view}_{run_id}", {"run_id": views.literal(run_id)} | values(record)))
+        self.duckdb.execute(views.over(view, sources))
 
     def _add_keys(self, run_ids: Iterable[str]) -> None:
         """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""

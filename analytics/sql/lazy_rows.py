@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any
 
 import polars as pl
 from polars.io.plugins import register_io_source
@@ -24,16 +24,10 @@ from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, FailureError
 
 
-class Streamable(Protocol):
-    """An object with the Arrow PyCapsule interface."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
 class Stream:
-    """Wraps an object and passes on its rows only."""
+    """Wraps an object with the Arrow PyCapsule interface, and passes on its rows only."""
 
-    def __init__(self, source: Streamable) -> None:
+    def __init__(self, source: Any) -> None:
         self._source = source
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -48,7 +42,7 @@ class LazyRows:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         # Lazy: DuckDB also opens a stream to learn the columns, and then nothing may be computed.
-        batches: Streamable = self._frame.collect_batches(lazy=True)
+        batches: Any = self._frame.collect_batches(lazy=True)
         return batches.__arrow_c_stream__(requested_schema)
 
 

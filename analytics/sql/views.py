@@ -66,7 +66,6 @@ def described_columns(view: str) -> dict[str, tuple[str, str]]:
 
 
 OF_RECORDS = ("rules", "opening_number", "game_number")  # columns of games that are in no file
-FileGroup = tuple[Sequence[PurePath], Mapping[str, str]]  # files, and the columns of their rows that they lack
 VIEWS = _columns_of_views()  # the columns of each view: names and DuckDB's types
 FILLED = ("runs", "results", "sweeps", "verdicts", "agents", "policies")  # tables in memory, made from records
 DERIVED = tuple(name for name in tables.DERIVED if name in VIEWS)  # by their files and the pairings of runs
@@ -129,12 +128,10 @@ def values_of(record: RunRecord | None) -> dict[str, str]:
     }
 
 
-def over_files(view: str, groups: Sequence[FileGroup]) -> str:
-    """The statement that creates a view of the rows of Parquet files, in groups: a condition may leave out some."""
-    parts = []
-    for paths, of_records in groups:
-        values = {name: name for name in _columns(view)} | {"run_id": RUN_OF_FILE} | dict(of_records)
-        parts.append(f"SELECT {_typed(view, values)} {from_files(paths)}")
+def over(view: str, sources: Sequence[tuple[str, Mapping[str, str]]]) -> str:
+    """The statement that creates a view of the rows of some clauses FROM, each with the columns that its rows lack."""
+    usual = {name: name for name in _columns(view)}
+    parts = [f"SELECT {_typed(view, usual | dict(values))} {source}" for source, values in sources]
     return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}" if parts else empty(view)
 
 
@@ -162,17 +159,6 @@ def _texts_of_bits(column: str, texts: Sequence[str]) -> str:
     """The list of the texts whose bits are set, NULL if no bit is."""
     listed = ", ".join(map(literal, texts))
     return f"CASE WHEN {column} <> 0 THEN list_filter([{listed}], lambda _, bit: {column} >> (bit - 1) & 1 = 1) END"
-
-
-def over_runs(view: str, relations: Mapping[str, tuple[str, Mapping[str, str]]]) -> str:
-    """The statement that creates a view of the rows of a relation for each run, with the columns that it lacks."""
-    if not relations:
-        return empty(view)
-    parts = []
-    for run, (relation, known) in relations.items():
-        values = {name: name for name in _columns(view)} | {"run_id": literal(run)} | dict(known)
-        parts.append(f"SELECT {_typed(view, values)} FROM {relation}")  # noqa: S608  (names of our own)
-    return f"CREATE OR REPLACE VIEW {view} AS {' UNION ALL '.join(parts)}"
 
 
 def policy_macro(questions: Mapping[str, str]) -> str:

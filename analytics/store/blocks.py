@@ -18,7 +18,7 @@ from analytics.store.schema import GAMES, PLIES, THOUGHTS, game_ids
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, side_by_side
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix
-from quarto.rules import PIECES
+from quarto.rules import NONE, PIECES
 
 # Small enough that a row group holds few different plies, so that its statistics let readers skip it; large enough
 # that its headers cost nothing.
@@ -36,6 +36,15 @@ def games_at(games: Games, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -
     """Some of the games: those of a mask [G] or of indices in arrays of their own, those of a slice as views."""
     pieces, cells, *columns = games
     return Games(pieces[:, rows], cells[:, rows], *(column[rows] for column in columns))
+
+
+def one_game(plies: Sequence[tuple[int, int]], winner: int = NONE, ending: int = 0) -> Games:
+    """A game by its plies (piece, cell)."""
+    games = Games.zeros(1)
+    for ply, (piece, cell) in enumerate(plies):
+        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
+    games.plies[0], games.winner[0], games.ending[0] = len(plies), winner, ending
+    return games
 
 
 class RangeGames(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import IO, TypeVar, cast
 
+import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -321,21 +322,12 @@ def tallies_of(frame: pl.DataFrame) -> dict[int, Tally]:
 
 
 def _tally(row: Mapping[str, int]) -> Tally:
-    pairs = [row[name] for name in PAIR_COLUMNS]
-    singles = [row[name] for name in SINGLE_COLUMNS]
-    forfeits = [row[name] for name in FORFEIT_COLUMNS]
-    return Tally(
-        (_row(pairs[:3]), _row(pairs[3:6]), _row(pairs[6:])),
-        (_row(singles[:3]), _row(singles[3:])),
-        illegal=(forfeits[0], forfeits[1]),
-        errors=(forfeits[2], forfeits[3]),
-        plies=row["plies"],
-        late=(forfeits[4], forfeits[5]),
+    pairs, singles, forfeits = (
+        [[row[name] for name in columns[first : first + size]] for first in range(0, len(columns), size)]
+        for columns, size in ((PAIR_COLUMNS, 3), (SINGLE_COLUMNS, 3), (FORFEIT_COLUMNS, 2))
     )
-
-
-def _row(counts: list[int]) -> tuple[int, int, int]:
-    return counts[0], counts[1], counts[2]
+    named = dict(zip(("illegal", "errors", "late"), forfeits, strict=True))
+    return msgspec.convert({"pairs": pairs, "singles": singles, **named, "plies": row["plies"]}, Tally)
 
 
 # Contradictions. Fingerprints in names decide wherever the files of one set make up a file of the other. Only where

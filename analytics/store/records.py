@@ -323,6 +323,13 @@ class RunRecord(StoredRecord, frozen=True):
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 
 
+def joined_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The code of a run to which other code adds games: that which began it, and the fingerprints of all others."""
+    others = [*known.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
+    others = [each for each in dict.fromkeys(others) if each and each != known.get("fingerprint")]
+    return {**known, "extended_by": others} if others else known
+
+
 class SweepJob(StoredRecord, frozen=True):
     """One job of a sweep: the settings that varied, and its run."""
 

@@ -25,7 +25,7 @@ from analytics.store.archive import GAMES, Archive, has_all
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.range_files import FingerprintsOfRun, contradictions, read_games, store_range
 from analytics.store.ranges import StoredRange, aligned, check_of, fitting, merged, missing
-from analytics.store.records import RunRecord, dump, run_id_of
+from analytics.store.records import RunRecord, dump, joined_code, run_id_of
 from quarto.errors import FailureError, RequestError
 
 COPIED = ("plies", "tallies", GAMES)  # in the order of writing
@@ -90,7 +90,9 @@ def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, prog
     if target.run(run_id) is None:
         new, done = structs.replace(new, number=target.next_number()), done.plus(runs=1)
     if any(known.missing(end, first) for first, end in source.ranges(run_id).covered):
-        target.update_run(run_id, lambda there: _of_both_codes(there or new, record))
+        target.update_run(
+            run_id, lambda there: structs.replace(there or new, code=joined_code((there or new).code, record.code))
+        )
     else:
         target.update_run(run_id, lambda there: there or new)
     for stored in source.ranges(run_id):
@@ -108,16 +110,6 @@ def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, prog
             done = done.plus(verdicts=1)
     target.update_run(run_id, lambda there: there and _united(there, record, target))
     return done
-
-
-def _of_both_codes(known: RunRecord, record: RunRecord) -> RunRecord:
-    """The record of a run that gets games of another one, which other code may have played."""
-    code, mine, theirs = dict(known.code), known.code.get("fingerprint"), record.code.get("fingerprint")
-    extended = [*known.code.get("extended_by", ()), theirs, *record.code.get("extended_by", ())]
-    extended = [each for each in dict.fromkeys(extended) if each and each != mine]
-    if extended:
-        code["extended_by"] = extended
-    return structs.replace(known, code=code)
 
 
 def _united(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
@@ -269,17 +261,20 @@ def _of_code(held: Sequence[_Held], target: Archive) -> Iterator[str]:
         known = merged(span for one in before for span in one.archive.ranges(each.record.run_id).covered)
         lacking = any(missing(known, end, first) for first, end in ranges.covered)
         code = each.record.code.get("fingerprint")
-        if before and lacking and all(code not in _codes(one.record) for one in before):
+        if (
+            before
+            and lacking
+            and all(
+                code not in (one.record.code.get("fingerprint"), *one.record.code.get("extended_by", ()))
+                for one in before
+            )
+        ):
             yield (
                 f"run {each.record.run_id} was played by code {str(code)[:12]} in {each.archive.root}, by code "
                 f"{str(before[0].record.code.get('fingerprint'))[:12]} in {before[0].archive.root}: leave one out, or "
                 "unite their games with --other-code"
             )
         before.append(each)
-
-
-def _codes(record: RunRecord) -> tuple[object, ...]:
-    return record.code.get("fingerprint"), *record.code.get("extended_by", ())
 
 
 # Records.

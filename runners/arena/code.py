@@ -76,7 +76,8 @@ def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
     Nothing is imported: a path may come from a card.
     """
     modules = sorted({target.rpartition(".")[0] for target in targets if isinstance(target, str)})
-    return _described(hashlib.sha256("\n".join([_playing(learning), *map(_of_module, modules)]).encode()))
+    own = (fingerprint_of_modules(imported_modules(module, _affects_games)) for module in modules)
+    return _described(hashlib.sha256("\n".join([_playing(learning), *own]).encode()))
 
 
 def _described(digest: hashlib._Hash) -> dict[str, str]:
@@ -113,11 +114,6 @@ def _modules_of_agent(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     """The modules of an agent's classes, sorted, each with the contents of all that it imports."""
     modules = sorted({target.rpartition(".")[0] for target in _targets(agent)})
     return {module: imported_modules(module, _affects_games) for module in modules}
-
-
-def _of_module(module: str) -> str:
-    """The fingerprint of a module and all that it imports; of our modules, only those that affect games."""
-    return fingerprint_of_modules(imported_modules(module, _affects_games))
 
 
 def _affects_games(importing: str, imported: str) -> bool:

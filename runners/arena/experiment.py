@@ -19,7 +19,7 @@ from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, UnitLine, parts
-from analytics.store.records import RunRecord, now
+from analytics.store.records import RunRecord, joined_code, now
 from quarto import caches
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
@@ -186,24 +186,16 @@ def games_left(archive: Archive, spec: RunSpec, games: int) -> int:
 def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, command: str) -> None:
     """Save the record of a run of ``games`` games a pairing, or update the one that another process may have saved."""
 
-    def begun(known: RunRecord | None) -> RunRecord | None:
+    def changed(known: RunRecord | None) -> RunRecord | None:
         if known is None:
             record = RunRecord(spec.run_id, spec.as_mapping(), code, games, now(), command=command)
             return structs.replace(record, number=archive.next_number(), training=spec.training)
+        begun = structs.replace(known, status="running", code=joined_code(known.code, code))
         if games > known.games:
-            return structs.replace(known, games=games, command=command, status="running", code=_joined(known, code))
-        if not games_left(archive, spec, games):
-            return None
-        return structs.replace(known, status="running", code=_joined(known, code))
+            return structs.replace(begun, games=games, command=command)
+        return begun if games_left(archive, spec, games) else None
 
-    archive.update_run(spec.run_id, begun)
-
-
-def _joined(known: RunRecord, code: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The code of a run to which this code adds games: that which began it, and the fingerprints of all others."""
-    others = [*known.code.get("extended_by", ()), code["fingerprint"]]
-    others = [each for each in dict.fromkeys(others) if each != known.code.get("fingerprint")]
-    return {**known.code, "extended_by": others} if others else known.code
+    archive.update_run(spec.run_id, changed)
 
 
 def end(archive: Archive, spec: RunSpec, seconds: float) -> None:

@@ -167,12 +167,14 @@ def build(
     ray_address: options.RayAddress = None,
 ) -> None:
     """Build a tablebase, or continue an interrupted build."""
+    from analytics.perfect.tablebase import home
+    from analytics.perfect.tablebase_build import BuildJob
     from runners.arena.config import executor_named
-    from runners.perfect.tablebases import BuildOptions
+    from runners.arena.config_groups import load_rules
     from runners.perfect.tablebases import build as carry_out
 
-    asked = BuildOptions(rules, pieces, directory, threads, megabytes)
-    raise typer.Exit(carry_out(asked, executor_named(executor, ray_address), options.typed()))
+    job = BuildJob(load_rules(rules), pieces, directory or home(), threads, megabytes)
+    raise typer.Exit(carry_out(job, executor_named(executor, ray_address), options.typed()))
 
 
 @app.command()

@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 from analytics.perfect import tablebase_build
-from analytics.perfect.tablebase import Card, Tablebase, home, largest_for, open_tablebase, same_game, tablebases
+from analytics.perfect.tablebase import Card, Tablebase, largest_for, open_tablebase, same_game, tablebases
 from analytics.perfect.tablebase_build import BuildJob, Chunks, solved
 from analytics.perfect.theory import report
 from analytics.results.columns import Table, column, words
@@ -30,36 +30,23 @@ from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 
 
-@dataclass(frozen=True)
-class BuildOptions:
-    """The settings of ``build``."""
-
-    rules: str  # the name of a yaml
-    pieces: int  # of the largest boards
-    directory: Path | None  # None: the usual one
-    threads: int
-    megabytes: float
-
-
-def build(options: BuildOptions, executor: Executor, command: str) -> int:
+def build(job: BuildJob, executor: Executor, command: str) -> int:
     """Build a tablebase, or continue, and print its size; ``command``: the arguments to continue with.
 
     Returns the exit code. Raises ``RequestError`` for what cannot be built.
     """
-    rules, threads = load_rules(options.rules), options.threads
-    job = BuildJob(rules, options.pieces, options.directory or home(), threads, options.megabytes)
-    tables = executor.here(threads)
+    tables = executor.here(job.threads)
     tablebase_build.check(job, available_megabytes(), tables)
     needed = tablebase_build.needed_megabytes(job, tables)
-    means = f"{threads} threads" if executor.shares_memory else "the chosen executor"
+    means = f"{job.threads} threads" if executor.shares_memory else "the chosen executor"
     console.print_note(
-        f"{rules.name}, boards of up to {job.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
+        f"{job.rules.name}, boards of up to {job.pieces} pieces: {needed:,.0f} MB of memory at most, {means}"
     )
     code = {"version": version(), "fingerprint": source_fingerprint(("quarto",))[:16]}
     with interruptible() as stop, console.progress_bar("solving", "boards") as bar:
         progress = tablebase_build.BuildProgress(bar.start, bar.advance)
         found = tablebase_build.build(
-            job, code, stop, progress, lambda chunks, stop: solve(chunks, executor, threads, stop)
+            job, code, stop, progress, lambda chunks, stop: solve(chunks, executor, job.threads, stop)
         )
     if found is None:
         console.print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")

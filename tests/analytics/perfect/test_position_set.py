@@ -19,12 +19,11 @@ from analytics.perfect.position_set import (
     NO_DECISION,
     NUMBERS,
     Candidates,
-    LoggedPlies,
     PositionSet,
     batch_of,
     drawn,
     judgement,
-    logged_plies,
+    logged_games,
     met,
     ratio,
     read,
@@ -134,23 +133,23 @@ def test_arrangements_with_a_line_are_left_out() -> None:
 
 
 def test_logged_positions_are_those_of_the_games() -> None:
-    games = logged_plies(Archive.open(SAMPLE), CLASSIC)
+    games = logged_games(Archive.open(SAMPLE), CLASSIC)
     known = {tuple(column) for column in np.concatenate([games.pieces[:9], games.cells[:8]]).T.tolist()}
     found = next(met(games, 8, 1))
     assert len(found.cells) == min((games.plies > 8).sum(), position_set.DRAWN_AT_ONCE)
     assert {(*held, *filled) for held, filled in zip(found.pieces.tolist(), found.cells.tolist(), strict=True)} <= known
-    none = LoggedPlies(games.pieces[:, :0], games.cells[:, :0], games.plies[:0])
+    none = Games.zeros(0)
     assert list(met(none, 8, 1)) == []
 
 
 def test_logged_games_have_one_order_whatever_files_they_are_in(tmp_path: Path) -> None:
     whole, scattered = (
-        logged_plies(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
+        logged_games(Archive.open(archive_of(tmp_path / str(most), most)), CLASSIC) for most in (1 << 20, 2)
     )
     for one, other in zip(whole, scattered, strict=True):
         assert np.array_equal(one, other)
     with pytest.raises(RequestError, match="has no games under rules 'torus'"):
-        logged_plies(Archive.open(tmp_path / "2"), PRESETS["torus"])
+        logged_games(Archive.open(tmp_path / "2"), PRESETS["torus"])
 
 
 def test_duckdb_reads_what_polars_does(frame: pl.DataFrame) -> None:
