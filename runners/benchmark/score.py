@@ -18,12 +18,12 @@ from analytics.results.columns import ResultColumn, percent, ranked
 from analytics.statistics.intervals import Estimate, score, wilson
 from analytics.statistics.tally import Tally
 from quarto.errors import RequestError
-from quarto.rules import CLASSIC, Rules
+from quarto.rules import CLASSIC
 from runners.arena.config import agent_named, load_agent
 from runners.arena.spec import AgentSpec
 from runners.hosting.guarded_agent import unlogged
 from runners.hosting.interruption import INTERRUPTED, interruptible
-from runners.judge.judging import AgentVerdict, ChosenAgents, JudgeOptions, chosen_agents, games_with, judge
+from runners.judge.judging import AgentVerdict, JudgeOptions, chosen_agents, games_with, judge
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import TableOutput
@@ -111,31 +111,29 @@ class Scores(NamedTuple):
 def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> Scores | None:
     """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
     positions = read(path_for(CLASSIC.name) if request.file is None else request.file)
-    _check_rules(positions.rules, request.file)
-    found = chosen_agents(request.names, request.root, CLASSIC, everything=False)
-    against = chosen_agents([request.opponent], request.root, CLASSIC, everything=False)
-    for note in dict.fromkeys((*found.notes, *against.notes)):
+    if positions.rules != CLASSIC:
+        raise RequestError(
+            f"{request.file} holds positions of rules {positions.rules.name!r}: the benchmark is of classic rules"
+        )
+    agents, notes = chosen_agents(request.names, request.root, CLASSIC, everything=False)
+    (opponent,), more = chosen_agents([request.opponent], request.root, CLASSIC, everything=False)
+    for note in dict.fromkeys((*notes, *more)):
         console.print_note(note)
     with unlogged():
-        known = references(against.agents[0], options.threads, stop)
+        known = references(opponent, options.threads, stop)
         if not (stop.is_set() or known.greatest > known.least):
-            raise RequestError(f"against {against.agents[0].label} perfect play gains nothing: name another opponent")
-        scored = _scored(found, against.agents[0], known, positions, options, stop)
+            raise RequestError(f"against {opponent.label} perfect play gains nothing: name another opponent")
+        scored = _scored(agents, opponent, known, positions, options, stop)
     if stop.is_set():
         return None
     for each in scored:
         for note in each.verdict.notes:
             console.print_note(note)
-    return Scores(scored, against.agents[0].label, known, len(positions.logged))
-
-
-def _check_rules(rules: Rules, file: Path | None) -> None:
-    if rules != CLASSIC:
-        raise RequestError(f"{file} holds positions of rules {rules.name!r}: the benchmark is of classic rules")
+    return Scores(scored, opponent.label, known, len(positions.logged))
 
 
 def _scored(
-    found: ChosenAgents,
+    agents: Sequence[AgentSpec],
     opponent: AgentSpec,
     known: References,
     positions: PositionSet,
@@ -145,8 +143,8 @@ def _scored(
     """The score of each agent, as many as there are before ``stop`` is set."""
     scored = []
     with progress_bar("scoring", "turns") as bar:
-        bar.start(len(found.agents) * options.draws * len(positions.logged))
-        for agent in found.agents if not stop.is_set() else ():
+        bar.start(len(agents) * options.draws * len(positions.logged))
+        for agent in agents if not stop.is_set() else ():
             bar.describe(agent.label)
             verdict = judge(agent, positions, options._replace(games=0), stop, bar.advance)
             games, notes = games_with(opponent, agent, CLASSIC, options, stop)
@@ -189,17 +187,19 @@ def frame_of(scores: Scores) -> pl.DataFrame:
 def show(scores: Scores, wide: bool | None = None) -> None:
     """Print a line on each agent, the best score first."""
     ranks = sorted(scores.scored, key=lambda each: (-each.score.mean, each.verdict.agent.label))
-    games = [each.games for each in ranks]
+    games, regrets = [each.games for each in ranks], [each.regret for each in ranks]
     columns = [
         *ranked([each.verdict.agent.label for each in ranks]),
         ResultColumn("score", [f"{each.score.mean:.3f}" for each in ranks]),
-        ResultColumn("95 % interval", [_between(each.score, 3) for each in ranks], spare=1),
+        ResultColumn("95 % interval", [f"{each.score.low:.3f} to {each.score.high:.3f}" for each in ranks], spare=1),
         ResultColumn("win", [percent(each.wins / each.games) for each in games], spare=3),
         ResultColumn("draw", [percent(each.draws / each.games) for each in games], spare=4),
         ResultColumn("loss", [percent(each.losses / each.games) for each in games], spare=3),
-        ResultColumn("regret", [f"{each.regret['regret']:.4f}" for each in ranks]),
-        ResultColumn("95 % interval", [_between(_regret(each), 4) for each in ranks], spare=2),
-        ResultColumn("optimal, %", [percent(each.regret["optimal"]) for each in ranks], spare=5),
+        ResultColumn("regret", [f"{each['regret']:.4f}" for each in regrets]),
+        ResultColumn(
+            "95 % interval", [f"{each['regret_low']:.4f} to {each['regret_high']:.4f}" for each in regrets], spare=2
+        ),
+        ResultColumn("optimal, %", [percent(each["optimal"]) for each in regrets], spare=5),
     ]
     low, high = scores.known
     against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
@@ -217,12 +217,3 @@ def score_and_show(request: ScoreRequest, options: JudgeOptions, table: TableOut
     else:
         write(frame_of(found), table)
     return 0
-
-
-def _regret(scored: Scored) -> Estimate:
-    row = scored.regret
-    return Estimate(row["regret"], row["regret_low"], row["regret_high"])
-
-
-def _between(estimate: Estimate, digits: int) -> str:
-    return f"{estimate.low:.{digits}f} to {estimate.high:.{digits}f}"

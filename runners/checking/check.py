@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from agents.base import ERROR, LATE, Agent
 from agents.lift import lift
 from quarto import caches
-from quarto.batch import Batch, Block, Games
+from quarto.batch import Batch, Block, Games, side_by_side
 from quarto.errors import OURS, FailureError, raised_at
 from quarto.jit import uint64
 from quarto.notation import format_cell, format_piece
@@ -142,10 +142,13 @@ def _line_of_author(error: BaseException) -> str:
 
 
 def _findings(spec: RunSpec, watch: Watch, bar: ProgressBar, printed: io.StringIO) -> Iterator[CheckFinding]:
-    """All findings but the speed. If the first of an agent's own checks fails, there are no others."""
+    """All findings but the speed. If the first of an agent's own checks fails, there are no others.
+
+    An agent may have ``own_checks``: names of what it looks at, each with what is wrong.
+    """
     own = (
         CheckFinding(name, wrong is None, wrong or "kept")
-        for name, wrong in getattr(spec.agents[0].build(), "own_checks", _no_checks)(spec.rules)
+        for name, wrong in getattr(spec.agents[0].build(), "own_checks", lambda _rules: ())(spec.rules)
     )
     first = next(own, None)
     if first is not None and not first.is_fine:
@@ -207,11 +210,6 @@ def _pairs_that_fit(engine: Engine, watch: Watch) -> int:
     return pairs
 
 
-def _no_checks(_rules: Rules) -> Iterator[tuple[str, str | None]]:
-    """An agent may have ``own_checks``: names of what it looks at, each with what is wrong."""
-    return iter(())
-
-
 def _opponent(agent: AgentSpec) -> AgentSpec:
     opponent = load_agent("random")
     if opponent.label == agent.label:
@@ -236,8 +234,7 @@ def _one_by_one(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
         for pair in reversed(range(pairs)):
             parts.insert(0, engine.play_block(Order(pairing, pair, 1)).block.games)
             bar.advance(2)
-        games = Games(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)))
-        blocks.append(Block(pairing, 0, 0, games))
+        blocks.append(Block(pairing, 0, 0, side_by_side(parts)))
     return blocks
 
 

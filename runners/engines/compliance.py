@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,22 @@ def kept_rules(start: Start, rules: Rules) -> Iterator[tuple[str, str | None]]:
     ``start`` makes a process that is ready to play by ``rules``.
     """
     for name, rule in RULES.items():
+        yield name, _wrong(rule, start, rules)
+
+
+def _wrong(rule: Rule, start: Start, rules: Rules) -> str | None:
+    """What is wrong by a rule; the processes that it starts are ended."""
+    with ExitStack() as ends:
+
+        def begun() -> EngineProcess:
+            process = start()
+            ends.callback(process.end)
+            return process
+
         try:
-            yield name, rule(start, rules)
+            return rule(begun, rules)
         except (EngineError, RequestError) as error:
-            yield name, str(error)
+            return str(error)
 
 
 def _positions(rules: Rules, count: int) -> tuple[Batch, NDArray[np.uint64]]:
@@ -81,8 +93,6 @@ def _flushed(start: Start, rules: Rules) -> str | None:
             held = process.held_back()
             if not held:
                 return None
-        finally:
-            process.end()
     return f"no turn came within {AGAIN_SECONDS:g} seconds: {held}"
 
 
@@ -90,13 +100,10 @@ def _together(start: Start, rules: Rules) -> str | None:
     """Many positions before one ``go`` get the turns that each alone gets, in their order."""
     batch, seeds = _positions(rules, MANY)
     process = start()
-    try:
-        together = _asked(process, position_lines(batch, seeds) + b"go\n", MANY)
-        alone = [
-            _asked(process, position_lines(batch.part(i, i + 1), seeds[i : i + 1]) + b"go\n", 1)[0] for i in range(MANY)
-        ]
-    finally:
-        process.end()
+    together = _asked(process, position_lines(batch, seeds) + b"go\n", MANY)
+    alone = [
+        _asked(process, position_lines(batch.part(i, i + 1), seeds[i : i + 1]) + b"go\n", 1)[0] for i in range(MANY)
+    ]
     for i, (one, other) in enumerate(zip(together, alone, strict=True)):
         if one != other:
             text = format_position(batch.position(i))
@@ -110,11 +117,7 @@ def _together(start: Start, rules: Rules) -> str | None:
 def _legal(start: Start, rules: Rules) -> str | None:
     """Turns take an empty cell and a piece that is left, and what is said of them is in range."""
     batch, seeds = _positions(rules, len(LEGAL_PLIES) + 1)
-    process = start()
-    try:
-        turns = _asked(process, position_lines(batch, seeds) + b"go\n", len(seeds))
-    finally:
-        process.end()
+    turns = _asked(start(), position_lines(batch, seeds) + b"go\n", len(seeds))
     for i, turn in enumerate(turns):
         if wrong := faults_of(batch.position(i), turn, rules):
             return f"position {format_position(batch.position(i))}: turn {turn_text(turn)}: {wrong}"
@@ -125,28 +128,22 @@ def _silent(start: Start, rules: Rules) -> str | None:
     """Nothing is written without ``go``, and nothing for a ``go`` without positions."""
     process = start()
     batch, seeds = _positions(rules, 1)
-    try:
-        for content, when in ((b"", "after 'ready'"), (b"go\n", "for 'go' without a position")):
-            with suppress(LateError):
-                for line in process.answers(content, QUIET_SECONDS):
-                    return f"it wrote {shown(line)} {when}"
+    for content, when in (
+        (b"", "after 'ready'"),
+        (b"go\n", "for 'go' without a position"),
+        (position_lines(batch, seeds), "before 'go'"),
+    ):
         with suppress(LateError):
-            for line in process.answers(position_lines(batch, seeds), QUIET_SECONDS):
-                return f"it wrote {shown(line)} before 'go'"
-        _asked(process, b"go\n", 1)
-    finally:
-        process.end()
+            for line in process.answers(content, QUIET_SECONDS):
+                return f"it wrote {shown(line)} {when}"
+    _asked(process, b"go\n", 1)
     return None
 
 
 def _timed(start: Start, rules: Rules) -> str | None:
     """``go SECONDS`` is answered as ``go`` is."""
     batch, seeds = _positions(rules, 2)
-    process = start()
-    try:
-        _asked(process, position_lines(batch, seeds) + b"go 5\n", 2)
-    finally:
-        process.end()
+    _asked(start(), position_lines(batch, seeds) + b"go 5\n", 2)
     return None
 
 

@@ -18,7 +18,7 @@ from agents.base import ERROR, LATE, Agent
 from analytics import DEFAULT_ARCHIVE
 from analytics.exchange.text import Heading, checked_text, text_of
 from analytics.files.backend import location_of
-from analytics.store.blocks import games_at
+from analytics.store.blocks import games_at, one_game
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.errors import RequestError
@@ -250,11 +250,7 @@ class QuartoEnv(gymnasium.Env):
 
     def _record(self, winner: int, ending: int) -> None:
         if self._log is not None:
-            games = Games.zeros(1)
-            for ply, (piece, cell) in enumerate(self.game.plies):
-                games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
-            games.plies[0], games.winner[0], games.ending[0] = len(self.game.plies), winner, ending
-            self._log.add(games, np.array([self.seat], np.int8))
+            self._log.add(one_game(self.game.plies, winner, ending), np.array([self.seat], np.int8))
 
     def action_masks(self) -> NDArray[np.bool_]:
         """The legal actions, all of them once the game is over, under the name that sb3-contrib asks for."""

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -153,3 +153,9 @@ class Child:
             raise ChildDiedError(f"its process ended with exit code {code}")
         name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
         raise ChildDiedError(f"its process was ended by signal {-code} ({name})")
+
+
+def end_all(children: Iterable[Child]) -> None:
+    """End several."""
+    for child in children:
+        child.end()

@@ -36,13 +36,8 @@ def write_message(descriptor: int, kind: int, value: Any, content: bytes) -> Non
         message = message[os.write(descriptor, message) :]
 
 
-def _read_request(descriptor: int) -> Message:
-    """Read a message from a pipe. Raises ``EOFError`` if it ends."""
-    _, text, further = HEADER.unpack(_read(descriptor, HEADER.size))
-    return json.loads(_read(descriptor, text)), _read(descriptor, further)
-
-
 def _read(descriptor: int, length: int) -> bytes:
+    """Read from a pipe. Raises ``EOFError`` if it ends."""
     parts = []
     while length:
         part = os.read(descriptor, min(length, 1 << 20))
@@ -85,7 +80,8 @@ def main() -> None:
     answer: Message | None
     with suppress(EOFError):
         while True:
-            value, content = _read_request(requests)
+            _, text, further = HEADER.unpack(_read(requests, HEADER.size))
+            value, content = json.loads(_read(requests, text)), _read(requests, further)
             try:
                 if serve is None:
                     answer, serve = _imported(served, megabytes)(value, content)

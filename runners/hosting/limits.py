@@ -23,7 +23,7 @@ from quarto.batch import Batch, Thoughts
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, end_all
 from runners.hosting.guarded_agent import StuckError, jitted_with_limits
 from runners.hosting.interruption import WORKING
 
@@ -103,7 +103,7 @@ class IsolatedPlayer(PythonPlayer):
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
         first, facts = agent.start(rules)
         self._idle = [first]  # the last one is asked next
-        weakref.finalize(self, _end_all, self._idle)
+        weakref.finalize(self, end_all, self._idle)
         if facts.jitted:
             raise jitted_with_limits(label)
         check_choosers(facts.choosers, rules, label)
@@ -146,11 +146,6 @@ def batch_of(content: bytes) -> tuple[Batch, Streams]:
         fields.append(np.frombuffer(content, dtype, size, start).copy())
         start += fields[-1].nbytes
     return Batch(*fields[:-1]), Streams(fields[-1])
-
-
-def _end_all(children: list[Child]) -> None:
-    for child in children:
-        child.end()
 
 
 MOST_STUCK = 4  # turns that run on after their time; each takes a share of the interpreter

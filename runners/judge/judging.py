@@ -22,7 +22,7 @@ from analytics.perfect.position_set import (
     TurnSolver,
     encoded,
     judgement,
-    logged_plies,
+    logged_games,
     origin_of,
     path_for,
     positions,
@@ -58,15 +58,12 @@ ASKED_AT_ONCE = 512  # positions: cheap turns are then asked for faster than the
 POLICY_PLAYER = "policy"  # the agent that plays by any policy
 
 
-class ChosenAgents(NamedTuple):
-    """The agents to judge, and notes on them for the user."""
+def chosen_agents(
+    wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool
+) -> tuple[list[AgentSpec], list[str]]:
+    """The agents that names and labels mean, and notes on them for the user.
 
-    agents: list[AgentSpec]
-    notes: list[str]
-
-
-def chosen_agents(wanted: Sequence[str], root: PurePath, rules: Rules, everything: bool) -> ChosenAgents:
-    """The agents that names and labels mean; with ``everything`` all agents and policies for these rules besides.
+    With ``everything`` all agents and policies for these rules besides.
 
     A name is that of a policy of the archive at ``root``, or its id, or else an agent's label. Raises ``RequestError``
     for a name that is neither, and if nothing is named.
@@ -83,7 +80,7 @@ def chosen_agents(wanted: Sequence[str], root: PurePath, rules: Rules, everythin
         policies = sorted({card.name for card in known if Rules(**card.rules) == rules})
         found += [*_agents(rules), *(_playing(name, root) for name in policies)]
     distinct = list({agent.label: agent for agent in found}.values())
-    return ChosenAgents(distinct, [*notes, *untrained(distinct)])
+    return distinct, [*notes, *untrained(distinct)]
 
 
 def _is_policy(name: str, known: Sequence[PolicyCard]) -> bool:
@@ -152,14 +149,6 @@ class _Job(NamedTuple):
     rows: slice
 
 
-class _Answers(NamedTuple):
-    """The turns of a job, and the seconds that they took one thread."""
-
-    job: _Job
-    turns: Turns
-    seconds: float
-
-
 class Asker:
     """Asks one agent for turns; each position is a game of its own that begins there."""
 
@@ -177,14 +166,14 @@ class Asker:
         most = min(ASKED_AT_ONCE, max(1, GAME_MEMORY // (8 * words))) if words else ASKED_AT_ONCE
         return (_Job(draw, slice(start, start + most)) for draw in range(draws) for start in range(0, size, most))
 
-    def answers(self, job: _Job, stop: Stop) -> _Answers:  # noqa: ARG002  (a job takes a second)
-        """The turns of a job, on the calling thread."""
+    def answers(self, job: _Job, stop: Stop) -> tuple[_Job, Turns, float]:  # noqa: ARG002  (a job takes a second)
+        """A job, its turns, and the seconds that they took the calling thread."""
         if not hasattr(self._local, "player"):
             self._local.player = self.guarded.player()
             self._ask(_Job(job.draw, slice(0, 1)))  # warm-up is not timed
         started = self._clock()
         turns = self._ask(job)
-        return _Answers(job, turns, self._clock() - started)
+        return job, turns, self._clock() - started
 
     def all_turns(
         self, options: JudgeOptions, stop: threading.Event, progress: Callable[[int], None]
@@ -193,12 +182,11 @@ class Asker:
         shape = len(self._positions.hand), options.draws
         turns = Turns(np.zeros(shape, np.int8), np.zeros(shape, np.int8))
         fastest: dict[int, float] = {}  # seconds by first position: of all draws, the one that was disturbed the least
-        for found in THREADS.map(self.answers, self.jobs(options.draws), options.threads, stop):
-            for column, asked in zip(turns, found.turns, strict=True):
-                column[found.job.rows, found.job.draw] = asked
-            start = found.job.rows.start
-            fastest[start] = min(fastest.get(start, found.seconds), found.seconds)
-            progress(len(found.turns.cells))
+        for job, found, seconds in THREADS.map(self.answers, self.jobs(options.draws), options.threads, stop):
+            for column, asked in zip(turns, found, strict=True):
+                column[job.rows, job.draw] = asked
+            fastest[job.rows.start] = min(fastest.get(job.rows.start, seconds), seconds)
+            progress(len(found.cells))
         return turns, shape[0] / max(sum(fastest.values()), 1e-9)
 
     def forfeits(self, found: Regrets, turns: Turns) -> Iterator[str]:
@@ -276,13 +264,13 @@ class JudgeRequest(NamedTuple):
 def carry_out(request: JudgeRequest, options: JudgeOptions, stop: threading.Event) -> Verdicts | None:
     """Judge agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there."""
     positions = _positions(request)
-    found = chosen_agents(request.names, request.root, positions.rules, request.everything)
-    for note in found.notes:
+    agents, notes = chosen_agents(request.names, request.root, positions.rules, request.everything)
+    for note in notes:
         console.print_note(note)
     verdicts = []
     with unlogged(), progress_bar("judging", "turns") as bar:
-        bar.start(len(found.agents) * options.draws * len(positions.logged))
-        for agent in found.agents:
+        bar.start(len(agents) * options.draws * len(positions.logged))
+        for agent in agents:
             bar.describe(agent.label)
             verdict = judge(agent, positions, options, stop, bar.advance)
             if verdict is None:
@@ -328,7 +316,7 @@ def make_frame(archive: Archive, options: SetOptions) -> pl.DataFrame:
             "opponent does"
         )
     check_tables(options.megabytes)
-    games = logged_plies(archive, rules)
+    games = logged_games(archive, rules)
     solver = TurnSolver(rules, options.threads, options.megabytes, min(options.numbers))
     frames = []
     with progress_bar("solving", "positions") as bar:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from itertools import zip_longest
 from typing import NamedTuple
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 
 from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_piece
@@ -119,7 +119,7 @@ class PictureScreen(Screen):
     def show(self, game: Game, news: Sequence[str]) -> None:
         self._console.clear()
         self._console.print(Text(self._heading, "bold"))
-        for row in pictured(game, TerminalSize(*self._console.size)):
+        for row in pictured(game, self._console.size):
             self._console.print(row, no_wrap=True, crop=True)
         for text in news:
             self._console.print(Text(text, "bold" if game.asked is NextDecision.NOTHING else ""))
@@ -165,13 +165,6 @@ SPARE_ROWS = 5  # of a terminal: heading, news in two lines, prompt, and an answ
 PICTURE_WIDTH, PICTURE_HEIGHT = 5, 3
 CELL_WIDTH = PICTURE_WIDTH + 2  # a column on either side for marks
 HIGH, COLOURED, SOLID, SQUARE = 8, 4, 2, 1
-
-
-class TerminalSize(NamedTuple):
-    """The size of a terminal, in characters."""
-
-    width: int
-    height: int
 
 
 class Shape(NamedTuple):
@@ -291,7 +284,7 @@ def _token(piece: int) -> Text:
     return _text((plain.token(piece), COLOUR if piece & COLOURED else ""))
 
 
-def pictured(game: Game, size: TerminalSize) -> list[Text]:
+def pictured(game: Game, size: ConsoleDimensions) -> list[Text]:
     """The game in the largest layout that fits: all beside the board, some below it, or in plain characters."""
     board, left = board_rows(game), left_rows(game)
     in_words = [Text(row) for row in plain.hand_rows(game, size.width)]
@@ -304,7 +297,7 @@ def pictured(game: Game, size: TerminalSize) -> list[Text]:
     return next((rows for rows in layouts if _fits(rows, size)), in_characters)
 
 
-def _fits(rows: Sequence[Text], size: TerminalSize) -> bool:
+def _fits(rows: Sequence[Text], size: ConsoleDimensions) -> bool:
     return max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height
 
 

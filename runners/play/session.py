@@ -18,11 +18,12 @@ import numpy as np
 
 from agents.base import ERROR, LATE, Agent
 from analytics.store.archive import Archive
+from analytics.store.blocks import one_game
 from analytics.store.range_files import store_games
 from analytics.store.ranges import merged, missing
 from analytics.store.records import LABEL
 from analytics.store.schema import MAX_PAIRS, first_game_id
-from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Games, Turns
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64
 from quarto.position import Position
@@ -61,7 +62,7 @@ class AgentOpponent:
         self.label = guarded.label
         self._guarded = guarded
         self._player = guarded.player()
-        self._raised: list[str] = []
+        self._raised: list[BaseException] = []
         self._stream = np.array([stream(uint64(run), number, 0)], np.uint64)
 
     def turn(self, game: Game) -> tuple[int, int]:
@@ -71,17 +72,14 @@ class AgentOpponent:
                 self._ask(number, game.before(number))
         turns = self._ask(game.turn, game.position)
         if turns.cells[0] == ERROR:
-            raise AgentFailedError(f"it raised {self._raised[-1]}", FORFEIT_ERROR)
+            raise AgentFailedError(f"it raised {exception_text(self._raised[-1])}", FORFEIT_ERROR)
         if turns.cells[0] == LATE:
             raise AgentFailedError("its turn took too long", FORFEIT_TIME)
         return int(turns.cells[0]), int(turns.gifts[0])
 
     def _ask(self, number: int, position: Position) -> Turns:
         rng = Streams(self._stream + turn_offset_of(number))
-        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._note_error)
-
-    def _note_error(self, error: BaseException) -> None:
-        self._raised.append(exception_text(error))
+        return self._guarded.ask(self._player, Batch.of([position]), rng, np.zeros(1, np.uint32), self._raised.append)
 
 
 class Session:
@@ -175,11 +173,7 @@ def block_of(game: Game, number: int) -> Block:
     """A finished game as a block for the archive. Raises ``ValueError`` for a game that goes on."""
     if game.ending is None:
         raise ValueError("the game is not over")
-    games = Games.zeros(1)
-    for ply, (piece, cell) in enumerate(game.plies):
-        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
-    games.plies[0], games.winner[0], games.ending[0] = len(game.plies), game.winner, game.ending
-    return Block(pairing=0, first_pair=number, opening=0, games=games, swapped=False)
+    return Block(0, number, 0, one_game(game.plies, game.winner, game.ending), swapped=False)
 
 
 class Logbook:

@@ -27,7 +27,7 @@ from agents.lift import LiftedPlayer
 from quarto.batch import Batch, Thoughts, Turns
 from quarto.errors import Failed, RemoteError, RequestError
 from quarto.rng import Streams
-from runners.hosting.child import NO_ANSWER, Child, ChildDiedError
+from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, end_all
 from runners.polito.program import ANSWER, ASKED_ABOUT, BEGUN, QUESTION, SHARED_WORDS, SLOT
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Reserve:
         self.facts = first.facts
         self._ready = [first]
         self._lock = threading.Lock()
-        weakref.finalize(self, _end_all, self._ready)
+        weakref.finalize(self, end_all, self._ready)
         self.printed = first.facts.printed
         self._logged = 0  # characters of that
 
@@ -289,8 +289,3 @@ def _interpreter(python: str) -> str:
     if version and (int(version[1]), int(version[2])) >= OLDEST:
         return ""
     return f"; python={python} is {said.decode() if version else 'no Python'}: name Python 3.7 or later, ENV/bin/python"
-
-
-def _end_all(children: list[PolitoChild]) -> None:
-    for child in children:
-        child.end()

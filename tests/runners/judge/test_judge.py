@@ -213,11 +213,11 @@ def test_all_means_every_agent_that_can_play_and_every_policy(tmp_path: Path) ->
     from runners.judge.judging import chosen_agents
 
     with user_config_dir(None):
-        labels = [agent.label for agent in chosen_agents([], tmp_path, CLASSIC, everything=True).agents]
-        again = chosen_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
+        labels = [agent.label for agent in chosen_agents([], tmp_path, CLASSIC, everything=True)[0]]
+        again, _ = chosen_agents(["mcts(iterations=9)", "random"], tmp_path, CLASSIC, everything=True)
     assert {"oracle", "random", "mcts", "polito"} <= set(labels)
     assert not {"policy", "gifts", "rl_encoded", "own_piece_alpha_beta"} & set(labels)
-    assert sorted(agent.label for agent in again.agents) == sorted([*labels, "mcts(iterations=9)"])
+    assert sorted(agent.label for agent in again) == sorted([*labels, "mcts(iterations=9)"])
 
 
 @pytest.mark.slow

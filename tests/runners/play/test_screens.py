@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from rich.console import ConsoleDimensions
 
 from quarto.errors import RequestError
 from quarto.notation import format_piece, parse_game
@@ -14,7 +15,15 @@ from quarto.rules import CLASSIC, NONE
 from runners.arena.spec import AgentSpec
 from runners.play import plain
 from runners.play.game import Game, Players, attributes, result
-from runners.play.screens import COLOUR, PictureScreen, Screen, TerminalSize, board_rows, picture, pictured, screen_for
+from runners.play.screens import (
+    COLOUR,
+    PictureScreen,
+    Screen,
+    board_rows,
+    picture,
+    pictured,
+    screen_for,
+)
 from runners.play.session import HUMAN
 from tests.naive import PRESETS
 
@@ -108,12 +117,12 @@ def test_pictures_say_the_same_of_a_piece_as_its_attributes() -> None:
         assert ("coloured" in words) == any(COLOUR in style for style in styles)
 
 
-SIZES = [TerminalSize(*size) for size in [(200, 60), (80, 24), (64, 24), (40, 40), (40, 24), (80, 12)]]
+SIZES = [ConsoleDimensions(*size) for size in [(200, 60), (80, 24), (64, 24), (40, 40), (40, 24), (80, 12)]]
 
 
 @pytest.mark.parametrize("game", [Game(CLASSIC), PLAYED, WON, Game(PRESETS["own_piece"], PLAYED.plies)])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, size: TerminalSize) -> None:
+def test_a_game_fits_the_terminal_and_nothing_is_left_out(game: Game, size: ConsoleDimensions) -> None:
     rows = [row.plain for row in pictured(game, size)]
     assert max(map(len, rows)) <= size.width
     assert len(rows) <= size.height - 4
