@@ -42,7 +42,7 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
         "The archive and the questions to it. Begin with `analytics.open_archive`.",
         """analytics analytics.sql.database analytics.query.questions analytics.query.selection
         analytics.query.openings analytics.ratings.ratings analytics.ratings.head_to_head
-        analytics.statistics.intervals analytics.statistics.sprt analytics.exchange.export
+        analytics.statistics.tally analytics.statistics.sprt analytics.exchange.export
         analytics.perfect.game_review analytics.perfect.position_set analytics.report.figures.reported_games""",
     ),
     "python_agents.md": (

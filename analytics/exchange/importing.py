@@ -27,8 +27,8 @@ from analytics.store import ranges
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, games_at, united
 from analytics.store.range_files import read_games, store_range
+from analytics.store.ranges import first_game_id
 from analytics.store.records import RunRecord, now, run_id_of
-from analytics.store.schema import first_game_id
 from quarto.batch import GAME_BITS, Games
 from quarto.errors import FailureError, RequestError
 from quarto.rules import Rules

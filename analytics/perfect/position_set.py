@@ -35,8 +35,7 @@ from analytics.derived_tables.jobs import run_jobs
 from analytics.files.backend import explained
 from analytics.parquet import encoder
 from analytics.perfect.tablebase import base_for, largest_for, same_game
-from analytics.statistics.intervals import Estimate, mean_over_clusters
-from analytics.statistics.tally import ClusterSums
+from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
 from analytics.store.archive import Archive
 from analytics.store.blocks import united
 from analytics.store.range_files import read_games

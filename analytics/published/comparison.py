@@ -12,8 +12,7 @@ from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, s
 from analytics.report.page import render
 from analytics.report.style import INK, inline
 from analytics.results.columns import Cell, ResultColumn, Table, words
-from analytics.statistics.intervals import Estimate, wilson
-from analytics.statistics.tally import DRAW, WIN, Row, Tally
+from analytics.statistics.tally import DRAW, WIN, Estimate, Row, Tally, wilson
 from analytics.statistics.tally import Row as Counts
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import polars as pl
 from analytics.query.selection import ply_rows
 from analytics.results.pairings import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import mean_over_clusters, share_over_clusters
-from analytics.statistics.tally import ClusterSums
+from analytics.statistics.tally import ClusterSums, mean_over_clusters, share_over_clusters
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.canonical import canonical_forms, canonical_position

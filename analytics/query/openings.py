@@ -15,7 +15,7 @@ from analytics.derived_tables.positions import turns_in
 from analytics.derived_tables.tables import POSITIONS_TABLE, count_positions, counts_turns_of
 from analytics.query.selection import EVERY_GAME, GameFilter, Ply, plies_of, require_one_rules, rows_in
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import wilson_bounds
+from analytics.statistics.tally import wilson_bounds
 from analytics.store.archive import Archive
 from analytics.store.marker import CheckedFile
 from analytics.store.ranges import StoredRange

@@ -29,7 +29,7 @@ from analytics.results.columns import (
 )
 from analytics.results.pairings import AgentNames, PairingResult, results
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import Estimate, quantile
+from analytics.statistics.tally import Estimate, quantile
 from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.errors import RequestError

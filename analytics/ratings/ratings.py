@@ -25,8 +25,7 @@ from analytics.ratings.head_to_head import head_to_head
 from analytics.results.pairings import SharedOpenings
 from analytics.sql.database import OpenArchive
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
-from analytics.statistics.intervals import CONFIDENCE, Estimate
-from analytics.statistics.tally import SEAT_RESULTS, Tally, cells_of, summed
+from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, cells_of, summed
 from quarto.errors import RequestError
 
 ELO = 400 / math.log(10)  # Elo points for one natural unit

@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 import polars as pl
 
 from analytics.report import pieces
-from analytics.statistics.intervals import wilson_bounds
+from analytics.statistics.tally import wilson_bounds
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
 LINE = 42  # letters of a line above such a picture

@@ -19,8 +19,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.statistics.davidson import reachable
-from analytics.statistics.intervals import Estimate, mean_score, score, win_rate
-from analytics.statistics.tally import CELLS, SWAPPED, Clusters, Row, Tally, cells_of, clusters
+from analytics.statistics.tally import (
+    CELLS,
+    SWAPPED,
+    Clusters,
+    Estimate,
+    Row,
+    Tally,
+    cells_of,
+    clusters,
+    mean_score,
+    score,
+    win_rate,
+)
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies
 from analytics.store.records import RunRecord

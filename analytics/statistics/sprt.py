@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.statistics.intervals import Estimate, quantile
+from analytics.statistics.tally import Estimate, quantile
 from quarto.errors import RequestError
 
 PAIR_SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of both games of a pair together: LL, LD, DD or WL, WD, WW

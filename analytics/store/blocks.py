@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
 from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
-from analytics.store.ranges import UnitLine
-from analytics.store.schema import GAMES, PLIES, THOUGHTS, game_ids
+from analytics.store.ranges import UnitLine, game_ids
+from analytics.store.schema import GAMES, PLIES, THOUGHTS
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, side_by_side
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.rng import GAMMA, mix

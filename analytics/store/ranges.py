@@ -36,6 +36,17 @@ MOST_UNITS = 10**12 - 1  # of a run: file names have twelve digits
 LARGEST = 1 << 39  # units of the largest aligned range
 
 
+def first_game_id(pairing: int, pair: int) -> int:
+    """The ``game_id`` of game 0 of a pair; game 1 has the next one."""
+    return (pairing << GAME_BITS) | (2 * pair)
+
+
+def game_ids(pairing: int, first_pair: int, pairs: int, swapped: bool) -> NDArray[np.int64]:
+    """The ids of the games of consecutive pairs: both of each or, unless ``swapped``, the first alone."""
+    first = first_game_id(pairing, first_pair)
+    return np.arange(first, first + 2 * pairs, 1 if swapped else 2)
+
+
 class UnitLine(NamedTuple):
     """The form of a run's line of units.
 

@@ -5,9 +5,7 @@ Integers are signed on purpose: table formats that the archive may be moved to (
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from quarto.batch import ENDINGS, GAME_BITS
 
@@ -69,14 +67,3 @@ THOUGHTS = pl.Schema(
 TABLES = {"games": GAMES, "plies": PLIES}
 
 MAX_PAIRS = 1 << (GAME_BITS - 1)  # pairs that one pairing can number
-
-
-def first_game_id(pairing: int, pair: int) -> int:
-    """The ``game_id`` of game 0 of a pair; game 1 has the next one."""
-    return (pairing << GAME_BITS) | (2 * pair)
-
-
-def game_ids(pairing: int, first_pair: int, pairs: int, swapped: bool) -> NDArray[np.int64]:
-    """The ids of the games of consecutive pairs: both of each or, unless ``swapped``, the first alone."""
-    first = first_game_id(pairing, first_pair)
-    return np.arange(first, first + 2 * pairs, 1 if swapped else 2)

@@ -74,7 +74,7 @@ class Score(Objective):
     """The mean score of an agent over all its games: a win counts 1, a draw 1/2."""
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:
-        from analytics.statistics.intervals import mean_score
+        from analytics.statistics.tally import mean_score
 
         return mean_score(_tally(self, experiment.request.spec, results).trinomial).mean
 

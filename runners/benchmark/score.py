@@ -15,8 +15,7 @@ import polars as pl
 
 from analytics.perfect.position_set import PositionSet, path_for, read
 from analytics.results.columns import ResultColumn, percent, ranked
-from analytics.statistics.intervals import Estimate, score, wilson
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Estimate, Tally, score, wilson
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.config import agent_named, load_agent

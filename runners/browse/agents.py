@@ -33,7 +33,7 @@ from analytics.results.columns import (
 from analytics.results.pairings import PairingResult, pairings_frame
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
-from analytics.statistics.intervals import Estimate, mean_score
+from analytics.statistics.tally import Estimate, mean_score
 from analytics.store.policy_cards import TABLE, PolicyCard
 from quarto.errors import NotFoundError, RequestError, nearest
 from quarto.notation import parse_piece

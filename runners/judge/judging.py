@@ -30,8 +30,7 @@ from analytics.perfect.position_set import (
     regrets,
     rows_of,
 )
-from analytics.statistics.intervals import Estimate, win_rate
-from analytics.statistics.tally import DRAW, LOSS, WIN, Tally, tally
+from analytics.statistics.tally import DRAW, LOSS, WIN, Estimate, Tally, tally, win_rate
 from analytics.store import marker
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard, readable_cards

@@ -22,7 +22,7 @@ from analytics.results.columns import (
     ranked,
     words,
 )
-from analytics.statistics.intervals import Estimate
+from analytics.statistics.tally import Estimate
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, cards, read_card
 from quarto.rules import Rules

@@ -20,9 +20,9 @@ from agents.base import ERROR, LATE, Agent
 from analytics.store.archive import Archive
 from analytics.store.blocks import one_game
 from analytics.store.range_files import store_games
-from analytics.store.ranges import merged, missing
+from analytics.store.ranges import first_game_id, merged, missing
 from analytics.store.records import LABEL
-from analytics.store.schema import MAX_PAIRS, first_game_id
+from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64

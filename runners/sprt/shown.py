@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from analytics.statistics.intervals import Estimate
 from analytics.statistics.sprt import (
     Hypotheses,
     SequentialTest,
@@ -18,6 +17,7 @@ from analytics.statistics.sprt import (
     log_likelihood_ratio,
     strength,
 )
+from analytics.statistics.tally import Estimate
 from quarto.errors import RequestError, nearest
 from runners.terminal import console
 from runners.terminal.console import progress_bar

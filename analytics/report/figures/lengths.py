@@ -10,7 +10,7 @@ from analytics.report import style
 from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.style import Panel, Picture
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import wilson_bounds
+from analytics.statistics.tally import wilson_bounds
 from quarto.errors import RequestError
 from quarto.perft import lengths as random_lengths
 from quarto.rules import CELLS, SIDE

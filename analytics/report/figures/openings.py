@@ -10,7 +10,7 @@ from analytics.report import style
 from analytics.report.figures.reported_games import ReportedGames, reported_games
 from analytics.report.style import Drawing, Panel, Picture
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import quantile
+from analytics.statistics.tally import quantile
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE

@@ -18,7 +18,7 @@ from analytics.report.style import Panel, Picture
 from analytics.results.pairings import Crosstable
 from analytics.results.pairings import crosstable as crosstable_of
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import Estimate, score
+from analytics.statistics.tally import Estimate, score
 from quarto.errors import RequestError
 from quarto.rules import CELLS
 

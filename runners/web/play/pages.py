@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.store.schema import first_game_id
+from analytics.store.ranges import first_game_id
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, parse_piece
 from quarto.rules import CELLS, NONE, PIECES

@@ -26,8 +26,7 @@ from analytics.published.comparison import (
     results_in,
 )
 from analytics.report.style import svg
-from analytics.statistics.intervals import Estimate, wilson
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Estimate, Tally, wilson
 
 TO = "\N{EN DASH}"  # within an interval
 

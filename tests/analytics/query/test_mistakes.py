@@ -9,7 +9,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.mistakes import decision_summaries, judged_agents
-from analytics.statistics.intervals import quantile, wilson
+from analytics.statistics.tally import quantile, wilson
 from analytics.store.archive import Archive
 from tests.analytics.indexed import decide
 from tests.analytics.naive_games import random_block, record, spec_of, store

@@ -14,7 +14,7 @@ from analytics import open_archive
 from analytics.query.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
 from analytics.query.selection import GameFilter
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import wilson
+from analytics.statistics.tally import wilson
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
 from quarto.errors import FailureError, RequestError

@@ -18,8 +18,7 @@ from analytics.report import figures, sections, style
 from analytics.report.figures import learning, lengths, openings, strength
 from analytics.report.figures.reported_games import MOST_AGENTS, reported_games
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import mean_score, wilson
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Tally, mean_score, wilson
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.chosen_games import (

@@ -20,8 +20,7 @@ from analytics.ratings.head_to_head import by_seats, head_to_head
 from analytics.ratings.ratings import Ratings, Tallies, rate
 from analytics.results.pairings import Crosstable, PairingResult, SharedOpenings, crosstable, question, results
 from analytics.sql.database import OpenArchive
-from analytics.statistics.intervals import quantile, wilson, win_rate
-from analytics.statistics.tally import Tally, summed
+from analytics.statistics.tally import Tally, quantile, summed, wilson, win_rate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from tests.analytics.naive_games import (

@@ -19,8 +19,7 @@ from analytics.query.selection import select
 from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import VIEWS
-from analytics.statistics.intervals import wilson
-from analytics.statistics.tally import ClusterSums
+from analytics.statistics.tally import ClusterSums, wilson
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
 from analytics.store.records import RunRecord, SweepJob

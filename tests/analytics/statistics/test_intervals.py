@@ -4,8 +4,7 @@ import random
 import msgspec
 import pytest
 
-from analytics.statistics.intervals import design_effect, mean_score, quantile, score, wilson, win_rate
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Tally, design_effect, mean_score, quantile, score, wilson, win_rate
 
 # R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998), table I,
 # method 3.

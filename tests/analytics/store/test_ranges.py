@@ -21,6 +21,7 @@ from analytics.store.ranges import (
     aligned,
     check_of,
     counting,
+    first_game_id,
     fitting,
     merged,
     missing,
@@ -28,7 +29,6 @@ from analytics.store.ranges import (
     range_named,
     ranges_named,
 )
-from analytics.store.schema import first_game_id
 
 SPANS = st.tuples(st.integers(0, 70), st.integers(0, 70)).map(lambda ends: (min(ends), max(ends)))
 MANY_SPANS = st.lists(SPANS.filter(lambda span: span[0] < span[1]), max_size=8)

@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.statistics.intervals import Estimate, wilson
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Estimate, Tally, wilson
 from runners.benchmark import score
 from runners.benchmark.score import References, ScoreRequest, carry_out, mean_return
 from runners.judge.judging import JudgeOptions

@@ -18,8 +18,7 @@ from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.ratings.ratings import ratings
 from analytics.results.pairings import PairingResult, crosstable
-from analytics.statistics.intervals import Estimate
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import Estimate, Tally
 from analytics.store.archive import Archive
 from runners.sprt.shown import with_half_width
 from runners.terminal.results import show_crosstable, show_head_to_head, show_ratings
