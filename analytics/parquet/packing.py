@@ -54,16 +54,24 @@ def pack_small(
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
     least, largest, runs = _summary(narrow) if size == 1 else _summary(wide)
-    room, width = out[start:], _width(np.uint64(largest - least))
+    room, rows, width = out[start:], values.shape[0] // size, _width(np.uint64(largest - least))
     encoding = RLE_DICTIONARY
     if largest - least >= widest:
-        encoding, used = PLAIN, _pack_plain(values, room)
-    elif runs == 1:
-        used = _pack_constant(values.shape[0] // size, room)
-    elif 8 * runs < values.shape[0] // size * width // 8:
+        encoding, used = PLAIN, int(values.shape[0])
+        for at in range(used):  # the lowest byte first, as they are in memory
+            room[at] = values[at]
+    elif runs == 1:  # one run of an index of no bits
+        room[0] = 0
+        used = _put_varint(room, 1, np.uint64(rows << 1))
+    elif 8 * runs < rows * width // 8:
         used = _pack_runs(narrow, least, width, room) if size == 1 else _pack_runs(wide, least, width, room)
     else:
-        used = _pack_bytes(narrow, least, width, room) if size == 1 else _pack_words(wide, least, width, room)
+        room[0] = width  # one bit-packed run
+        used = _put_varint(room, 1, np.uint64((rows + 7) // 8 << 1 | 1))
+        if size == 1:
+            used = _pack_bytes(narrow, least, width, room, used)
+        else:
+            used = _pack_each(wide, least, width, room, used)
     _note(facts, column, least, largest, encoding, start + used)
     return start + used
 
@@ -81,21 +89,6 @@ def pack_ascending(values: NDArray[np.int64], out: NDArray[np.uint8], start: int
 def _note(facts: Any, column: int, least: int, largest: int, encoding: int, end: int) -> None:
     facts.least[column], facts.largest[column] = least, largest
     facts.encoding[column], facts.end[column] = encoding, end
-
-
-@inlined
-def _pack_constant(rows: int, out: Any) -> int:
-    """One run of an index of no bits."""
-    out[0] = 0
-    return _put_varint(out, 1, np.uint64(rows << 1))
-
-
-@inlined
-def _pack_plain(values: Any, out: Any) -> int:
-    """32-bit integers, the lowest byte first, as they are in memory."""
-    for at in range(values.shape[0]):
-        out[at] = values[at]
-    return int(values.shape[0])
 
 
 @inlined
@@ -138,12 +131,12 @@ def _summary(values: Any) -> tuple[int, int, int]:
 
 
 @inlined
-def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """``values`` [R] minus ``least`` as one bit-packed run of RLE_DICTIONARY, ``width`` 1 to 8 bits each.
+def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[np.uint8], at: int) -> int:
+    """``values`` [R] minus ``least`` from ``at`` on, ``width`` 1 to 8 bits each; returns the end.
 
-    ``out`` needs ``width`` bytes for each eight values begun, and 16 more. Returns how many were used.
+    ``out`` needs ``width`` bytes for each eight values begun, and 8 more.
     """
-    at, first = _begin_bits(values.shape[0], width, out), 0
+    first = 0
     if width in (1, 2, 4):
         first = values.shape[0] // 8 * 8
         words = values[:first].view(np.uint64)
@@ -154,18 +147,6 @@ def _pack_bytes(values: NDArray[np.int8], least: int, width: int, out: NDArray[n
         else:
             at = _pack_eights(words, least, 1, out, at)
     return _pack_each(values[first:], least, width, out, at)
-
-
-@inlined
-def _pack_words(values: NDArray[np.int32], least: int, width: int, out: NDArray[np.uint8]) -> int:
-    """The same, ``width`` 1 to 32 bits each."""
-    return _pack_each(values, least, width, out, _begin_bits(values.shape[0], width, out))
-
-
-@inlined
-def _begin_bits(rows: int, width: int, out: NDArray[np.uint8]) -> int:
-    out[0] = width
-    return _put_varint(out, 1, np.uint64((rows + 7) // 8 << 1 | 1))
 
 
 @inlined

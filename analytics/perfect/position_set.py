@@ -203,7 +203,8 @@ def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:
     first = stream(seed, pieces, 0)
     for start in range(0, MOST_DRAWN, DRAWN_AT_ONCE):
         words = Streams(np.arange(start, start + DRAWN_AT_ONCE, dtype=np.uint64) + first)
-        order = [_shuffled(words, offset) for offset in (0, PIECES)]
+        drawn_words = np.stack([words.draw(number) for number in range(2 * PIECES)]).reshape(2, PIECES, -1)
+        order = np.argsort(drawn_words, axis=1, kind="stable").transpose(0, 2, 1)  # [2, B, 16] of sixteen things
         found = Candidates(order[0][:, : pieces + 1], order[1][:, :pieces])
         live = ~_has_line(found, rules)
         yield Candidates(found.pieces[live], found.cells[live])
@@ -219,11 +220,6 @@ def met(games: Games, pieces: int, seed: int) -> Iterator[Candidates]:
         chosen = order[start : start + DRAWN_AT_ONCE]
         held, filled = games.pieces[: pieces + 1, chosen], games.cells[:pieces, chosen]
         yield Candidates(held.T.astype(np.int64), filled.T.astype(np.int64))
-
-
-def _shuffled(words: Streams, first: int) -> NDArray[np.int64]:
-    """[B, 16] an order of sixteen things for each stream, by its words from ``first`` on."""
-    return np.argsort(np.column_stack([words.draw(first + i) for i in range(PIECES)]), axis=1, kind="stable")
 
 
 def _has_line(found: Candidates, rules: Rules) -> NDArray[np.bool_]:

@@ -12,7 +12,6 @@ from analytics.query.selection import ply_rows
 from analytics.results.pairings import AgentNames, agent_names
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import ClusterSums, mean_over_clusters, share_over_clusters
-from analytics.store.records import RunRecord
 from analytics.store.schema import MAX_PAIRS
 from quarto.canonical import canonical_forms, canonical_position
 from quarto.notation import format_position
@@ -77,17 +76,12 @@ def _judged(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
     Pairs of games are one cluster if they agree in ``origin``, and in the bits of their number that ``pair_bits`` has.
     If openings follow from a seed and the number of the pair, these bits leave out the pairing.
     """
-    rows = [
-        (record.run_id, label, names.name(record.run_id, label), *_clustering(record))
-        for record in archive.archive.runs()
-        for label in record.labels
-    ]
+    rows = []
+    for record in archive.archive.runs():
+        seed, run_id = record.opening_seed, record.run_id
+        clusters = (run_id, -1) if seed is None else (f"seed {seed}", MAX_PAIRS - 1)
+        rows += [(run_id, label, names.name(run_id, label), *clusters) for label in record.labels]
     return pl.DataFrame(rows, ("run_id", "agent", "name", "origin", "pair_bits"), orient="row")
-
-
-def _clustering(record: RunRecord) -> tuple[str, int]:
-    seed = record.opening_seed
-    return (record.run_id, -1) if seed is None else (f"seed {seed}", MAX_PAIRS - 1)
 
 
 def _summary(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
@@ -150,15 +144,10 @@ def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) 
         np.bitwise_or.at(lanes, decision, bits)
     np.bitwise_or.at(occupied, decision, one << cell)
     hands = np.full(len(decisions), NONE, np.int8)
-    held = now.filter(_holds(rules))
+    held = now.filter(pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement")
     hands[held["decision"].to_numpy()] = held["piece"].to_numpy()
     lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, symmetries(rules))
     return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
-
-
-def _holds(rules: Rules) -> pl.Expr:
-    """Whether a piece is in hand at a decision."""
-    return pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement"
 
 
 def _mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:

@@ -97,7 +97,7 @@ class QueryResult:
 
 def sink_parquet(rows: pl.LazyFrame, out: Path | BinaryIO, **options: Any) -> None:
     """Write rows as Parquet, in parts. Raises ``RequestError`` for dates that Polars does not have, ``OSError``."""
-    if any(holds_times(kind) for kind in rows.collect_schema().values()):
+    if any(True for kind in rows.collect_schema().values() for _ in _times(pl.Series(dtype=kind))):
         rows = rows.map_batches(checked_times, streamable=True)
     try:
         rows.sink_parquet(out, **options)
@@ -263,11 +263,6 @@ def checked_times(frame: pl.DataFrame) -> pl.DataFrame:
                     "infinity: cast it, for instance to VARCHAR"
                 )
     return frame
-
-
-def holds_times(kind: pl.DataType) -> bool:
-    """Whether values of a type are, or hold, dates or times."""
-    return any(True for _ in _times(pl.Series(dtype=kind)))
 
 
 def _times(column: pl.Series) -> Iterator[pl.Series]:

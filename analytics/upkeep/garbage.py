@@ -116,12 +116,8 @@ def _of_derived(table: RangeTable, mine: _Listed, games: Ranges, found: TableFil
                 continue
             elif (since := mine.since(ranges, each)) is not None:
                 found.replaced[mine.path(each)] = since
-            elif _is_part(each, games.at(each.first)):
-                found.needed.add(mine.path(each))
-
-
-def _is_part(stored: StoredRange, games: StoredRange | None) -> bool:
-    return games is not None and games.first <= stored.first and stored.end <= games.end and stored[:2] != games[:2]
+            elif (of := games.at(each.first)) and of.first <= each.first and each.end <= of.end and each[:2] != of[:2]:
+                found.needed.add(mine.path(each))  # a part of it
 
 
 def remove_replaced(archive: Archive, run_id: str, age: float = AGE_SECONDS) -> int:

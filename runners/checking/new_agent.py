@@ -47,7 +47,8 @@ def new_agent(name: str, interface: str, folder: Path) -> dict[Path, str]:
     try:
         (folder / "agent").mkdir(parents=True, exist_ok=True)
         for path, (template, _) in files.items():
-            path.write_text(_named((TEMPLATES / template).read_text(encoding="utf-8"), name), encoding="utf-8")
+            text = (TEMPLATES / template).read_text(encoding="utf-8")
+            path.write_text(text.replace("Template", class_name(name)).replace("template", name), encoding="utf-8")
     except OSError as error:
         raise FailureError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return {path: what for path, (_, what) in files.items()}
@@ -69,11 +70,6 @@ def _read_otherwise(name: str) -> bool:
     """Whether YAML or Hydra read a name as another type: ``true``, ``null``, ``yes``, ``nan``."""
     hydra = OverridesParser.create().parse_override(f"key={name}").value()
     return hydra != name or OmegaConf.to_container(OmegaConf.create(f"key: {name}")) != {"key": name}
-
-
-def _named(text: str, name: str) -> str:
-    """A template with the name of the agent in place of its own."""
-    return text.replace("Template", class_name(name)).replace("template", name)
 
 
 def class_name(name: str) -> str:

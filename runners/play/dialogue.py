@@ -107,7 +107,8 @@ class Dialogue:
             self._session.aids.add("hint")
             self._write(*hint(game).lines)
         elif command is Command.HELP:
-            self._write(_sentence_of(expected(game)), *HELP)
+            text = expected(game)
+            self._write(f"{text[0].upper()}{text[1:]}.", *HELP)
         elif command is Command.BOARD:
             self._show()
         elif command is Command.UNDO:
@@ -129,10 +130,6 @@ class Dialogue:
     def _write(self, *lines: str) -> None:
         for line in lines:
             self._screen.write(line)
-
-
-def _sentence_of(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
 
 
 # What is typed.

@@ -40,7 +40,9 @@ class TypedLines:
         try:
             descriptor = sys.stdin.fileno()
         except io.UnsupportedOperation:  # a program replaced the input by a text
-            return self._of_text()
+            if line := sys.stdin.readline():
+                return line.rstrip("\r\n")
+            raise EOFError from None
         # Python's own reading is interrupted only if the system delivers the signal to this thread, and libraries that
         # play have threads too. Between these short waits Python looks whether a signal came to any thread.
         while b"\n" not in self._read and not self._ended:
@@ -52,13 +54,6 @@ class TypedLines:
         if self._ended and not line and not self._read:
             raise EOFError
         return line.decode(sys.stdin.encoding, "replace").rstrip("\r")
-
-    @staticmethod
-    def _of_text() -> str:
-        line = sys.stdin.readline()
-        if not line:
-            raise EOFError
-        return line.rstrip("\r\n")
 
 
 class Screen:
@@ -294,11 +289,10 @@ def pictured(game: Game, size: ConsoleDimensions) -> list[Text]:
         [*board, *token_rows(game), *in_words],
     )
     in_characters = [Text(row) for row in plain.drawn(game, size.width).splitlines()]
-    return next((rows for rows in layouts if _fits(rows, size)), in_characters)
-
-
-def _fits(rows: Sequence[Text], size: ConsoleDimensions) -> bool:
-    return max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height
+    for rows in layouts:
+        if max(row.cell_len for row in rows) <= size.width and len(rows) + SPARE_ROWS <= size.height:
+            return rows
+    return in_characters
 
 
 def _text(*parts: tuple[str, str] | Text) -> Text:

@@ -194,10 +194,6 @@ class Logbook:
         held = merged(taken for run_id in runs for taken in self._archive.ranges(run_id).covered)
         return missing(held, MAX_PAIRS)[0][0]
 
-    def _is_taken(self, number: int) -> bool:
-        runs = (self.spec_with(aids).run_id for aids in AIDS)
-        return any(self._archive.ranges(run_id).at(number) is not None for run_id in runs)
-
     def spec_with(self, aids: Collection[str]) -> RunSpec:
         """The run of games in which the person used these aids."""
         human, agent = self.spec.agents
@@ -213,7 +209,8 @@ class Logbook:
         spec = self.spec_with(aids)
         try:
             with self._archive.only_writer(self.spec.run_id, PATIENCE):  # runs with help share its numbers
-                if self._is_taken(number):
+                runs = (self.spec_with(used).run_id for used in AIDS)
+                if any(self._archive.ranges(run_id).at(number) is not None for run_id in runs):
                     number = self.next_number()
                 begin(self._archive, spec, self._code, number + 1, self._command)
                 span, block = (number, number + 1), block_of(game, number)

@@ -109,7 +109,8 @@ class Series:
         run_id, number = logbook.enter(session.game, number, seconds, session.aids)
         if session.aids:
             self._screen.write(f"You used {used(session.aids)}, so the game is logged apart from your others.")
-        _write_entry(self._screen, run_id, number, logbook.root)
+        self._screen.write(f"Logged as game {number} of run {run_id} in {logbook.root}. To find it again:")
+        self._screen.write(f"  {sql_command(question_for(run_id, number), logbook.root)}", unwrapped=True)
 
     def _review(self, session: Session) -> None:
         """Show where each side erred. Ctrl-C ends the search for it, and the program."""
@@ -168,8 +169,3 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
     if not over:
         screen.write("You leave. The game is not finished, so it is not logged.")
     return over
-
-
-def _write_entry(screen: Screen, run_id: str, number: int, root: PurePath) -> None:
-    screen.write(f"Logged as game {number} of run {run_id} in {root}. To find it again:")
-    screen.write(f"  {sql_command(question_for(run_id, number), root)}", unwrapped=True)
