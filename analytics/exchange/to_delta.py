@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -30,21 +30,15 @@ APPLICATION = "quarto-arena"  # whose writers notice one another: a version that
 LOG = "_delta_log"
 
 
-class Added(NamedTuple):
-    """The rows that were added."""
-
-    games: int = 0
-    plies: int = 0
-
-
 def to_delta(
     archive: Archive, folder: Path, tables: tuple[str, ...], progress: Callable[[int], None] = lambda _games: None
-) -> Added:
+) -> dict[str, int]:
     """Write or update the Delta tables ``games`` and ``plies`` below ``folder``: games that they have are left alone.
 
-    Each file of games is one version of a table, so a call that was stopped can be repeated and goes on. ``progress``
-    is called with the games of each file that was dealt with. Raises ``RequestError`` for a folder with other files or
-    tables, ``FailureError`` for a damaged file, and when another process writes to the same table.
+    Returns how many rows each table got. Each file of games is one version of a table, so a call that was stopped can
+    be repeated and goes on. ``progress`` is called with the games of each file that was dealt with. Raises
+    ``RequestError`` for a folder with other files or tables, ``FailureError`` for a damaged file, and when another
+    process writes to the same table.
     """
     _require_ours(folder)
     added = dict.fromkeys(TABLES, 0)
@@ -60,7 +54,7 @@ def to_delta(
                     known = _append(root, known, rows)
                     added[table] += len(rows)
                 progress(stored.units * record.line.games_a_pair)
-    return Added(**added)
+    return added
 
 
 def _require_ours(folder: Path) -> None:

@@ -137,18 +137,17 @@ def annotate_runs(
     archive: Archive,
     runs: Sequence[str],
     settings: AnnotationSettings,
-    progress: Callable[[int], None] = lambda _games: None,
     on_wait: Callable[[], None] = lambda: None,
 ) -> AnnotationSummary:
     """Evaluate and store every decision of some runs that is not stored yet, part by part.
 
-    It may be stopped at any time by an exception in ``progress`` or ``on_wait`` (see ``Evaluator``) or by Ctrl-C: parts
+    It may be stopped at any time by an exception in ``on_wait`` (see ``Evaluator``) or by Ctrl-C: parts
     that are stored stay. Raises ``FailureError`` for a run without a record or a file that cannot be read or written.
     """
     annotator, total = Annotator(archive, settings), AnnotationSummary()
     try:
         for part in [*annotation_parts(archive, runs, settings)]:
-            total = total.plus(annotator.annotate(part, progress, on_wait))
+            total = total.plus(annotator.annotate(part, on_wait=on_wait))
     finally:
         for run_id in runs:
             note_annotations(archive, run_id)

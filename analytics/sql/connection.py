@@ -163,7 +163,7 @@ class Connection:
         if view in views.FILLED:
             frame = views.frame(view, self._files.archive)
             with self.registered({"_frame": frame}):
-                self.duckdb.execute(views.filled(view, "_frame", frame.schema))
+                self.duckdb.execute(views.filled(view, frame.schema))
         elif view == ORDERED:
             self._replay(views.ORDERED, self._files.archive.run_ids(), lazy_rows.orders, _rules_of)
         elif view == "boards":

@@ -190,15 +190,15 @@ def _simple(view: str) -> dict[str, str]:
     return {name: "JSON" if kind == STRUCT else kind for name, kind in _columns(view).items()}
 
 
-def filled(view: str, source: str, schema: Mapping[str, pl.DataType]) -> str:
-    """The statements that create one of ``FILLED`` from a registered frame of this schema.
+def filled(view: str, schema: Mapping[str, pl.DataType]) -> str:
+    """The statements that create one of ``FILLED`` from the registered ``_frame`` of this schema.
 
     A column of settings without any field is JSON, of which every field is NULL.
     """
     without = {name for name, kind in VIEWS[view].items() if kind == STRUCT and not schema[name].is_nested()}
     kinds = VIEWS[view] | dict.fromkeys(without, "JSON")
     values = {name: name if kind == STRUCT else f"{name}::{kind}" for name, kind in kinds.items()}
-    table = f"CREATE OR REPLACE TABLE _{view} AS SELECT {_listed(values)} FROM {source}"  # noqa: S608  (names of our own)
+    table = f"CREATE OR REPLACE TABLE _{view} AS SELECT {_listed(values)} FROM _frame"  # noqa: S608  (names of our own)
     return f"{table}; CREATE OR REPLACE VIEW {view} AS FROM _{view}"
 
 

@@ -77,7 +77,7 @@ def merge(
             if target.backend.status(target.root / "sweeps" / job.sweep_id / f"{job.job}.json") is None:
                 target.save_sweep_job(job)
                 done = done.plus(jobs=1)
-    for source, card, new in renamed_policies(sources, target, options):
+    for source, card, new in [*renamed_policies(sources, target, options)]:  # no name is refused later
         policy_store.copy(source, card, target, new)
         done = done.plus(policies=1)
     return done
@@ -306,31 +306,24 @@ def _verdicts(archive: Archive) -> Iterator[tuple[str, object]]:
 # Policies.
 
 
-class AddedPolicy(NamedTuple):
-    """A policy that a source has and the target lacks, and its card in the target."""
-
-    source: Archive
-    card: PolicyCard
-    new: PolicyCard
-
-
-def renamed_policies(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> list[AddedPolicy]:
-    """The policies to be added, those of each source oldest first.
+def renamed_policies(
+    sources: Sequence[Archive], target: Archive, options: MergeOptions
+) -> Iterator[tuple[Archive, PolicyCard, PolicyCard]]:
+    """The policies that a source has and the target lacks, with their cards in both; those of each source oldest first.
 
     Raises ``RequestError`` for a prefix that makes no name.
     """
-    there, added = policy_cards.cards(target), list[AddedPolicy]()
+    there = policy_cards.cards(target)
     for source in sources:
-        cards = policy_cards.cards(source)
+        cards, before = policy_cards.cards(source), {each.policy_id for each in there}
         clashing = {name for name, _, _ in _clashes(cards, there)}
         for card in cards:
             name = options.prefix + card.name if card.name in clashing else card.name
             policy_store.check_name(name, "--prefix")
             new = structs.replace(card, name=name, policy_id=policy_cards.policy_id_of(name, card.knowledge))
-            if not {card.policy_id, new.policy_id} & {each.policy_id for each in there}:
-                added.append(AddedPolicy(source, card, new))
-        there = [*there, *(each.new for each in added if each.source is source)]
-    return added
+            if not {card.policy_id, new.policy_id} & before:
+                there.append(new)
+                yield source, card, new
 
 
 def _clashes(theirs: Sequence[PolicyCard], ours: Sequence[PolicyCard]) -> Iterator[tuple[str, PolicyCard, PolicyCard]]:

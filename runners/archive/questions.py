@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 import polars as pl
 import typer
@@ -77,14 +76,6 @@ class IndexTask(Task):
         return index_part(self.once("archive", lambda: Archive.open(location_of(self.root))), part)
 
 
-class IndexOutcome(NamedTuple):
-    """The games that were asked about, and what was made for them."""
-
-    games: int
-    indexed: Indexed
-    added_up: int  # files that were made of smaller ones
-
-
 def index(
     root: PurePath, wanted: Sequence[str], end_ply: int | None, threads: int | None, executor: Executor = THREADS
 ) -> None:
@@ -93,11 +84,20 @@ def index(
     runs = chosen_runs(archive, wanted)
     started = time.perf_counter()
     with interruptible() as stop:
-        done = bring_up_to_date(archive, runs, end_ply, threads, executor, stop)
+        indexed, added_up = bring_up_to_date(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
         raise typer.Exit(INTERRUPTED)
-    console.print_line(_summary(done, time.perf_counter() - started, root))
+    added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
+    if indexed.games:
+        speed = f"{indexed.games / seconds:,.0f} a second"
+        console.print_line(
+            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
+            f"use 'qarena openings{archive_option(root)}', or the view positions in SQL"
+        )
+    else:
+        games = sum(map(archive.games_held, runs))
+        console.print_line(f"Nothing to index: {games:,} games are indexed in {root}{added}.")
 
 
 def bring_up_to_date(
@@ -107,11 +107,14 @@ def bring_up_to_date(
     threads: int | None = None,
     executor: Executor = THREADS,
     stop: threading.Event | None = None,
-) -> IndexOutcome:
-    """Index the games of some runs that are not indexed yet, then add up; with a progress bar on a terminal."""
+) -> tuple[Indexed, int]:
+    """Index the games of some runs that are not indexed yet, then add up; with a progress bar on a terminal.
+
+    Returns what was indexed, and how many files were made of smaller ones.
+    """
     parts, stop, cores = index_parts(archive, runs, end_ply), stop or threading.Event(), threads or available_cores()
     games_a_pair = {run_id: archive.known_run(run_id).line.games_a_pair for run_id in runs}
-    asked, total, added_up = sum(map(archive.games_held, runs)), Indexed(), 0
+    total, added_up = Indexed(), 0
     with progress_bar("indexing", "games", wanted=bool(parts)) as bar:
         bar.start(sum(part.games.units * games_a_pair[part.run_id] for part in parts))
         for done in executor.map(IndexTask(str(archive.root)), parts, cores, stop):
@@ -126,19 +129,7 @@ def bring_up_to_date(
         for run_id in runs:
             end_if_asked()
             added_up += add_up(archive, run_id, cores, end_if_asked)
-    return IndexOutcome(asked, total, added_up)
-
-
-def _summary(done: IndexOutcome, seconds: float, root: PurePath) -> str:
-    """A line about what was made, or that everything was there."""
-    indexed, added = done.indexed, f"; {done.added_up:,} sums made" if done.added_up else ""
-    if indexed.games:
-        speed = f"{indexed.games / seconds:,.0f} a second"
-        return (
-            f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
-            f"use 'qarena openings{archive_option(root)}', or the view positions in SQL"
-        )
-    return f"Nothing to index: {done.games:,} games are indexed in {root}{added}."
+    return total, added_up
 
 
 def bring_all_up_to_date(root: PurePath) -> None:

@@ -89,9 +89,9 @@ def delta(root: PurePath, folder: Path, games_only: bool) -> None:
         games = sum(map(archive.games_held, archive.run_ids()))
         bar.start(games * len(tables))
         added = to_delta(archive, folder, tables, bar.advance)
-    what = f"Added to {folder}: {added.games:,} games" + ("" if games_only else f", {added.plies:,} plies")
+    what = f"Added to {folder}: {added['games']:,} games" + ("" if games_only else f", {added['plies']:,} plies")
     read = f"""read with polars.scan_delta("{folder / "games"}")"""
-    console.print_line(f"{what}; {read}" if any(added) else f"Nothing to add: {folder} has all games.")
+    console.print_line(f"{what}; {read}" if any(added.values()) else f"Nothing to add: {folder} has all games.")
 
 
 def _summary(done: Compacted, root: PurePath) -> str:

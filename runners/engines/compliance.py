@@ -149,8 +149,8 @@ def _timed(start: Start, rules: Rules) -> str | None:
 
 def _quits(start: Start, rules: Rules) -> str | None:  # noqa: ARG001  (as every rule)
     """``quit`` ends the engine within a second."""
-    began = time.monotonic()
-    return None if start().quit() else f"it did not end within {time.monotonic() - began:.0f} s after 'quit'"
+    process, began = start(), time.monotonic()
+    return None if process.quit() else f"it did not end within {time.monotonic() - began:.0f} s after 'quit'"
 
 
 RULES: dict[str, Rule] = {

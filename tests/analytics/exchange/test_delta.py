@@ -21,7 +21,8 @@ TABLES = ("games", "plies")
 def export(archive: Archive, folder: Path, tables: tuple[str, ...] = TABLES) -> tuple[int, int]:
     from analytics.exchange.to_delta import to_delta
 
-    return to_delta(archive, folder, tables)
+    added = to_delta(archive, folder, tables)
+    return added["games"], added["plies"]
 
 
 def assert_same(archive: Archive, folder: Path) -> None:

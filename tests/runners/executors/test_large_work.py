@@ -124,7 +124,7 @@ def test_an_index_and_annotations(
         archive = Archive.open(root)
         totals.append(bring_up_to_date(archive, archive.run_ids(), 16, 1, executors[root.name]))
     assert totals[0] == totals[1]
-    assert totals[0].indexed.games == 70
+    assert totals[0][0].games == 70
     assert Inline.parts == 5
     for root in roots:
         annotate(root, EVERY_GAME, AnnotationSettings(megabytes=0.1), 1, executors[root.name])
