@@ -6,7 +6,7 @@ were imported from a text in this order are exported as the same text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from quarto.rng import GAMMA, stream
+from quarto.rng import GAMMA, Streams, stream
 
 CHUNK_GAMES = 16384  # that are converted at a time
 FIRST = "first"  # the perspective of the first agent of a pairing, which has either seat
@@ -54,9 +54,12 @@ class _Seating(NamedTuple):
 
 def games_in_order(selection: Selection, sample: int | None = None, seed: int = 1) -> Iterator[GameChunk]:
     """Yield the selected games, or ``sample`` of them drawn by ``seed``. Raises ``FailureError`` for a damaged file."""
-    drawn = None if sample is None else draw(selection, sample, seed)
     archive = selection.opened.archive
-    wanted = [_wanted(selection, record) if drawn is None else drawn[run] for run, record in enumerate(selection.runs)]
+    wanted: Sequence[NDArray[np.int64] | None]  # the ids of each run's games, ascending; None: all of them
+    if sample is None:
+        wanted = [None if selection.takes_all_of(each) else selection.game_ids(each.run_id) for each in selection.runs]
+    else:
+        wanted = draw(selection, sample, seed)
     whole = [ids is None and _is_whole(archive, record) for ids, record in zip(wanted, selection.runs, strict=True)]
     rank = np.where(whole, np.cumsum(whole), 0).tolist()
 
@@ -100,14 +103,7 @@ def draw(selection: Selection, sample: int, seed: int) -> list[NDArray[np.int64]
 def _words(seed: int, run_id: str, game_id: NDArray[np.int64]) -> NDArray[np.uint64]:
     """A random word for each game: SplitMix64 at its id, on a stream of the run's own (see ``quarto.rng``)."""
     words = np.uint64(stream(seed, int(run_id, 16), 0)) + game_id.astype(np.uint64) * np.uint64(GAMMA)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def _wanted(selection: Selection, record: RunRecord) -> NDArray[np.int64] | None:
-    """The ids of a run's selected games, ascending; None for all games of the run."""
-    return None if selection.takes_all_of(record) else selection.game_ids(record.run_id)
+    return Streams(words).draw(0)
 
 
 def _is_whole(archive: Archive, record: RunRecord) -> bool:

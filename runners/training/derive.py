@@ -95,17 +95,9 @@ class CountPart(NamedTuple):
     chosen: NDArray[np.int64] | None  # the ids of the chosen games, ascending; None: all
 
 
-class Counted(NamedTuple):
-    """What came of a part."""
-
-    run_id: str
-    counts: NDArray[np.int64]
-    fingerprint: int  # of the games, uint64
-
-
 @dataclass(frozen=True)
 class CountTask(Task):
-    """Counts ranges of games by a kind of policy.
+    """Counts ranges of games by a kind of policy: the run of each, its counts, and the fingerprint of its games.
 
     Raises ``RequestError`` if there is no archive here, ``FailureError`` for a file that cannot be read.
     """
@@ -114,7 +106,7 @@ class CountTask(Task):
     kind: str
     settings: Mapping[str, Any]
 
-    def __call__(self, part: CountPart, stop: Stop) -> Counted:  # noqa: ARG002  (a part takes a second)
+    def __call__(self, part: CountPart, stop: Stop) -> tuple[str, NDArray[np.int64], int]:  # noqa: ARG002
         archive = self.once("archive", lambda: Archive.open(location_of(self.root)))
         found = read_chosen(archive, part.run_id, part.stored, part.chosen)
         record = readable(archive.known_run(part.run_id))
@@ -122,7 +114,7 @@ class CountTask(Task):
         derivation: Any = derivation_of(self.kind, self.settings)
         counting: Counting = derivation
         counts = guarded(self.kind, self.settings, lambda: counting.count(dataset, 1))
-        return Counted(part.run_id, counts, found.fingerprint)
+        return part.run_id, counts, found.fingerprint
 
 
 def parts_of(selection: Selection) -> Iterator[CountPart]:
@@ -240,11 +232,12 @@ def _counted(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy that follows from the counts of the workers."""
     request, selection = prepared.request, prepared.selection
     task = CountTask(str(request.root), request.kind, dict(request.settings))
+    parts = parts_of(selection)
     counts: Any = 0
     sums: dict[str, int] = {}
-    for counted in request.executor.map(task, parts_of(selection), request.threads, threading.Event()):
-        counts = counts + counted.counts
-        sums[counted.run_id] = sums.get(counted.run_id, 0) + counted.fingerprint
+    for run_id, found, fingerprint in request.executor.map(task, parts, request.threads, threading.Event()):
+        counts = counts + found
+        sums[run_id] = sums.get(run_id, 0) + fingerprint
     derivation: Any = request.derivation
     policy = guarded(request.kind, request.settings, lambda: derivation.policy_of(counts))
     runs = [record.run_id for record in learning_order(selection.runs)]
