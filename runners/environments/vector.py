@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -14,12 +16,18 @@ from numpy.typing import NDArray
 from agents.base import Agent
 from agents.lift import KernelPlayer
 from analytics import DEFAULT_ARCHIVE
-from quarto.env.rendering import RENDER_MODES, image_of, text_of
+from analytics.exchange.text import Heading, checked_text, text_of
+from analytics.files.backend import location_of
+from analytics.store.blocks import games_at
+from quarto.batch import Games
+from quarto.env import rendering
+from quarto.env.rendering import RENDER_MODES
 from quarto.errors import RequestError, nearest
-from quarto.observations import encoded, encoded_turns, rules_named
+from quarto.observations import ACTIONS, SHAPE, TURNS, encoded, encoded_turns, rules_named
 from quarto.rng import Streams
-from quarto.rules import Rules
-from runners.environments.single import SEEDS, GameLog, checked_plies, checked_seat, opponent_of, spaces_of
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from runners.arena.config import agent_named
+from runners.arena.config_groups import MAX_OPENING_PLIES, user_config_dir
 from runners.environments.stepping import (
     BOTH_SEATS,
     RANDOM_SEAT,
@@ -31,10 +39,78 @@ from runners.environments.stepping import (
     positions_of,
     step_all,
 )
+from runners.hosting.guarded_agent import GuardedAgent
 
 Observations = NDArray[np.int8]  # [N, 17, 8], or [N, 17] where an action is a whole turn
 STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
+SEEDS = 1 << 63
 Steps = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+
+
+def opponent_of(
+    opponent: str | Agent | None,
+    rules: Rules,
+    archive: str | PurePath = DEFAULT_ARCHIVE,
+    config_dir: str | Path | None = None,
+) -> GuardedAgent | None:
+    """The opponent that a label names, ``random`` or ``mcts(iterations=50)``, or that is given as an object.
+
+    None if there is none: the learner plays both seats.
+
+    Policies are those of ``archive``; ``config_dir`` is a folder with agents of the user's own. Raises
+    ``RequestError`` for an agent or a parameter that does not exist, and for an agent that does not play the rules.
+    """
+    if opponent is None:
+        return None
+    if not isinstance(opponent, str):
+        return GuardedAgent(opponent, type(opponent).__name__, rules)
+    with nullcontext() if config_dir is None else user_config_dir(Path(config_dir)):  # Hydra may run already
+        spec = agent_named(opponent, location_of(archive), True)
+        return GuardedAgent(spec.build(), spec.label, rules)
+
+
+def spaces_of(turns: bool) -> tuple[spaces.Box, spaces.Discrete]:
+    """The space of an observation and that of an action: of whole turns, or of single decisions."""
+    if turns:
+        return spaces.Box(NONE, PIECES - 1, (CELLS + 1,), np.int8), spaces.Discrete(TURNS)
+    return spaces.Box(0, 1, SHAPE, np.int8), spaces.Discrete(ACTIONS)
+
+
+def checked_plies(opening_plies: int, turns: bool, rules: Rules) -> int:
+    """The number of imposed plies. Raises ``RequestError`` for one that cannot be, and for turns without gifts."""
+    if turns and rules.mover_chooses:
+        raise RequestError(f"under rules {rules.name!r} the mover chooses the piece: a turn gives none")
+    if not 0 <= opening_plies <= MAX_OPENING_PLIES:
+        raise RequestError(f"opening_plies={opening_plies} is not a number of plies from 0 to {MAX_OPENING_PLIES}")
+    return opening_plies
+
+
+def checked_seat(seat: Any) -> int | None:
+    """The learner's seat, or None for a random one in each game. Raises ``ValueError`` for another value."""
+    if seat not in (0, 1, None):
+        raise ValueError(
+            f"seat={seat!r} is not 0 (gives the first piece), 1 (places first) or None (either, at random)"
+        )
+    return None if seat is None else int(seat)
+
+
+class GameLog:
+    """Appends finished games to a file: a line each, with the labels of both players.
+
+    Raises ``RequestError`` for a label that is no printable text.
+    """
+
+    def __init__(self, path: str | Path, learner: str, opponent: str, rules: str) -> None:
+        checked_text("name", learner)
+        self.path = Path(path)
+        seated = ((learner, opponent), (opponent, learner))
+        self._headings = [Heading(rules, "", "", 0, *labels) for labels in seated]  # by the learner's seat
+
+    def add(self, games: Games, seats: NDArray[np.int8]) -> None:
+        """Append ``G`` games; ``seats`` [G] are the learner's."""
+        text = b"".join(text_of(self._headings[seat], games_at(games, seats == seat)) for seat in (0, 1))
+        with self.path.open("ab") as file:
+            file.write(text)
 
 
 def _resets_at_once(mode: AutoresetMode | str) -> bool:
@@ -95,14 +171,14 @@ class QuartoVectorEnv(VectorEnv):
         self._openings = np.empty((2, checked_plies(opening_plies, turns, self.rules), 1), np.int8)
         against = self._opponent.label if self._opponent else name
         self._log = None if record is None else GameLog(record, name, against, self.rules.name)
-        self._envs, self._asked = new_envs(num_envs), OpponentPositions.empty(num_envs)
+        self.envs, self._asked = new_envs(num_envs), OpponentPositions.empty(num_envs)
         self._has_seeds = False
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
         """Begin all games anew; those that are not over are lost."""
-        envs = self._envs
+        envs = self.envs
         if seed is not None or not self._has_seeds:
             envs["seed"], envs["number"] = self._seeds(seed), -1
             self._has_seeds = True
@@ -132,7 +208,7 @@ class QuartoVectorEnv(VectorEnv):
         chosen = np.asarray(actions, np.int64)
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions have shape {chosen.shape}, not ({self.num_envs},)")
-        envs = self._envs
+        envs = self.envs
         self._advance(chosen)
         observations, masks = self._seen()
         rewards, terminated, truncated = (envs[name].copy() for name in ("reward", "terminated", "truncated"))
@@ -154,7 +230,7 @@ class QuartoVectorEnv(VectorEnv):
 
         With ``begin`` no action is taken, only games that are over begin anew.
         """
-        envs, asked, rules = self._envs, self._asked, self.rules.tables
+        envs, asked, rules = self.envs, self._asked, self.rules.tables
         size = step_all(envs, asked, actions, self._options._replace(begin=int(begin)), self._openings, rules)
         if self._opponent is None or self._player is None:
             return
@@ -174,19 +250,19 @@ class QuartoVectorEnv(VectorEnv):
 
     def _seen(self) -> tuple[Observations, NDArray[np.int8]]:
         """Observations and action masks; in a game that is over every action is allowed."""
-        positions = positions_of(self._envs)
+        positions = positions_of(self.envs)
         if self._options.turns:
             observations, legal = encoded_turns(positions, self.rules)
             masks = legal.view(np.int8)
         else:
             observations, masks = encoded(positions)
-        masks[self._envs["over"]] = 1
+        masks[self.envs["over"]] = 1
         return observations, masks
 
     def render(self) -> tuple[Any, ...] | None:
         """The board of each game, as text (``ansi``) or as an image, [height, width, 3] uint8 (``rgb_array``)."""
         if self.render_mode is None:
             return None
-        positions = positions_of(self._envs)
-        shown = text_of if self.render_mode == "ansi" else image_of
+        positions = positions_of(self.envs)
+        shown = rendering.text_of if self.render_mode == "ansi" else rendering.image_of
         return tuple(shown(positions.position(i)) for i in range(self.num_envs))

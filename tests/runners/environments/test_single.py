@@ -39,6 +39,27 @@ def test_gymnasium_accepts_it(options: dict[str, Any]) -> None:
     check_env(made(**options).unwrapped, skip_render_check=True)
 
 
+@pytest.mark.parametrize("options", [{"opponent": "rule_based", "seat": 1}, {"opponent": None}, {"opponent": "random"}])
+def test_it_is_the_game_that_is_played_by_itself(options: dict[str, Any]) -> None:
+    from tests.runners.environments.one_game import OneGame  # needs Gymnasium
+
+    one, other, chance = made(**options), OneGame(**options), np.random.default_rng(8)
+    for seed in (3, None, 4, None, None):
+        (seen, info), (expected, known) = one.reset(seed=seed), other.reset(seed)
+        outcome: list[Any] = [0.0, False, False]
+        same = [0.0, False, False]
+        while True:
+            assert np.array_equal(seen, expected)
+            assert outcome == same
+            assert info.pop("action_mask").tolist() == known.pop("action_mask").astype(int).tolist()
+            assert info == known
+            if any(outcome[1:]):
+                break
+            legal = one.get_wrapper_attr("action_masks")()
+            action = int(chance.integers(16)) if chance.random() < 0.03 else int(chance.choice(np.flatnonzero(legal)))
+            (seen, *outcome, info), (expected, *same, known) = one.step(action), other.step(action)
+
+
 def test_rewards_and_infos_agree_with_the_game() -> None:
     environment, chance = made(), np.random.default_rng(1)
     rewards = []

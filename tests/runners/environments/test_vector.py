@@ -37,14 +37,6 @@ def made(count: int = GAMES, **options: Any) -> Any:
     return gymnasium.make_vec(ENV_ID, num_envs=count, **options)
 
 
-def single(**options: Any) -> Any:
-    import gymnasium
-
-    from quarto.env import ENV_ID
-
-    return gymnasium.make(ENV_ID, **options)
-
-
 def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any:
     """Random legal actions, sometimes any."""
     legal = (chance.random(masks.shape) * masks).argmax(axis=1)
@@ -69,8 +61,10 @@ def chosen(masks: Any, chance: np.random.Generator, illegal: float = 0.0) -> Any
     ],
     ids=lambda options: ",".join(str(value) if isinstance(value, str | int) else "own" for value in options.values()),
 )
-def test_each_game_is_that_of_the_single_environment(options: dict[str, Any]) -> None:
-    many, alone = made(**options), [single(**options) for _ in range(GAMES)]
+def test_each_game_is_the_one_that_is_played_by_itself(options: dict[str, Any]) -> None:
+    from tests.runners.environments.one_game import OneGame  # needs Gymnasium
+
+    many, alone = made(**options), [OneGame(**options) for _ in range(GAMES)]
     chance = np.random.default_rng(1)
     observations, infos = many.reset(seed=5)
     starts = [each.reset(seed=5 + i) for i, each in enumerate(alone)]
@@ -83,9 +77,9 @@ def test_each_game_is_that_of_the_single_environment(options: dict[str, Any]) ->
         observations, rewards, terminated, truncated, infos = many.step(actions)
         for i, each in enumerate(alone):
             if over[i]:
-                (seen, info), reward, ends = each.reset(), 0.0, (False, False)
+                (seen, info), reward, ends = each.reset(), 0.0, [False, False]
             else:
-                seen, reward, *ends, info = each.step(actions[i])
+                seen, reward, *ends, info = each.step(int(actions[i]))
             assert np.array_equal(observations[i], seen)
             assert (rewards[i], terminated[i], truncated[i]) == (reward, *ends)
             assert np.array_equal(infos["action_mask"][i], info["action_mask"])
