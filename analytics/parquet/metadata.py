@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 # Codes of the types in the encoded bytes.
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 SIZES = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}  # in bytes, of a field's value
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
+Wanted = Mapping[tuple[int, int], Callable[[], Any]]
 
 _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
@@ -93,19 +94,24 @@ class Reader:
         self._content = content
         self.at = 0  # bytes that were read
 
-    def fields(self) -> Iterator[tuple[int, int]]:
-        """The id and the type of each field of a struct. Its value has to be read, or skipped, before the next."""
-        identifier = 0
+    def struct(self, wanted: Wanted) -> dict[int, Any]:
+        """The values of some fields of a struct by id: ``wanted`` has what reads a field of an id and a type."""
+        identifier, found = 0, dict[int, Any]()
         while head := self._byte():
             identifier = identifier + (head >> 4) if head >> 4 else self.number()
-            yield identifier, head & 15
+            if read := wanted.get((identifier, head & 15)):
+                _require(identifier not in found)
+                found[identifier] = read()
+            else:
+                self.skip(head & 15)
+        return found
 
-    def elements(self) -> Iterator[int]:
-        """The type of each element of a list. Each has to be read, or skipped, before the next."""
+    def structs(self, wanted: Wanted) -> Iterator[dict[int, Any]]:
+        """The same for each struct of a list. Each has to be taken before anything else is read."""
         head = self._byte()
-        kind = BYTE if head & 15 <= FALSE else head & 15  # in a list a truth value takes a byte
         for _ in range(self._varint() if head >> 4 == 15 else head >> 4):
-            yield kind
+            _require(head & 15 == STRUCT)
+            yield self.struct(wanted)
 
     def number(self) -> int:
         """A signed number."""
@@ -209,7 +215,6 @@ class _Chunk(NamedTuple):
     dictionary: int = 0  # offset of its dictionary; 0: it has none
 
 
-_Group = tuple[int, list[_Chunk]]  # rows, columns
 CHUNK = {4: "codec", 5: "values", 6: "unpacked", 7: "packed", 9: "data", 11: "dictionary"}  # fields by id
 
 
@@ -220,10 +225,10 @@ def footer_of(file: io.BufferedIOBase) -> Footer:
     """
     size = file.seek(0, os.SEEK_END)
     try:
-        found, groups = _parsed(Reader(_content(file, size)))
+        found, groups = _parsed(_content(file, size))
         _require(sum(chunk.packed for _, chunks in groups for chunk in chunks) <= size)
         unpacked = sum(_in_memory(chunk, rows, file) for rows, chunks in groups for chunk in chunks)
-    except (IndexError, ValueError, RecursionError) as error:
+    except (LookupError, ValueError, RecursionError) as error:
         raise ValueError("is not a readable Parquet file: its footer is damaged") from error
     if unpacked > MOST_UNPACKED * size + FREE_BYTES:
         raise ValueError(f"has {size:,} bytes and would unpack to {unpacked:,}: no table is so repetitive")
@@ -242,64 +247,29 @@ def _content(file: io.BufferedIOBase, size: int) -> bytes:
     return file.read(length)
 
 
-def _parsed(reader: Reader) -> tuple[Footer, list[_Group]]:
-    """The facts in a footer, and its row groups."""
-    rows, columns, groups = -1, list[str](), list[_Group]()
-    for field, kind in reader.fields():
-        if (field, kind) == (2, LIST):
-            columns = [_name(reader, each) for each in reader.elements()]
-        elif (field, kind) == (3, I64):
-            rows = reader.number()
-        elif (field, kind) == (4, LIST):
-            groups += [_group(reader, each) for each in reader.elements()]
-        else:
-            reader.skip(kind)
-    _require(rows == sum(rows for rows, _ in groups))
-    return Footer(rows, tuple(columns[1:])), groups  # the first element is the whole
+def _parsed(content: bytes) -> tuple[Footer, list[tuple[int, list[_Chunk]]]]:
+    """The facts in a footer, and its row groups: the rows and the columns of each."""
+    reader = Reader(content)
+    name: Wanted = {(4, BINARY): reader.binary}
+    chunk: Wanted = {(field, kind): reader.number for field in CHUNK for kind in (I32, I64)}
+    column: Wanted = {(3, STRUCT): lambda: _chunk(reader.struct(chunk))}
+    group: Wanted = {(1, LIST): lambda: [each[3] for each in reader.structs(column)], (3, I64): reader.number}
+    found = reader.struct(
+        {
+            (2, LIST): lambda: [each[4].decode() for each in reader.structs(name)],
+            (3, I64): reader.number,
+            (4, LIST): lambda: [(each[3], each[1]) for each in reader.structs(group)],
+        }
+    )
+    names, groups = found[2], found[4]
+    _require(all(map(str.isprintable, names)))  # they are shown
+    _require(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
+    return Footer(found[3], tuple(names[1:])), groups  # the first element is the whole
 
 
-def _name(reader: Reader, kind: int) -> str:
-    """The name of an element of the schema."""
-    _require(kind == STRUCT)
-    name = b""
-    for field, each in reader.fields():
-        if field == 4:
-            name = reader.binary()
-        else:
-            reader.skip(each)
-    _require(name.decode().isprintable())  # it is shown
-    return name.decode()
-
-
-def _group(reader: Reader, kind: int) -> _Group:
-    """The number of rows of a row group, and its columns."""
-    _require(kind == STRUCT)
-    rows, chunks = -1, list[_Chunk]()
-    for field, each in reader.fields():
-        if (field, each) == (1, LIST):
-            chunks += [_chunk(reader, column) for column in reader.elements()]
-        elif (field, each) == (3, I64):
-            rows = reader.number()
-        else:
-            reader.skip(each)
-    _require(rows >= 0)
-    return rows, chunks
-
-
-def _chunk(reader: Reader, kind: int) -> _Chunk:
+def _chunk(facts: Mapping[int, int]) -> _Chunk:
     """A column of a row group."""
-    _require(kind == STRUCT)
-    facts: dict[str, int] = {}
-    for field, each in reader.fields():
-        if (field, each) != (3, STRUCT):
-            reader.skip(each)
-            continue
-        for inner, its in reader.fields():
-            if inner in CHUNK and its in (I32, I64):
-                facts[CHUNK[inner]] = reader.number()
-            else:
-                reader.skip(its)
-    found = _Chunk(**facts)
+    found = _Chunk(**{CHUNK[field]: fact for field, fact in facts.items()})
     _require(min(found) >= 0)
     return found
 
@@ -315,12 +285,9 @@ def _in_memory(chunk: _Chunk, rows: int, file: io.BufferedIOBase) -> int:
         end = at + chunk.packed
         while at < end:
             file.seek(at)
-            reader, unpacked, packed = Reader(file.read(HEADER)), -1, -1
-            for field, kind in reader.fields():
-                if field in (2, 3) and kind == I32:
-                    unpacked, packed = (reader.number(), packed) if field == 2 else (unpacked, reader.number())
-                else:
-                    reader.skip(kind)
+            reader = Reader(file.read(HEADER))
+            header = reader.struct({(2, I32): reader.number, (3, I32): reader.number})
+            unpacked, packed = header.get(2, -1), header.get(3, -1)
             _require(min(unpacked, packed) >= 0)
             pages += unpacked
             at += reader.at + packed
