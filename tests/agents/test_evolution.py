@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from agents.learning.evolution import (
-    CROSSOVER,
-    CROSSOVER2,
-    MUTATION,
     OPERATORS,
     Breeder,
     Evolution,
     FiveGenes,
     Population,
     TwoGenes,
-    initial,
     seed_of_games,
-    streams_of,
 )
 from quarto.rules import NONE
 from tests import naive, naive_evolution
 from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB
 
 SEEDS = st.integers(0, (1 << 63) - 1)
-
-
-def population_of(fitnesses: Sequence[Fitness]) -> Population:
-    made = initial(np.arange(2.0 * len(fitnesses)).reshape(-1, 2), opponents=2)
-    return made._replace(fitness=np.array(fitnesses))
 
 
 def shown(individual: Individual, generation: int, opponents: int) -> Fitness:
@@ -115,43 +102,3 @@ def test_the_seed_of_a_run_is_its_twins_and_one_of_its_own(seed: int, generation
     assert 0 <= found < 1 << 63
     others = [seed_of_games(seed, generation + 1, games), seed_of_games(seed, generation, games + 1)]
     assert found not in others
-
-
-def bred(breeder: Breeder, generation: int, genes: list[float], count: int = 20_000) -> tuple[Any, NDArray[np.float64]]:
-    """Many offspring of equals, and how they differ from them."""
-    population = population_of([(1.0, 1.0)] * 5)._replace(genes=np.array([genes] * 5))
-    made = breeder.offspring(population, generation, streams_of(3, np.arange(count)))
-    return made, made.genes - np.array(genes)
-
-
-@pytest.mark.parametrize("generation", [1, 2, 50])
-def test_five_genes_are_all_mutated_less_and_less(generation: int) -> None:
-    made, change = bred(FiveGenes(), generation, [1.0, -2.0, 3.0, 100.0, 0.0])
-    assert set(made.operator) == {MUTATION}
-    assert set(made.parents[:, 0]) == {0, 1, 2, 3, 4}
-    assert set(made.parents[:, 1]) == {NONE}
-    np.testing.assert_allclose(change.std(axis=0), 20 / generation, rtol=0.03)
-    np.testing.assert_allclose(change.mean(axis=0), 0, atol=0.03 * 20 / generation)
-    correlations = np.corrcoef(change.T) - np.eye(5)
-    assert np.abs(correlations).max() < 0.03
-
-
-@pytest.mark.parametrize(
-    ("generation", "spread", "expected"),
-    [
-        (1, 1.0, (0.3, 0.5, 0.2)),
-        (50, 0.0, (0.3, 0.5, 0.2)),
-        (51, 0.0, (0.1, 0.45, 0.45)),
-        (100, 0.06, (0.1, 0.45, 0.45)),  # 0.048 above the mean of the best five
-        (100, 0.07, (0.6, 0.2, 0.2)),  # 0.056 above
-    ],
-)
-def test_two_genes_are_bred_with_the_probabilities_of_the_phase(
-    generation: int, spread: float, expected: tuple[float, ...]
-) -> None:
-    fitness = [(0.9, 0.0)] + [(0.9 - spread, 0.0)] * 4 + [(0.0, 0.0)] * 3
-    population = population_of(fitness)
-    made = TwoGenes().offspring(population, generation, streams_of(9, np.arange(20_000)))
-    counts = Counter(made.operator.tolist())
-    found = [counts[operator] / 20_000 for operator in (MUTATION, CROSSOVER, CROSSOVER2)]
-    np.testing.assert_allclose(found, expected, atol=0.012)

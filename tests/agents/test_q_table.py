@@ -8,12 +8,10 @@ from agents.q_table import QTableLearner
 from agents.semi_random import SemiRandom
 from quarto.rules import CLASSIC, Rules
 from tests import naive
-from tests.naive import PRESETS, View, draw
-from tests.naive_players.agreement import assert_same_turns, relearn, same_bytes, train
-from tests.naive_players.ga import unit
-from tests.naive_policies.afterstates import Afterstates, q_table
+from tests.naive import PRESETS
+from tests.naive_players.agreement import relearn, same_bytes, train
+from tests.naive_policies.afterstates import q_table
 from tests.naive_policies.games import Game
-from tests.positions import asked
 
 
 def games_of(played: list[naive.Outcome]) -> list[Game]:
@@ -29,22 +27,3 @@ def test_what_it_learns_is_what_the_slow_twin_learns(rules: Rules) -> None:
     assert dict(zip(keys, table["value"], strict=True)) == q_table(games_of(played), rules, 0.3, 0.9)
     assert keys == sorted(keys)
     assert same_bytes(relearn(learner, rules, played), policy)
-
-
-class Exploring:
-    """The slow twin of its turns."""
-
-    def __init__(self, values: dict[tuple[int, int], float], exploration: float) -> None:
-        self.player = Afterstates(values)
-        self.exploration = exploration
-
-    def turn(self, view: View, seed: int) -> tuple[int, int]:
-        if unit(draw(seed, 1)) < self.exploration:
-            word = draw(seed, 2)
-            return naive.any_cell(word, naive.empty_cells(view.board)), naive.any_piece(word, view.available)
-        return self.player.turn(view, seed)
-
-
-def test_its_turns_are_those_of_the_slow_twin() -> None:
-    learner = QTableLearner(exploration=0.5)
-    assert assert_same_turns(learner, Exploring({}, 0.5), CLASSIC, asked(CLASSIC, 5)) > 50

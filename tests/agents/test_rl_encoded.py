@@ -71,15 +71,6 @@ def test_whole_games_are_those_of_the_slow_twin() -> None:
     assert_same_games(learned, twin, PRESETS["torus_square"], pairs=2, opening_plies=3)
 
 
-def test_untrained_values_are_those_of_the_slow_twin() -> None:
-    for seed in (0, 7):
-        values = first_values(uint64(seed))
-        assert [*values[::1000]] == [naive_rl_encoded.first_value(code, seed) for code in range(0, CODES, 1000)]
-        assert 0.1 <= values.min() < 0.11
-        assert 0.99 < values.max() < 1
-    assert (first_values(uint64(0)) != first_values(uint64(7))).all()
-
-
 def assert_learns_the_same(games: int, rules: Rules, **parameters: Any) -> None:
     twin = naive_rl_encoded.EncodedLearner(**parameters)
     if "rewards" in parameters:
@@ -107,13 +98,6 @@ def test_it_learns_what_the_slow_twin_learns() -> None:
 @pytest.mark.slow
 def test_it_learns_from_many_games_what_the_slow_twin_learns() -> None:
     assert_learns_the_same(300, CLASSIC)
-
-
-def test_what_it_learned_is_what_the_player_plays_by() -> None:
-    learner = EncodedLearner(exploration=0.0)
-    policy, _ = train(learner, SemiRandom(), CLASSIC, 30)
-    values = dict(enumerate(policy.table["value"].tolist()))
-    assert_same_turns(RlEncoded(policy), naive_rl_encoded.RlEncoded(values), CLASSIC, asked(CLASSIC, games=2))
 
 
 @cache

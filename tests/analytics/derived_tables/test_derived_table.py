@@ -55,10 +55,6 @@ def test_rows_of_different_games_are_put_in_order(archive: Archive, key: tuple[s
     assert pl.concat(found).equals(pl.concat(tables).sort(key))
 
 
-def test_of_nothing_there_is_nothing() -> None:
-    assert [*merged([iter([]), iter([pl.DataFrame({"a": []})])], ("a",), 5)] == []
-
-
 @pytest.mark.parametrize("key", ["abcdef", "fabd", "c", "ae"])
 @pytest.mark.parametrize("rows", [1, 500])
 def test_columns_in_one_word_sort_as_columns_by_themselves(key: str, rows: int) -> None:

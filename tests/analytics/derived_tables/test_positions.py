@@ -61,15 +61,6 @@ def test_rows_ascend_by_ply_and_position() -> None:
     assert frame["ply"].n_unique() == 16
 
 
-@pytest.mark.parametrize("name", ["classic", "own_piece"])
-def test_a_few_plies_are_those_rows_of_all(name: str) -> None:
-    _, plies = some_games(3, 20, PRESETS[name])
-    every = positions_of(plies, PRESETS[name], 4)
-    for of_plies in (range(1), range(5), range(7, 8), range(15, 16)):
-        expected = every.filter(pl.col("ply").is_in(list(of_plies)))
-        assert positions_of(plies, PRESETS[name], 4, of_plies).equals(expected)
-
-
 @pytest.mark.parametrize("opening", [0, 1, 3])
 def test_imposed_plies_are_marked(opening: int) -> None:
     _, plies = some_games(4, 10, Rules(), opening)
@@ -87,10 +78,6 @@ def test_many_pairings_are_kept_apart() -> None:
     frame = positions_of(stored.sort("ply", "game_id"), Rules(), 0, range(1))
     assert sorted(frame["pairing"].unique().to_list()) == numbers
     assert frame["games"].sum() == 24
-
-
-def test_no_games_have_no_positions() -> None:
-    assert positions_of(some_games(1, 2, Rules())[1].clear(), Rules(), 0).schema == POSITIONS
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from quarto.batch import ENDINGS, FORFEIT_ILLEGAL, Games
+from quarto.batch import ENDINGS, FORFEIT_ILLEGAL
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game
 from quarto.rules import Rules
@@ -295,14 +295,6 @@ def test_an_imported_run_says_what_is_known_of_it(tmp_path: Path) -> None:
     assert source["sha256"] == hashlib.sha256(text_from(tmp_path / "archive", tmp_path / "text")).hexdigest()
 
 
-def test_other_games_of_the_same_agents_are_another_run(tmp_path: Path) -> None:
-    other = "0@a2 1@b2 2@c2 3@d2"
-    runs = [done for text in (WON, other, f"{WON}\n{other}", WON) for done in import_text(tmp_path / "archive", text)]
-    assert [done.added for done in runs] == [1, 1, 1, 0]
-    assert runs[0].run_id == runs[2].run_id == runs[3].run_id != runs[1].run_id
-    assert len(games_of(tmp_path / "archive")) == 3
-
-
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
@@ -375,11 +367,6 @@ def test_an_import_of_many_files_that_lost_one_goes_on_and_keeps_the_order(
     assert archive.ranges(done.run_id).covered == [(0, 45)]
     assert [*archive.ranges(done.run_id)][:10] == [*before][:10]
     assert text_from(root, tmp_path / "text") == text_of(first, known) + grown
-
-
-def test_no_games_are_no_text() -> None:
-    assert text_of(Heading("classic", "", "", 0, "a", "b"), Games.zeros(0)) == b""
-    assert len(read(b"").tags) == 0
 
 
 def games_in_text(dice: Any, players: str, count: int) -> list[str]:

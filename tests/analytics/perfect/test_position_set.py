@@ -18,7 +18,6 @@ from analytics.perfect.position_set import (
     ENDS,
     NO_DECISION,
     NUMBERS,
-    Candidates,
     PositionSet,
     batch_of,
     drawn,
@@ -125,11 +124,6 @@ def test_sets_are_made_for_other_rules() -> None:
         assert {
             (cell, gift): value for cell, gift, value in rows.select("cell", "gift", "value").iter_rows()
         } == expected
-
-
-def test_arrangements_with_a_line_are_left_out() -> None:
-    row = Candidates(np.array([[0, 1, 2, 3, 15], [0, 1, 2, 15, 3]]), np.array([[0, 1, 2, 3]] * 2))
-    assert position_set._has_line(row, CLASSIC).tolist() == [True, False]
 
 
 def test_logged_positions_are_those_of_the_games() -> None:

@@ -120,11 +120,6 @@ def test_agreeing_figures_are_counted(reproduction: Reproduction) -> None:
     assert Reproduction((far,)).summary().startswith("0 of 1 published figures agree with ours by the text, 1 by")
 
 
-def test_notes_are_numbered_as_they_come_up(reproduction: Reproduction) -> None:
-    assert reproduction.notes == [FIRST, SECOND]
-    assert Reproduction(reproduction.comparisons[1:]).notes == [FIRST, SECOND]
-
-
 def test_the_document_has_a_table_a_study_and_the_notes(reproduction: Reproduction) -> None:
     text = document(reproduction, "Made by hand.")
     assert text.startswith("# Published figures and ours\n\nMade by hand.\n\n")
@@ -235,13 +230,6 @@ def test_a_draw_counts_for_whom_the_study_counted_it(draws_for: str, won: int) -
     found = measured_rate((80, 30, 90), draws_for)
     assert found.mean == won / 200
     assert (found.low, found.high) == wilson(won, 200)
-
-
-def test_the_two_sides_of_a_pairing_measure_the_same_when_one_of_them_is_given_the_draws() -> None:
-    ours = measured_rate(results_in(TALLY, "both"), "opponent")
-    theirs = measured_rate(results_in(TALLY.swapped, "both"), "player")
-    assert theirs.mean == pytest.approx(1 - ours.mean)
-    assert (theirs.low, theirs.high) == pytest.approx((1 - ours.high, 1 - ours.low))
 
 
 def test_without_games_nothing_is_known() -> None:

@@ -12,7 +12,6 @@ import pytest
 from analytics.published import (
     DRAWS_FOR,
     SEATS,
-    Span,
     figures,
     implementation,
     implementations,
@@ -20,25 +19,6 @@ from analytics.published import (
     notes_on,
     studies,
 )
-
-COLUMNS = {
-    "studies": ["study", "title", "source"],
-    "figures": [
-        *("figure", "study", "player", "opponent", "rules", "seat", "games"),
-        *("win", "draw", "loss", "draws_for", "version", "where", "remark"),
-    ],
-    "players": ["player", "version", "text", "code", "trainer", "code_trainer"],
-    "notes": ["figures", "certainty", "note"],
-}
-
-
-@pytest.mark.parametrize("name", COLUMNS)
-def test_every_row_of_a_table_has_all_columns(name: str) -> None:
-    text = (files("analytics.published") / f"{name}.csv").read_text(encoding="utf-8")
-    heading, *rows = csv.reader(text.splitlines())
-    assert heading == COLUMNS[name]
-    assert rows
-    assert {len(row) for row in rows} == {len(heading)}
 
 
 def test_figures_are_named_after_their_study_and_numbered() -> None:
@@ -98,20 +78,3 @@ def test_every_implementation_is_of_a_player_of_some_figure() -> None:
     players = {(label, figure.version) for figure in figures() for label in (figure.player, figure.opponent)}
     met = {(each.player, each.version) for player in players if (each := implementation(*player))}
     assert met == implementations().keys()
-
-
-def test_a_figure_of_an_earlier_program_has_the_agents_of_that_program() -> None:
-    earlier, last = (implementation("rule_based", version) for version in ("earlier", ""))
-    assert earlier
-    assert last
-    assert (earlier.code, last.code) == ("rule_based(faithful=true,version=earlier)", "rule_based(faithful=true)")
-    assert implementation("ga5", "earlier") == implementation("ga5", "")
-    assert implementation("random", "earlier") is None
-
-
-def test_spans_are_read() -> None:
-    assert Span.read("") is None
-    assert Span.read("83.2") == Span("83.2", 83.2, 83.2)
-    assert Span.read("0-0.5") == Span("0-0.5", 0.0, 0.5)
-    with pytest.raises(ValueError, match="could not convert"):
-        Span.read("many")

@@ -17,7 +17,7 @@ from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import wilson
 from analytics.store.archive import Archive
 from quarto.canonical import canonical_position
-from quarto.errors import FailureError, RequestError
+from quarto.errors import RequestError
 from quarto.notation import format_position, parse_cell, parse_game, parse_piece, parse_position
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
@@ -286,14 +286,6 @@ def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:
             openings(opened, "..../..../..../.... 3 own_piece")
         with pytest.raises(RequestError, match="there are no gifts"):
             openings(opened, "..../..../..../.... - own_piece", "gift")
-
-
-def test_damage_is_named(tmp_path: Path) -> None:
-    archive, _ = made(tmp_path / "archive", Rules(), pairs=5)
-    (first, *_) = sorted(Path(indexed(archive).root).glob("positions/*/*"))
-    first.write_bytes(first.read_bytes()[::-1])
-    with open_archive(archive.root) as opened, pytest.raises(FailureError, match=first.name):
-        openings(opened)
 
 
 def test_rules_of_one_name_must_be_the_same(tmp_path: Path) -> None:

@@ -48,11 +48,6 @@ def test_pairs_that_agree_halve_the_games() -> None:
     assert win_rate(same, by_pairs=False)[1:] == wilson(10_000, 20_000)
 
 
-def test_independent_games_count_in_full() -> None:
-    product = Tally(pairs=((1600, 0, 2400), (0, 0, 0), (2400, 0, 3600)))  # wins 0.6 in either seat, independently
-    assert design_effect(product) == pytest.approx(1, rel=1e-3)
-
-
 def test_games_of_identical_pairs_count_as_independent() -> None:
     alike = Tally(pairs=((0, 0, 0), (0, 0, 0), (7, 0, 0)))  # won in seat 0, lost in seat 1, seven times
     assert design_effect(alike) == 1

@@ -116,18 +116,6 @@ def test_runs_are_stored_and_replaced_whole(archive: Archive) -> None:
     assert archive.run("../archive") is None
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"run_id": "x"}', b"\xff", b"[" * 100_000], ids=lambda c: c[:9]
-)
-@BOTH
-def test_a_damaged_run_is_named(archive: Archive, content: bytes) -> None:
-    path = archive.root / "runs" / f"{RUN_ID}.json"
-    archive.backend.replace(path, content)
-    with pytest.raises(FailureError, match=re.escape(str(path))) as caught:
-        archive.runs()
-    assert "\n" not in str(caught.value)
-
-
 @BOTH
 def test_a_run_under_another_name_is_damage(archive: Archive) -> None:
     archive.backend.replace(archive.record_file("ffffffffffff"), archive.backend.read(archive.record_file(RUN_ID)))

@@ -104,11 +104,6 @@ def test_the_largest_numbers_fit() -> None:
     assert first_game_id(2**31 - 1, MAX_PAIRS - 1) == 2**63 - 2
 
 
-def test_an_imposed_opening_is_noted() -> None:
-    block = random_block(1)._replace(opening=3)
-    assert frames([block], PAIRINGS)[0]["opening"].to_list() == [3] * 16
-
-
 def test_a_game_forfeited_before_its_first_ply_has_no_plies() -> None:
     forfeit = {"plies": [], "winner": 1, "ending": 3}
     games, plies = frames([block_of([forfeit, forfeit])], PAIRINGS)

@@ -6,7 +6,6 @@ import io
 import os
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import numpy as np
@@ -169,16 +168,6 @@ def test_every_flipped_byte_is_named(archive: Archive, table: str) -> None:
     read_games(archive, RUN_ID, stored)
 
 
-@pytest.mark.parametrize("change", [lambda content: b"", lambda content: content[:500], lambda content: content * 2])
-@BOTH
-def test_a_file_of_another_length_is_named(archive: Archive, change: Callable[[bytes], bytes]) -> None:
-    stored = archive.ranges(RUN_ID)[0]
-    path = archive.path("plies", RUN_ID, stored)
-    archive.backend.replace(path, change(archive.backend.read(path)))
-    with pytest.raises(FailureError, match=r"has other bytes than its name says.*: see 'qarena archive verify'$"):
-        read_games(archive, RUN_ID, stored)
-
-
 @BOTH
 def test_a_missing_file_is_named(archive: Archive) -> None:
     stored = archive.ranges(RUN_ID)[1]
@@ -193,14 +182,6 @@ def named_anew(archive: Archive, table: str, content: bytes) -> None:
     archive.backend.remove(archive.path(table, RUN_ID, stored))
     archive.put(archive.folder(table, RUN_ID) / stored._replace(check=check_of(content)).name, content)
     archive.refresh()
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + bytes(40) + b"PAR1"], ids=repr)
-def test_what_is_not_parquet_is_named_whatever_its_name_says(archive: Archive, content: bytes) -> None:
-    named_anew(archive, "games", content)
-    with pytest.raises(FailureError, match="is not a readable Parquet file") as caught:
-        read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], "games")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_plies_of_other_games_are_named(archive: Archive) -> None:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.store.ranges import (
-    LARGEST,
     MODULUS,
     Range,
     Ranges,
@@ -55,12 +54,6 @@ def test_the_pairs_of_a_range_are_those_whose_units_are_in_it(pairings: int, gam
     assert line.end_of(20) == pairings * (20 // games)
 
 
-def test_imported_games_are_numbered_through_all_pairings() -> None:
-    line = UnitLine(1, 1)
-    assert line.units_of(np.array([first_game_id(3, 7), first_game_id(0, 8)])).tolist() == [7, 8]
-    assert line.pairs(3, 5, 9) == (5, 9)
-
-
 @given(SPANS)
 def test_aligned_ranges_make_up_a_range_and_none_could_be_larger(span: Range) -> None:
     found = [*aligned(*span)]
@@ -84,22 +77,12 @@ def test_parts_are_aligned_and_small_enough_and_the_last_one_ends_with_the_run(
         assert all(low % (1 << (high - low - 1).bit_length()) == 0 for low, high in found)
 
 
-def test_a_run_of_a_thousand_units_is_one_file() -> None:
-    assert [*parts(0, 1000, 1000, LARGEST)] == [(0, 1000)]
-    assert [*parts(0, 1000, 1001, LARGEST)] == [(0, 512), (512, 768), (768, 896), (896, 960), (960, 992), (992, 1000)]
-
-
 @given(MANY_SPANS, st.integers(0, 80), st.integers(0, 80))
 def test_what_is_merged_and_what_is_missing_are_sets_of_units(spans: list[Range], total: int, first: int) -> None:
     held = merged(spans)
     assert units(held) == sorted({*units(spans)})
     assert all(one[1] < other[0] for one, other in itertools.pairwise(held))
     assert units(missing(sorted(spans), total, first)) == sorted({*range(first, total)} - {*units(spans)})
-
-
-@pytest.mark.parametrize("first", [0, 1, 6, 8])
-def test_no_units_are_no_ranges(first: int) -> None:
-    assert [*aligned(first, first)] == [*parts(first, first, 9, 4)] == missing([], first, first) == merged([]) == []
 
 
 def fingerprint_of(first: int, end: int, salt: int = 0) -> int:
@@ -148,17 +131,6 @@ def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(
     assert len(taken) == len({*taken}) == ranges.units
     assert ranges.fingerprint == sum(each.fingerprint for each in ranges) % MODULUS
     assert list(counting(reversed(found))) == list(ranges)
-
-
-@given(FILES.filter(lambda found: all(each.units & (each.units - 1) == 0 for each in found)))
-def test_of_aligned_files_every_unit_counts_that_is_in_one(found: list[StoredRange]) -> None:
-    """And of nested ranges the larger one: what counts is in no other file."""
-    ranges = counting(found)
-    assert {u for each in ranges for u in range(each.first, each.end)} == {
-        u for each in found for u in range(each.first, each.end)
-    }
-    for each in ranges:
-        assert not any(o.first <= each.first and each.end <= o.end and o.units > each.units for o in found)
 
 
 @given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))

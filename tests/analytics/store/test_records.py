@@ -38,9 +38,8 @@ from analytics.store.records import (
 )
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from quarto.rules import Rules
 from tests.analytics.folders import forge
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, record, spec_of
+from tests.analytics.naive_games import RUN_ID, record, spec_of
 from tests.analytics.stored_policies import COUNTS, GENES, LEARNED, origin
 from tests.marks import seldom
 
@@ -50,11 +49,6 @@ def test_a_run_id_follows_from_the_spec_in_any_order_of_its_keys() -> None:
     assert run_id_of({"seed": 7, "agents": [{"label": "é"}]}) == hashlib.sha256(text.encode()).hexdigest()[:12]
     assert run_id_of(dict(sorted(record().spec.items(), reverse=True))) == record().run_id
     assert run_id_of({**record().spec, "salt": "x"}) != record().run_id
-
-
-def test_a_run_names_its_pairings_by_label() -> None:
-    assert record().pairings == tuple(PAIRINGS)
-    assert record().rules == Rules()
 
 
 @pytest.mark.parametrize(

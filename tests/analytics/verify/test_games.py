@@ -222,11 +222,6 @@ def with_openings(archive: Archive, plies: int, games: Sequence[Sequence[Game]],
     store(archive, run.run_id, [block_of(each, pairing, 0, of) for pairing, each in enumerate(games)])
 
 
-def test_pairs_with_the_same_opening_are_sound(archive: Archive) -> None:
-    with_openings(archive, 4, [PAIRS] * 3)
-    assert not verify(archive).problems
-
-
 @pytest.mark.parametrize(
     ("games", "opening", "complaint"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations, groupby
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from analytics.store.range_files import read_games
 from analytics.store.ranges import Range, UnitLine
 from quarto.batch import Block
 from quarto.errors import FailureError
-from runners.arena.config import pairings
 from runners.arena.engine import MAX_PAIRS, Pace
 from runners.arena.experiment import Experiment, RangeWriter, prepare
 from runners.arena.playing import Parts, orders_of
@@ -98,13 +97,6 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
     assert pace.pairs(0) == pytest.approx(settled, abs=1)
     assert pace.units(1) == pace.pairs(0)
     assert pace.units(2) <= 2  # the other pairing may take a second
-
-
-@pytest.mark.parametrize("agents", [2, 3, 6])
-def test_a_round_robin_has_every_two_agents_once(agents: int) -> None:
-    found = pairings(agents, "round_robin")
-    assert len(found) == agents * (agents - 1) // 2
-    assert {frozenset(pairing) for pairing in found} == {frozenset(two) for two in combinations(range(agents), 2)}
 
 
 # Ranges of games become files.

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -74,15 +73,6 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}
 
 
-def test_flags_may_come_after_overrides(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", "games=1e1", "rules=square", "--cfg", "job", "opening_plies=2")
-    assert (found.code, found.err) == (0, "")
-    assert "games: 10\n" in found.out
-    assert "opening_plies: 2\n" in found.out
-    assert "name: square\n" in found.out
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,12 +101,6 @@ def test_compiling_is_announced_and_goes_on_every_ten_seconds(
 )
 def test_agents_and_options_of_groups_are_completed(typed: str, expected: Sequence[str]) -> None:
     assert get_args(options.Players)[1].autocompletion(typed) == expected
-
-
-def test_agents_and_rules_are_completed() -> None:
-    assert options.options_of("agent", "rule") == ["rule_based"]
-    assert options.options_of("rules", "tor") == ["torus", "torus_square"]
-    assert options.options_of("rules", "") == ["classic", "own_piece", "square", "torus", "torus_square"]
 
 
 def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> None:
@@ -297,26 +281,11 @@ def test_a_question_that_cannot_be_answered_is_one_line(
 # archive, agents, perft.
 
 
-def test_the_runs_of_an_archive_are_listed(qarena: Qarena, played: Path) -> None:
-    found = qarena("archive", "ls")
-    (record,) = Archive.open(played).runs()
-    assert (found.code, found.err) == (0, "")
-    assert re.search(rf"│ {record.run_id} │ +20 │ rule_based, random │ classic │ complete │ .* │ +1 │", found.out)
-
-
 def stored_file(root: Path, table: str) -> Path:
     """The first file of a table."""
     archive = Archive.open(root)
     (record,) = archive.runs()
     return Path(archive.path(table, record.run_id, archive.ranges(record.run_id)[0]))
-
-
-def test_a_sound_archive_is_verified(qarena: Qarena, played: Path) -> None:
-    (record,) = Archive.open(played).runs()
-    ranges = len(Archive.open(played).ranges(record.run_id))
-    found = qarena("archive", "verify")
-    assert (found.code, found.err) == (0, "")
-    assert re.fullmatch(rf"1 run, {ranges} ranges, 20 games, \d+ plies: no problems\n", found.out)
 
 
 @pytest.mark.parametrize("table", ["games", "plies"])
@@ -383,25 +352,6 @@ def test_perft_counts_under_any_rules(qarena: Qarena) -> None:
 
 
 # Help at once.
-
-
-def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    script = """
-import sys
-from runners.cli.main import main
-for arguments in (["--help"], ["sql", "--help"], ["archive", "--help"], ["bench", "--help"], ["--version?"]):
-    sys.argv = ["qarena", *arguments]
-    try:
-        main()
-    except SystemExit:
-        pass
-heavy = {"numba", "numpy", "polars", "duckdb", "hydra", "omegaconf", "llvmlite"} & set(sys.modules)
-print("heavy:", sorted(heavy))
-"""
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("heavy: []\n")
-    for word in ("run", "sweep", "sql", "agents", "perft", "warm", "bench", "archive", "--output", "verify"):
-        assert word in done.stdout
 
 
 def test_the_version_is_printed(qarena: Qarena) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
-from quarto.notation import parse_game
 from quarto.rules import CLASSIC, NONE, Rules
 from runners.play.game import Game, NextDecision
 from tests import naive
@@ -51,13 +50,6 @@ def test_the_seat_to_act_loses_a_forfeit(rules: Rules) -> None:
     for step in steps:
         over = step.forfeited(FORFEIT_RESIGNED)
         assert (over.asked, over.ending, over.winner) == (NextDecision.NOTHING, FORFEIT_RESIGNED, 1 - step.seat)
-
-
-def test_all_finished_lines_are_found() -> None:
-    cross = "8@a1 9@a2 A@a3 C@b4 D@c4 E@d4 F@a4"  # the last piece finishes a column and a row
-    game = Game(CLASSIC, tuple(parse_game(cross)))
-    assert game.lines == [(12, 13, 14, 15), (0, 4, 8, 12)]
-    assert game.winner == 1
 
 
 PLAYED = Game(CLASSIC, ((15, 1), (3, 5)))

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.perfect.game_review import GameReview, JudgedDecision
 from quarto.notation import format_cell, format_piece, parse_cell, parse_piece
-from quarto.rules import CLASSIC, NONE, Rules
+from quarto.rules import NONE, Rules
 from runners.play.dialogue import game_after
 from runners.play.game import Game, NextDecision, Players
 from runners.play.hints import hint, review_lines
@@ -124,13 +124,6 @@ def test_hints_where_the_mover_chooses_name_what_wins_and_what_is_safe() -> None
 
 def shortened(turns: list[str]) -> str:
     return " ".join(turns[:6]) + (f" and {len(turns) - 6} more" if len(turns) > 6 else "")
-
-
-def test_a_hint_says_how_many_of_the_safe_gifts_are_left() -> None:
-    game = Game(CLASSIC, ((0, 0), (1, 1)), hand=2)
-    assert hint(game).lines[0] == "2 finishes no line now."
-    # With 0, 1 and 2 in a row only C, D, E and F share no value with all three.
-    assert hint(game).lines[1].endswith("; 4 after c1 d1.")
 
 
 YOU = Players(1, "dumb")

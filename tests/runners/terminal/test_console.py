@@ -155,11 +155,6 @@ def test_a_command_can_be_pasted_in_a_shell_and_read(word: str, shown: str) -> N
     assert shlex.split(console.shell_line([word])) == [word]
 
 
-def test_numbers_stand_on_the_right(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.write(pl.DataFrame({"games": [7, 1000], "agent": ["a", "random"]}))
-    assert "│     7 │ a      │" in capsys.readouterr().out
-
-
 def test_what_csv_and_json_have_no_form_for(tmp_path: Path) -> None:
     frame = pl.DataFrame({"list": [[1, 2]], "struct": [{"a": 1}], "bytes": [b"\x01"], "none": [math.nan]})
     assert tables.as_csv(frame).decode().splitlines()[1].startswith('"[1, 2]","{""a"": 1}","""01"""')
