@@ -87,6 +87,11 @@ def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
     assert TACTICAL
 
 
+def test_every_description_fits_the_table_of_agents() -> None:
+    first = [(CONF / "agent" / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[0] for name in YAMLS]
+    assert [line for line in first if len(line.removeprefix("# ")) > 53] == []
+
+
 @pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 @pytest.mark.parametrize("opening_plies", [0, 3])
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:

@@ -201,6 +201,12 @@ def test_an_agent_is_left_out_from_both_seats_as_the_pages_say(both_runs: OpenAr
         assert set(found.to_series()) == everybody - {label}
 
 
+def test_games_without_a_record_are_named(damaged: Archive) -> None:
+    Path(damaged.root / "runs" / f"{RUN_ID}.json").unlink()
+    with open_archive(damaged.root) as opened, pytest.raises(FailureError, match=f"run {RUN_ID} has games and no"):
+        select(opened)
+
+
 def test_a_damaged_file_is_named(damaged: Archive) -> None:
     path = damaged.path("plies", RUN_ID, damaged.ranges(RUN_ID)[0])
     Path(path).write_bytes(Path(path).read_bytes()[::-1])

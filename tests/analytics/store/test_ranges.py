@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.store.ranges import (
+    LARGEST,
     MODULUS,
     Range,
     Ranges,
@@ -75,6 +76,11 @@ def test_parts_are_aligned_and_small_enough_and_the_last_one_ends_with_the_run(
         assert all(is_aligned(*each) for each in whole)
         # The end of a run is one file, if it is small enough: not one for each of its bits.
         assert all(low % (1 << (high - low - 1).bit_length()) == 0 for low, high in found)
+
+
+def test_a_run_of_a_thousand_units_is_one_file() -> None:
+    assert [*parts(0, 1000, 1000, LARGEST)] == [(0, 1000)]
+    assert [*parts(0, 1000, 1001, LARGEST)] == [(0, 512), (512, 768), (768, 896), (896, 960), (960, 992), (992, 1000)]
 
 
 @given(MANY_SPANS, st.integers(0, 80), st.integers(0, 80))
