@@ -15,6 +15,7 @@ from agents.semi_random import SemiRandom
 from quarto.jit import uint64
 from quarto.rules import CLASSIC, Rules
 from tests import naive
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import rl_encoded as naive_rl_encoded
 from tests.naive_players.agreement import (
@@ -50,19 +51,15 @@ def test_untrained_turns_are_those_of_the_slow_twin(gift_rule: str, rules: Rules
     assert assert_same_turns(agent, twin, rules, asked(rules, games=3)) > 25
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("games", "least"), [(5, 70), *seldom((100, 2000))])
 @pytest.mark.parametrize("gift_rule", GIFT_RULES)
-@pytest.mark.parametrize("policy", [None, some_values()])
-def test_thousands_of_turns_are_those_of_the_slow_twin(policy: dict[int, float] | None, gift_rule: str) -> None:
-    agent = RlEncoded(None if policy is None else policy_of(policy), gift_rule)
-    twin = naive_rl_encoded.RlEncoded(policy, gift_rule)
-    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games=100)) > 2000
-
-
-@pytest.mark.parametrize("gift_rule", GIFT_RULES)
-def test_turns_with_a_policy_are_those_of_the_slow_twin(gift_rule: str) -> None:
-    twin = naive_rl_encoded.RlEncoded(some_values(), gift_rule)
-    assert assert_same_turns(RlEncoded(policy_of(some_values()), gift_rule), twin, CLASSIC, asked(CLASSIC, 5)) > 70
+@pytest.mark.parametrize("values", [some_values(), *seldom(None)], ids=["learned", "untrained"])
+def test_turns_are_those_of_the_slow_twin(
+    values: dict[int, float] | None, gift_rule: str, games: int, least: int
+) -> None:
+    agent = RlEncoded(None if values is None else policy_of(values), gift_rule)
+    twin = naive_rl_encoded.RlEncoded(values, gift_rule)
+    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, games)) > least
 
 
 def test_whole_games_are_those_of_the_slow_twin() -> None:
@@ -86,18 +83,14 @@ def assert_learns_the_same(games: int, rules: Rules, **parameters: Any) -> None:
     assert not same_bytes(learner.policy(learner.knowledge(rules)), expected)
 
 
-def test_it_learns_what_the_slow_twin_learns() -> None:
-    assert_learns_the_same(40, CLASSIC)
+@pytest.mark.parametrize("games", [40, *seldom(300)])
+def test_it_learns_what_the_slow_twin_learns(games: int) -> None:
+    assert_learns_the_same(games, CLASSIC)
     rewards = {"win": 2.5, "loss": -1.0, "draw": 0.5, "else": 0.125}
     assert_learns_the_same(  # exploration ends after the fourth game
         8, PRESETS["square"], learning_rate=0.3, discount=0.9, exploration=0.7, exploration_step=0.2,
         rewards=rewards, gift_rule="min_max", values_seed=3,
     )  # fmt: skip
-
-
-@pytest.mark.slow
-def test_it_learns_from_many_games_what_the_slow_twin_learns() -> None:
-    assert_learns_the_same(300, CLASSIC)
 
 
 @cache

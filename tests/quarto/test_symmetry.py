@@ -32,7 +32,6 @@ from tests.naive_quarto import (
     ATTRIBUTE_ORDERS,
     ORACLES,
     automorphisms,
-    change_board,
     change_piece,
     images,
     lanes_of,
@@ -147,16 +146,6 @@ def test_the_least_image_of_a_mask_and_who_attains_it(rules: Rules, mask: int) -
 def test_the_canonical_form_is_the_least_of_all_images(position: Position, rules: Rules) -> None:
     form = canonical_position(position, rules)
     assert (form.occupied, form.lanes) == least_image(board(position), position.hand, permutations_of(rules))
-
-
-@given(positions(16), preset_rules, st.data())
-def test_the_canonical_form_is_the_same_for_every_image(position: Position, rules: Rules, data: st.DataObject) -> None:
-    cells = data.draw(st.sampled_from(permutations_of(rules)))
-    xor = data.draw(st.integers(0, 15))
-    attributes = data.draw(st.sampled_from(ATTRIBUTE_ORDERS))
-    hand = NONE if position.hand == NONE else change_piece(position.hand, xor, attributes)
-    image = position_of(change_board(board(position), cells, xor, attributes), hand)
-    assert canonical_position(image, rules) == canonical_position(position, rules)
 
 
 @given(positions(16), preset_rules)

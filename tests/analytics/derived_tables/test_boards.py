@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.derived_tables.boards import BOARDS, ORDERED_PLIES, ORDERS, boards_of, orders_of
+from analytics.derived_tables.boards import ORDERED_PLIES, ORDERS, boards_of, orders_of
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_rows
@@ -30,17 +30,6 @@ def games_in(plies: pl.DataFrame) -> dict[int, list[tuple[int, int]]]:
     for game_id, piece, cell in plies.sort("ply").select("game_id", "piece", "cell").iter_rows():
         games.setdefault(game_id, []).append((piece, cell))
     return games
-
-
-def test_the_board_before_each_ply(archive: Archive) -> None:
-    plies = rows_of(archive)
-    games, found = games_in(plies), boards_of(plies, record())
-    assert found.schema == BOARDS
-    assert found.select(plies.columns).equals(plies)
-    for game_id, ply, before, filled in found.select("game_id", "ply", "before", "filled").iter_rows():
-        earlier = games[game_id][:ply]
-        assert before == sum(1 << piece for piece, _ in earlier)
-        assert filled == sum(1 << cell for _, cell in earlier)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -30,13 +30,6 @@ def test_every_chosen_game_comes_once_those_of_the_same_agents_together(whole: P
     assert ids(whole) == [row[3:] for row in expected]
 
 
-@pytest.mark.parametrize("where", [None, "agent_0 = 'random' AND plies > 6", "winner = -1 OR pair_id % 3 = 1"])
-def test_the_order_does_not_depend_on_files(whole: Path, scattered: Path, where: str | None) -> None:
-    found = ids(whole, where)
-    assert len(found) > 3
-    assert ids(scattered, where) == found
-
-
 def naive_words(keys: list[Key], seed: int) -> dict[Key, int]:
     found = {}
     for run_id, game_id in keys:

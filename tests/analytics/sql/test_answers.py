@@ -119,10 +119,6 @@ def test_a_mistake_is_explained_in_one_line(opened: OpenArchive, text: str, comp
     assert "\n" not in str(caught.value)
 
 
-def test_a_type_that_frames_do_not_have_can_be_cast(opened: OpenArchive) -> None:
-    assert opened.sql("SELECT (INTERVAL 1 DAY)::VARCHAR").item() == "1 day"
-
-
 def test_every_type_is_answered_or_refused(opened: OpenArchive) -> None:
     with duckdb.connect() as connection:
         columns = connection.sql("FROM test_all_types()").columns

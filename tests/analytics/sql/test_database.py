@@ -12,7 +12,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import analytics
 from analytics import open_archive
 from analytics.policies import policy_store
 from analytics.results.pairings import results
@@ -228,11 +227,6 @@ def test_the_view_sweeps_has_a_row_for_each_pairing_of_a_job(archive: Archive) -
 
 
 # Opening.
-
-
-def test_what_is_not_an_archive_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="there is no archive at"):
-        analytics.open_archive(tmp_path / "nowhere")
 
 
 def in_a_process(code: str) -> subprocess.CompletedProcess[str]:

@@ -10,13 +10,6 @@ from analytics.statistics.tally import Tally, design_effect, mean_score, quantil
 # method 3.
 NEWCOMBE = [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)]
 
-# Pentanomial counts with the Elo difference and half of its 95% interval, from the logs of public chess engine tests.
-PENTANOMIAL = [((379, 10170, 21828, 10640, 343), 1.5946, 1.2087), ((78, 2504, 5251, 2695, 95), 3.6796, 2.4593)]
-
-
-def elo(mean: float) -> float:
-    return -400 * math.log10(1 / mean - 1)
-
 
 @pytest.mark.parametrize(("successes", "n", "low", "high"), NEWCOMBE)
 def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: float) -> None:
@@ -26,13 +19,6 @@ def test_wilson_intervals_of_newcombe(successes: int, n: int, low: float, high: 
 
 def test_wilsons_interval_without_games_is_0_to_1() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
-
-
-@pytest.mark.parametrize(("counts", "difference", "reach"), PENTANOMIAL)
-def test_pentanomial_intervals_of_engine_tests(counts: tuple[int, ...], difference: float, reach: float) -> None:
-    mean, low, high = mean_score(counts)
-    assert elo(mean) == pytest.approx(difference, abs=1e-4)
-    assert (elo(high) - elo(low)) / 2 == pytest.approx(reach, abs=1e-3)
 
 
 def test_quantile_is_that_of_the_tables() -> None:

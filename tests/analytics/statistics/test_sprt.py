@@ -24,27 +24,6 @@ from quarto.errors import RequestError
 from tests.marks import seldom
 
 FIRST = (379, 10170, 21828, 10640, 343)
-SECOND = (78, 2504, 5251, 2695, 95)
-
-
-def test_the_ratio_is_that_of_an_independent_implementation() -> None:
-    assert log_likelihood_ratio(FIRST, Hypotheses(0, 2)) == pytest.approx(2.9455, abs=1e-4)
-    assert log_likelihood_ratio(SECOND, Hypotheses(0, 3)) == pytest.approx(2.8980, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("counts", "normalised", "elo"),
-    [(FIRST, (3.0505, 2.3124), (1.5946, 1.2087)), (SECOND, (6.9904, 4.6718), (3.6796, 2.4593))],
-)
-def test_estimates_are_those_of_an_independent_implementation(
-    counts: tuple[int, ...], normalised: tuple[float, float], elo: tuple[float, float]
-) -> None:
-    found = strength(counts)
-    for estimate, (mean, reach) in ((found.normalised_elo, normalised), (found.elo, elo)):
-        assert estimate.mean == pytest.approx(mean, abs=1e-4)
-        assert (estimate.high - estimate.low) / 2 == pytest.approx(reach, abs=2e-4)
-    assert found.pairs == sum(counts)
-    assert strength(SECOND).superiority == pytest.approx(0.99832, abs=1e-5)
 
 
 def test_the_second_agents_strength_is_the_firsts_with_the_other_sign() -> None:

@@ -21,7 +21,7 @@ from analytics.store.range_files import checked_parts
 from analytics.store.ranges import StoredRange, UnitLine, check_of, first_game_id, game_ids
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES
 from quarto.batch import Block, Games
-from tests.analytics.naive_games import PAIRINGS, block_of, frames, naive_rows, random_block, single_games, tables
+from tests.analytics.naive_games import PAIRINGS, frames, naive_rows, random_block, single_games, tables
 
 PLACES = st.lists(st.tuples(st.sampled_from(range(3)), st.integers(0, 30)), unique=True, max_size=6)
 
@@ -102,30 +102,6 @@ def test_the_largest_numbers_fit() -> None:
     assert games["game_id"].to_list() == [3 * 2**32 - 2, 3 * 2**32 - 1]
     assert plies["pairing"].unique().to_list() == [2]
     assert first_game_id(2**31 - 1, MAX_PAIRS - 1) == 2**63 - 2
-
-
-def test_a_game_forfeited_before_its_first_ply_has_no_plies() -> None:
-    forfeit = {"plies": [], "winner": 1, "ending": 3}
-    games, plies = frames([block_of([forfeit, forfeit])], PAIRINGS)
-    assert games["plies"].to_list() == [0, 0]
-    assert plies.is_empty()
-
-
-@pytest.mark.parametrize("blocks", [[], [random_block(3)], [random_block(3), random_block(3, 1)]], ids=len)
-@pytest.mark.parametrize("row_group", [1, 3, 50, ROW_GROUP_ROWS])
-def test_every_reader_finds_the_same_rows(
-    blocks: list[Block], row_group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("analytics.store.blocks.ROW_GROUP_ROWS", row_group)
-    expected = naive_rows(blocks, PAIRINGS)
-    for name, schema, table, rows in zip(
-        ("games", "plies"), (GAMES, PLIES), tables(blocks, PAIRINGS), expected, strict=True
-    ):
-        path = tmp_path / f"{name}.parquet"
-        path.write_bytes(table)
-        assert pl.read_parquet(path).schema == schema
-        assert pl.read_parquet(path).rows() == rows
-        assert duckdb.execute(f"FROM read_parquet('{path}')").fetchall() == rows
 
 
 def test_labels_are_skipped_by_their_statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

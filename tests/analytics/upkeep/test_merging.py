@@ -188,16 +188,6 @@ def test_different_games_of_one_range_are_refused_before_anything_is_written(
         assert [path.name for path in contents(empty)] == ["archive.json"]
 
 
-def test_one_game_that_differs_is_found_in_a_large_file(tmp_path: Path) -> None:
-    one, other = made(tmp_path / "one", [(0, 64)]), made(tmp_path / "other", [(0, 32), (32, 48), (48, 49)])
-    joined([one], Archive.open(tmp_path / "fine", create=True))
-    assert joined([one], Archive(other.root)).games == 2 * 15
-    other = made(tmp_path / "again", [(0, 32), (32, 48)])
-    write(other, (48, 49), seed=2)
-    with pytest.raises(RequestError, match=r"different games of units 48 to 48 .from pair 16 of random and rule_based"):
-        joined([one], other)
-
-
 def test_the_same_games_in_other_bytes_are_no_contradiction(tmp_path: Path) -> None:
     one = made(tmp_path / "one", [(0, 32)])
     other = copied(one, tmp_path / "other")

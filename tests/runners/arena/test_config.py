@@ -162,11 +162,6 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
     assert spec.labels == tuple(("random", label) for label in labels[1:])
 
 
-def test_a_match_takes_parameters_and_names_for_each_seat() -> None:
-    spec = request("agent@a=rule_based", "a.faithful=true", "agent@b=rule_based", "b.name=plain").spec
-    assert spec.labels == (("rule_based(faithful=true)", "plain"),)
-
-
 # What is refused, by Hydra or its grammar and schema, and by what only the project knows.
 
 REFUSED_BY_HYDRA = {
@@ -267,13 +262,6 @@ def test_a_refusal_is_one_line_and_nothing_is_written(
     found = qarena("run", *arguments.split(" "))
     assert expected in found.refusal
     assert set(tmp_path.rglob("*")) == before
-
-
-def test_a_flag_that_does_not_exist_is_refused(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", "--confg", "job")
-    assert found.code == 2
-    assert "No such option: --confg (Possible options: --cfg, --config-dir)" in found.err
-    assert list(tmp_path.iterdir()) == []
 
 
 # A user's own agents.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import EMPTY
 from quarto.rules import CLASSIC, NONE
@@ -188,8 +187,3 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
     found.close()
     assert waiting.is_alive()
     waiting.cancel()
-
-
-def test_what_cannot_be_read_is_no_question() -> None:
-    with pytest.raises(RequestError):
-        parse_question("nothing")

@@ -23,7 +23,6 @@ from runners.arena.playing import Outcome
 from runners.terminal import console, files, tables
 from runners.terminal.console import progress_bar
 from runners.terminal.results import show_crosstable, show_outcome
-from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
 
 AGENTS = "agents=[random,dumb,semi_random,rule_based]"
@@ -171,15 +170,6 @@ def test_the_form_of_a_file_is_what_its_name_ends_with(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "answer.json").read_text()) == [{"games": 7}]
     assert pl.read_parquet(tmp_path / "answer.parquet").equals(frame)
     assert "│     7 │" in (tmp_path / "answer.txt").read_text()
-
-
-@pytest.mark.slow
-def test_views_with_lists_and_maps_can_be_saved_as_csv(qarena: Qarena, tmp_path: Path) -> None:
-    assert qarena("sweep", "agent@a=dumb", "seed=1,2", "games=2").code == 0
-    for view in ("runs", "sweeps"):
-        found = qarena("sql", f"SELECT * FROM {view}", "--format", "csv")
-        assert (found.code, found.err) == (0, "")
-        assert len(found.out.splitlines()) == 3
 
 
 def test_printed_commands_name_the_program_so_that_it_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
