@@ -10,7 +10,7 @@ from quarto.canonical import HAND_BITS
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from tests.naive import PRESETS
-from tests.naive_turns import canonical_form, cell_maps, mask, piece_maps
+from tests.naive_turns import canonical_form, mask
 
 
 def form_of(occupied: int, board: int, cell: int, piece: int, has_hand: bool) -> tuple[int, ...]:
@@ -44,19 +44,6 @@ def test_a_turn_has_the_least_of_its_images(name: str, pieces: int) -> None:
         own = row["own_hand"], row["own_cell"], row["own_piece"]
         form = form_of(row["occupied"], row["board"], row["cell"], row["piece"], not rules.mover_chooses)
         assert form == canonical_form(board_of(position), *own, rules), (position, own)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_symmetric_positions_have_the_same_turns(name: str) -> None:
-    rules, dice = PRESETS[name], random.Random(name)
-    for pieces in range(16):
-        position = random_position(dice, pieces, hand=not rules.mover_chooses and pieces % 2 == 0)
-        move, change = dice.choice(cell_maps(rules)), dice.choice(piece_maps())
-        moved = [(change[piece], move[cell]) for cell, piece in board_of(position).items()]
-        image = from_plies(moved, NONE if position.hand == NONE else change[position.hand])
-        columns = ["occupied", "board", "cell", "piece"]
-        here, there = (turns_in(each, rules).select(columns).sort(columns) for each in (position, image))
-        assert here.equals(there)
 
 
 def test_positions_that_differ_in_the_hand_are_neighbours() -> None:

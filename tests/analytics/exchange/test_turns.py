@@ -77,21 +77,3 @@ def rewards(winner: int, perspective: str) -> list[int]:
         game = random_game(dice, rules, forfeits=0)
     found: list[int] = episodes([(game, 0)], rules, perspective).rewards.astype(int).tolist()
     return found
-
-
-def test_whoever_wins_the_signs_are_those_of_the_perspective() -> None:
-    last = {
-        (winner, perspective): rewards(winner, perspective)[-1] for winner in (-1, 0, 1) for perspective in PERSPECTIVES
-    }
-    assert last == {
-        (-1, "mover"): 0,
-        (-1, "seat_0"): 0,
-        (-1, "seat_1"): 0,
-        (0, "mover"): 1,
-        (0, "seat_0"): 1,
-        (0, "seat_1"): -1,
-        (1, "mover"): 1,
-        (1, "seat_0"): -1,
-        (1, "seat_1"): 1,
-    }
-    assert not any(any(rewards(winner, name)[:-1]) for winner in (-1, 0, 1) for name in PERSPECTIVES)

@@ -20,14 +20,6 @@ from tests.runners.executors.doubling import Doubling, Part
 WORKERS = 2
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    """Two processes, which all tests share."""
-    made = Processes()
-    yield made
-    made.close()
-
-
 @pytest.fixture(params=["threads", "processes"])
 def executor(request: pytest.FixtureRequest, processes: Processes) -> Executor:
     return THREADS if request.param == "threads" else processes

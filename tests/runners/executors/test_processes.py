@@ -6,7 +6,6 @@ import shlex
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +24,6 @@ from tests.runners.executors.troubled import CUP
 from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
 
 WORKERS = 2
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    """Two processes, which all tests share: starting one takes a second."""
-    made = Processes()
-    yield made
-    made.close()
 
 
 DICE = "{agent:random,_target_:tests.runners.experiments.Dice,name:dice}"
