@@ -49,3 +49,11 @@ def test_an_exception_in_the_callback_stops_what_runs_and_begins_nothing_more(er
         run_jobs((partial(job, number) for number in range(100)), 2, done, stopped.set)
     assert stopped.is_set()
     assert len(begun) <= 4
+
+
+def test_an_error_in_a_job_is_raised() -> None:
+    def fail() -> int:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        run_jobs([fail], 1, lambda _result: None)
