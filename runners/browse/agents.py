@@ -39,6 +39,7 @@ from quarto.errors import NotFoundError, RequestError, nearest
 from quarto.notation import parse_piece
 from runners.arena.agent_policies import made_by
 from runners.browse import links
+from runners.browse.archive_page import ArchivePage
 from runners.browse.explorer import found_in
 from runners.browse.runs import RunRow, chosen_records, known, minute_of, run_rows
 from runners.browse.sections import worst
@@ -54,20 +55,6 @@ class Ranked(NamedTuple):
     elo: str
 
 
-class OneAgent(NamedTuple):
-    """An agent under some rules."""
-
-    agent: str
-    rules: str
-    rules_played: tuple[str, ...]
-    ranked: Ranked | None
-    speed: str  # how fast its games were played, "" if that is not known
-    opponents: Table
-    openings: Table | str  # or why there are none
-    regret: Table | None
-    worst: Table | None
-
-
 def ranking(opened: OpenArchive, rules: str) -> tuple[Ranked, ...]:
     """The agents under some rules, best first, those that the games rate. Trainings are left out."""
     records = GameFilter(rules=rules).records(opened.archive)
@@ -80,8 +67,11 @@ def ranking(opened: OpenArchive, rules: str) -> tuple[Ranked, ...]:
     return tuple(Ranked(each.agent, rank, len(rated), elo(each.elo.mean)) for rank, each in enumerate(rated, 1))
 
 
-def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> OneAgent:
-    """An agent by its label. Raises ``NotFoundError`` if it has not played, by these rules if they are named."""
+def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> ArchivePage:
+    """The page of an agent by its label: its rating, opponents, openings and mistakes.
+
+    Raises ``NotFoundError`` if it has not played, by these rules if they are named.
+    """
     rows = [row for row in run_rows(opened) if agent in row.agents]
     played = known(rows).rules
     if not played or (rules and rules not in played):
@@ -89,16 +79,30 @@ def one_agent(opened: OpenArchive, agent: str, rules: str = "") -> OneAgent:
         raise NotFoundError(f"agent {agent!r} has not played in this archive{where}")
     rules = rules or played[0]
     wanted = GameFilter(rules=rules, agent=agent, trainings=True)
-    found = next((each for each in ranking(opened, rules) if each.agent == agent), None)
-    regret = _regret(opened, wanted)
-    opponents = _opponents(head_to_head(opened, wanted), agent)
-    of_rules = [row for row in rows if row.rules == rules]
     try:
         openings: Table | str = _openings(opened, agent, rules)
     except RequestError as error:
-        openings = str(error)
-    shown = regret and worst(opened, wanted)
-    return OneAgent(agent, rules, played, found, _speed(of_rules), opponents, openings, regret, shown)
+        openings = f"No openings to show: {error}."
+    regret = _regret(opened, wanted)
+    judged: list[Table | str] = [regret, worst(opened, wanted)] if regret else [UNJUDGED]
+    ways = {
+        "Play it": links.address("/play", {"agent": agent, "rules": rules}),
+        "Its games": links.games_page(agent=agent, rules=rules),
+        "Its openings": links.openings_page("", agent=agent, rules=rules),
+        "Its runs": links.address(links.BROWSE, {"agent": agent}),
+        "All ratings": links.results_page("ratings", rules=rules),
+        **{f"Under {name} rules": links.agent_page(agent, name) for name in played if name != rules},
+    }
+    lead = f"{_rating(opened, agent, rules)}{_speed([row for row in rows if row.rules == rules])}"
+    opponents = _opponents(head_to_head(opened, wanted), agent)
+    return ArchivePage(agent, lead, ways, [opponents, openings, *judged], pieces=True)
+
+
+def _rating(opened: OpenArchive, agent: str, rules: str) -> str:
+    found = next((each for each in ranking(opened, rules) if each.agent == agent), None)
+    if found is None:
+        return f"Not rated under {rules} rules"
+    return f"{found.elo} Elo, rank {found.rank} of {found.of} under {rules} rules"
 
 
 def _speed(rows: Sequence[RunRow]) -> str:
@@ -108,7 +112,8 @@ def _speed(rows: Sequence[RunRow]) -> str:
     if not seconds:
         return ""
     rate = sum(row.games for row in timed) / seconds
-    return f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
+    pace = f"{rate:,.0f}" if rate >= SMALL_RATE else f"{rate:.2g}"
+    return f"; {pace} games a second, its opponents' time included"
 
 
 def _openings(opened: OpenArchive, agent: str, rules: str) -> Table:
@@ -179,6 +184,7 @@ def _regret(opened: OpenArchive, wanted: GameFilter) -> Table | None:
 
 
 MOST_OPENINGS = 10
+UNJUDGED = "No decision of this agent is judged: `qarena annotate` does that."
 SMALL_RATE = 10  # games a second, below which they are not whole numbers
 CURVE = "curve"
 MOST_ROWS = 200
@@ -203,20 +209,15 @@ def policies_table(opened: OpenArchive) -> Table:
     return Table(f"Policies, the newest first{left_out}", columns)
 
 
-class OnePolicy(NamedTuple):
-    """A policy: what it is, where it comes from, how it learned."""
+def one_policy(opened: OpenArchive, wanted: str) -> ArchivePage:
+    """The page of a policy by its id or name: how it learned, what it is, where it comes from.
 
-    card: PolicyCard
-    properties: Table
-    lineage: Figure
-    curve: Figure | None
-
-
-def one_policy(opened: OpenArchive, wanted: str) -> OnePolicy:
-    """A policy by its id or name. Raises ``RequestError`` if there is none."""
+    Raises ``RequestError`` if there is none.
+    """
     card = policy_store.find(opened.archive, wanted)
     drawn = lineage_figure(lineage_nodes(opened.archive, card.policy_id))
-    return OnePolicy(card, _properties(card), drawn, _curve(opened, card))
+    parts: list[Table | Figure] = [*_curve(opened, card), _properties(card), drawn]
+    return ArchivePage(f"Policy {card.name}", f"{card.kind}, `{card.policy_id}`", parts=parts)
 
 
 WIDE, HIGH, ACROSS, DOWN = 196, 44, 36, 12  # pixels of a box and between two
@@ -236,7 +237,7 @@ def lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     places = {key: (columns[key] * (WIDE + ACROSS), rows[key] * (HIGH + DOWN)) for key in rows}
     shapes = [*(_way(places[came], places[key]) for came, key in dict.fromkeys(ways))]
     shapes += [_box(boxes[key], *place) for key, place in places.items()]
-    width, height = len(free) * (WIDE + ACROSS) - ACROSS, max(free) * (HIGH + DOWN) - DOWN
+    width, height = len(free) * (WIDE + ACROSS) - ACROSS, max(free) * (HIGH + DOWN)
     return Figure("Where it comes from", Drawing("".join(shapes), width, height), "lineage-")
 
 
@@ -268,9 +269,14 @@ def _box(node: LineageNode, x: float, y: float) -> str:
 
 
 def _way(place: tuple[int, int], origin: tuple[int, int]) -> str:
-    """The line from a box to one that it comes from."""
+    """The line from a box to one that it comes from; past the columns between them it runs below a row of boxes."""
     x, y, to_x, to_y = place[0] + WIDE, place[1] + HIGH // 2, origin[0], origin[1] + HIGH // 2
-    curve = f"M{x} {y}C{x + ACROSS} {y} {to_x - ACROSS} {to_y} {to_x} {to_y}"
+    path = f"M{x} {y}"
+    if to_x - x > ACROSS:
+        lane = origin[1] + HIGH + DOWN // 2
+        path += f"C{x + ACROSS} {y} {x} {lane} {x + ACROSS} {lane}H{to_x - ACROSS}"
+        x, y = to_x - ACROSS, lane
+    curve = f"{path}C{x + ACROSS} {y} {to_x - ACROSS} {to_y} {to_x} {to_y}"
     return f'<path d="{curve}" fill="none" stroke="{style.FAINT}"/>'
 
 
@@ -293,12 +299,12 @@ def _properties(card: PolicyCard) -> Table:
     return Table("Properties of the policy", properties(values, ("command", "games chosen by")))
 
 
-def _curve(opened: OpenArchive, card: PolicyCard) -> Figure | None:
+def _curve(opened: OpenArchive, card: PolicyCard) -> list[Figure]:
     if f"{CURVE}.parquet" not in card.files:
-        return None
+        return []
     rows = policy_store.read_table(opened.archive, card, CURVE)
     if rows.is_empty():
-        return None
+        return []
     (panel,) = learning_panels([Curve(card, rows)])
     wide = panel.picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
-    return Figure(f"How {card.name} fared while it learned", wide, "curve-", "Bands are 95 % intervals.")
+    return [Figure(f"How {card.name} fared while it learned", wide, "curve-", "Bands are 95 % intervals.")]

@@ -48,6 +48,11 @@ def openings_page(position: str, **filters: object) -> str:
     return address(f"{BROWSE}/openings", {"position": position, **filters})
 
 
+def results_page(slug: str, **filters: object) -> str:
+    """The section of a report about some games."""
+    return address(f"{BROWSE}/results/{slug}", filters)
+
+
 def policy_page(policy_id: str) -> str:
     """The page of a policy."""
     return f"{BROWSE}/policies/{policy_id}"

@@ -94,10 +94,11 @@ def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: 
 
 def run_rows(opened: OpenArchive) -> tuple[RunRow, ...]:
     """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
-    return tuple(_row(opened, record) for record in reversed(opened.archive.runs()))
+    return tuple(row_of(opened, record) for record in reversed(opened.archive.runs()))
 
 
-def _row(opened: OpenArchive, record: RunRecord) -> RunRow:
+def row_of(opened: OpenArchive, record: RunRecord) -> RunRow:
+    """A run as a row."""
     games = opened.archive.games_held(record.run_id)
     if record.status != "running":
         return RunRow(record, games)
@@ -175,23 +176,13 @@ def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief:
     return Table(caption, columns)
 
 
-class OneRun(NamedTuple):
-    """A run: its properties and results."""
-
-    record: RunRecord
-    games: int
-    properties: Table
-    pairings: Table
-
-
 MOST_PAIRINGS = 100  # rows
 
 
-def one_run(opened: OpenArchive, run_id: str) -> OneRun:
-    """A run by its id. Raises ``NotFoundError`` if there is none."""
-    row = _row(opened, record_of(opened, run_id))
-    properties = _properties(row, f"{opened.archive.ranges(run_id).fingerprint:016x}")
-    return OneRun(row.record, row.games, properties, _pairings(row.record, results(opened.archive, run_id)))
+def run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
+    """The results and the properties of a run."""
+    fingerprint = f"{opened.archive.ranges(row.run_id).fingerprint:016x}"
+    return [_pairings(row.record, results(opened.archive, row.run_id)), _properties(row, fingerprint)]
 
 
 def _properties(row: RunRow, fingerprint: str) -> Table:

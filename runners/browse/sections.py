@@ -16,7 +16,8 @@ from analytics.sql.views import among
 from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
-from runners.browse.runs import chosen_records
+from runners.browse.archive_page import ArchivePage
+from runners.browse.runs import RunRow, chosen_records, record_of, row_of, run_tables
 from runners.perfect.solve import VALUE_NAMES
 
 FIRST_SCORE = 3  # column of a crosstable
@@ -42,6 +43,27 @@ SUBJECTS = (
     Subject("learning", "Learning curves", sections.learning_curves_section),
 )
 _OF_TRAININGS = "learning"  # the section that is about them
+
+
+def one_run(opened: OpenArchive, run_id: str) -> ArchivePage:
+    """The page of a run by its id: its results and properties. Raises ``NotFoundError`` if there is none."""
+    row = row_of(opened, record_of(opened, run_id))
+    rules = row.record.rules.name
+    ways = {
+        "Its games": links.games_page(run=run_id),
+        "Openings": links.openings_page("", run=run_id, rules=rules),
+        **{each.name: links.results_page(each.slug, run=run_id) for each in SUBJECTS},
+    }
+    parts = [*crosstable_of(opened, row), *run_tables(opened, row)]
+    return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
+
+
+def crosstable_of(opened: OpenArchive, row: RunRow) -> list[Table]:
+    """The crosstable of a run of several pairings that has games."""
+    if len(row.record.pairings) < 2 or not row.games:
+        return []
+    table = section(opened, "crosstable", GameFilter(runs=(row.run_id,))).section.table
+    return [table] if table else []
 
 
 class ShownSection(NamedTuple):

@@ -17,10 +17,12 @@ from analytics.sql.views import value_of
 from analytics.store.records import SweepJob
 from quarto.errors import NotFoundError, nearest
 from runners.browse import links
+from runners.browse.archive_page import ArchivePage
 from runners.browse.charts import ChartPlan, chart
 from runners.browse.runs import minute_of
 
 MOST_ROWS = 200
+MOST_ERRORS = 20
 SCORE = "score, %"
 _NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
 
@@ -65,30 +67,29 @@ def sweeps_table(rows: Sequence[SweepRow]) -> Table:
     return Table("Sweeps, the newest first", columns)
 
 
-class OneSweep(NamedTuple):
-    """A sweep: its jobs, and its picture."""
-
-    sweep_id: str
-    settings: tuple[str, ...]  # that vary
-    fixed: tuple[tuple[str, str], ...]  # settings that all jobs share
-    table: Table
-    failures: list[tuple[int, str]]  # number and error of each job that has no results because of it
-    figure: Figure | None
-    why_not: str  # there is no picture
-
-
-def one_sweep(opened: OpenArchive, sweep_id: str) -> OneSweep:
-    """A sweep by its id. Raises ``NotFoundError`` if there is none."""
+def one_sweep(opened: OpenArchive, sweep_id: str) -> ArchivePage:
+    """The page of a sweep by its id: its picture and its jobs. Raises ``NotFoundError`` if there is none."""
     jobs = [job for job in opened.archive.sweep_jobs() if job.sweep_id == sweep_id]
     if not jobs:
         known = {job.sweep_id for job in opened.archive.sweep_jobs()}
         raise NotFoundError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
     settings = _varying(jobs)
     found = [(job, _results(opened, job)) for job in jobs]
-    figure, why_not = _figure(settings, found)
-    shared = {name: value for name, value in jobs[0].overrides.items() if name not in (*settings, *_NOT_SETTINGS)}
-    fixed, failures = tuple(sorted(shared.items())), [(job.job, job.error) for job in jobs if job.error]
-    return OneSweep(sweep_id, tuple(settings), fixed, _table(settings, found), failures, figure, why_not)
+    named = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
+    shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(named))
+    lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
+    lead += f"; the same in all jobs: {shared}" if shared else ""
+    parts = [_figure(settings, found), _table(settings, found), *_failures(jobs)]
+    return ArchivePage(f"Sweep `{sweep_id}`", lead, parts=parts)
+
+
+def _failures(jobs: Sequence[SweepJob]) -> list[Table]:
+    """The errors of the jobs that have no results because of them."""
+    failed = [job for job in jobs if job.error]
+    some = "" if len(failed) <= MOST_ERRORS else f": the first {MOST_ERRORS} of {len(failed)}, see the view sweeps"
+    shown = failed[:MOST_ERRORS]
+    columns = [words("job", [str(job.job) for job in shown]), words("error", [job.error for job in shown])]
+    return [Table(f"Why jobs failed{some}", columns)] if failed else []
 
 
 def _varying(jobs: Sequence[SweepJob]) -> list[str]:
@@ -137,14 +138,14 @@ def _table(settings: Sequence[str], found: Found) -> Table:
     return Table(f"Jobs{some}", columns)
 
 
-def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:
+def _figure(settings: Sequence[str], found: Found) -> Figure | str:
     """The picture, or why there is none."""
     if len(settings) not in (1, 2):
         what = "no setting varies" if not settings else f"{len(settings)} settings vary"
-        return None, f"{what}: a picture needs one or two"
+        return f"No picture: {what}: a picture needs one or two."
     rows, y = _points(settings, found)
     if rows.height < 2:
-        return None, "fewer than two jobs have a value"
+        return "No picture: fewer than two jobs have a value."
     interval_of = ("low", "high") if "low" in rows.columns else (None, None)
     if len(settings) == 1:
         numeric = rows.schema[settings[0]].is_numeric()
@@ -153,12 +154,12 @@ def _figure(settings: Sequence[str], found: Found) -> tuple[Figure | None, str]:
         plan = ChartPlan("line" if numeric else "points", settings[0], y, None, *interval_of)
         note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
         figure = chart(rows, plan, f"{y} by {settings[0]}")
-        return figure if interval_of[0] is None else replace(figure, note=note), ""
+        return figure if interval_of[0] is None else replace(figure, note=note)
     wide = max(settings, key=lambda name: rows[name].n_unique())
     x, other = wide, next(name for name in settings if name != wide)
     figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y, *interval_of), f"{y} by {x} and {other}")
     pale = " A tile is pale if its 95 % interval holds the mean." if interval_of[0] else ""
-    return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}"), ""
+    return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}")
 
 
 def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Depends, Query
@@ -17,18 +18,20 @@ from analytics.report.figures.reported_games import MOST_AGENTS
 from analytics.report.page import render
 from analytics.results.columns import Table
 from analytics.sql.database import OpenArchive
-from analytics.store.records import RunRecord
 from quarto.errors import ArenaError, FailureError, RequestError
 from runners.browse import games, links, runs, sections, sweeps
 from runners.browse.agents import one_agent, one_policy, policies_table, ranking
+from runners.browse.archive_page import ArchivePage, Field
 from runners.browse.charts import warm
 from runners.browse.library import Content, Library, StillOpeningError
 from runners.browse.runs import Known, RunRow, known, run_rows
 from runners.browse.sections import SUBJECTS
+from runners.terminal.console import number_of
 from runners.web.pages import page, status_of
 from runners.web.site import Site, site_of
 
 ROWS = 50  # of a list, a page
+WHOLE = {"filters": (), "error": "", "said": "", "compare": False, "at": 1, "pages": 1, "link": None}  # of a page alone
 
 Made = TypeVar("Made")
 
@@ -84,6 +87,11 @@ class ArchiveReader:
         return self.ask(_known)
 
     @property
+    def root(self) -> str:
+        """The place of the archive, for commands."""
+        return str(site_of(self.request).settings.archive)
+
+    @property
     def usual_rules(self) -> str:
         """The rules that a page shows unless others are named. Raises ``FailureError`` if no record can be read."""
         if not self.known.rules:
@@ -92,7 +100,7 @@ class ArchiveReader:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page about the archive, which names the records that were left out because they are damaged."""
-        known = {"tabs": TABS, "charts": True, "damaged": self.content.damaged}
+        known = {"tabs": TABS, "charts": True, "damaged": self.content.damaged, "known": self.known, **WHOLE}
         return page(self.request, template, status, **(known | values))
 
     def pager(self, rows: int, size: int = ROWS) -> dict[str, Any]:
@@ -148,29 +156,34 @@ def nothing_to_read(request: Request, error: Exception) -> Response:
 
 router = APIRouter()
 
+LIST = "browse.html"
 FIGURES = 4  # of a section, a page: the largest take 30 kB and a tenth of a second each
 
 
-@router.get("/browse")
+@router.get(links.BROWSE)
 def all_runs(
-    reader: Reading, rules: str = "", agent: str = "", status: str = "", text: str = "", order: str = ""
+    reader: Reading, rules: str = "", agent: str = "", status: str = "", text: str = "", order: str = runs.ORDERS[0]
 ) -> Response:
     """The runs that meet filters."""
     wanted = RunsWanted(GameFilter(rules=rules or None, agent=agent or None), status, text.strip())
-    found, order = reader.ask(_matching, wanted), order or runs.ORDERS[0]
+    found, total, known = reader.ask(_matching, wanted), len(reader.rows), reader.known
     pager = reader.pager(len(found))
-    return reader.page(
-        "browse_runs.html",
-        table=reader.ask(_runs_shown, wanted, order, pager["at"]),
-        found=len(found),
-        games=sum(row.games for row in found),
-        total=len(reader.rows),
-        wanted={"rules": rules, "agent": agent, "status": status, "text": text, "order": order},
-        known=reader.known,
-        orders=runs.ORDERS,
-        states=runs.STATES,
-        **pager,
+    filters = (
+        Field("rules", "Rules", rules, "any rules", known.rules),
+        Field("agent", "Agent", agent, "any", kind="agent"),
+        Field("status", "Status", status, "any status", runs.STATES),
+        Field("text", "Search", text, "id or part of a name"),
+        Field("order", "Order", order, options=runs.ORDERS),
     )
+    table = reader.ask(_runs_shown, wanted, order, pager["at"])
+    said = f"{len(found):,} of {number_of(total, 'run')}, with {number_of(sum(row.games for row in found), 'game')}"
+    shown = _listed("Runs", table, "No run meets these filters.", {"Show all runs": links.BROWSE})
+    return reader.page(LIST, shown=shown, filters=filters, said=said, compare=True, **pager)
+
+
+def _listed(title: str, table: Table, missing: str, ways: Mapping[str, str] = MappingProxyType({})) -> ArchivePage:
+    """The page of a list; if that is empty, a notice and what may help."""
+    return ArchivePage(title, parts=[table]) if table.rows else ArchivePage(title, links=ways, parts=[missing])
 
 
 class RunsWanted(NamedTuple):
@@ -193,7 +206,7 @@ def _runs_shown(opened: OpenArchive, wanted: RunsWanted, order: str, at: int) ->
 @router.get("/browse/agent")
 def agent_of(reader: Reading, agent: str = "", rules: str = "") -> Response:
     """An agent: its rating, opponents, regret and mistakes."""
-    return reader.page("browse_agent.html", shown=reader.ask(one_agent, agent, rules))
+    return reader.page(LIST, shown=reader.ask(one_agent, agent, rules))
 
 
 LATEST = 5  # runs, and agents, on the first page
@@ -213,16 +226,9 @@ def first_look(request: Request) -> dict[str, Any]:
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
     running = next((row for row in rows if row.status == "running"), None)
-    standings = _crosstable(reader, running.record) if running and running.games else None
+    standings = reader.ask(sections.crosstable_of, running) if running else []
     shown = {"latest": table, "best": best, "rules": rules, "running": running, "standings": standings}
     return {"archive_shown": True, **shown}
-
-
-def _crosstable(reader: ArchiveReader, record: RunRecord) -> Table | None:
-    """The crosstable of a run of several pairings."""
-    if len(record.pairings) < 2:
-        return None
-    return reader.ask(sections.section, "crosstable", GameFilter(runs=(record.run_id,))).section.table
 
 
 def _latest(opened: OpenArchive) -> Table:
@@ -232,15 +238,16 @@ def _latest(opened: OpenArchive) -> Table:
 @router.get("/browse/runs/{run_id}")
 def one_run(reader: Reading, run_id: str) -> Response:
     """A run: its properties and its results."""
-    run = reader.ask(runs.one_run, run_id)
-    table = _crosstable(reader, run.record) if run.games else None
-    return reader.page("browse_run.html", run=run, crosstable=table, subjects_of_run=sections.SUBJECTS)
+    return reader.page(LIST, shown=reader.ask(sections.one_run, run_id))
 
 
 @router.get("/browse/compare")
 def compared(reader: Reading, run: Annotated[tuple[str, ...], Query()] = ()) -> Response:
     """Runs compared with the first of them."""
-    return reader.page("browse_compare.html", comparison=reader.ask(compare, run))
+    found = reader.ask(compare, run)
+    ways = {f"Run {each}": links.run_page(each) for each in found.runs}
+    lead = f"Each is compared with the first one, {found.runs[0]}."
+    return reader.page(LIST, shown=ArchivePage("Runs compared", lead, ways, [*found.renamed, *found.tables]))
 
 
 @router.get("/browse/games")
@@ -251,11 +258,10 @@ def list_of_games(
     agent: str = "",
     opponent: str = "",
     result: str = "",
-    order: str = "",
+    order: str = games.ORDERS[0],
     page: str = "1",
 ) -> Response:
     """The games that meet filters. Wrong filters are shown again with the reason."""
-    order = order or games.ORDERS[0]
     wanted = GameFilter(runs=runs_of(run), rules=rules or None, agent=agent or None, opponent=opponent or None)
     found, error, status = games.NO_GAMES, "", 200
     try:
@@ -263,17 +269,22 @@ def list_of_games(
     except RequestError as raised:
         error, status = str(raised), status_of(raised)
     reader.content.failed |= bool(found.damaged)
-    return reader.page(
-        "browse_games.html",
-        status,
-        found=found,
-        error=error,
-        wanted={"rules": rules, "run": run, "agent": agent, "opponent": opponent, "result": result, "order": order},
-        known=reader.known,
-        results=games.RESULTS,
-        orders=games.ORDERS,
-        **reader.pager(found.total, games.ROWS),
+    filters = (
+        Field("agent", "Agent", agent, "any", kind="agent"),
+        Field("opponent", "Opponent", opponent, "any", kind="agent"),
+        Field("result", "Result for the agent", result, "any result", games.RESULTS),
+        Field("rules", "Rules", rules, "any rules", reader.known.rules),
+        Field("run", "Run", run, "all runs"),
+        Field("order", "Order", order, options=games.ORDERS),
     )
+    some = f" in the newest {found.searched} of {found.matching:,} runs that match: choose a run to see others"
+    said = f"{found.total:,} games{some if found.searched < found.matching else ''}"
+    shown = _listed("Games", found.table, "No game meets these filters.", {"Show all games": links.games_page()})
+    if error:
+        shown, said = ArchivePage("Games"), ""
+    pager = reader.pager(found.total, games.ROWS)
+    damaged = (*reader.content.damaged, *found.damaged)
+    return reader.page(LIST, status, shown=shown, filters=filters, error=error, said=said, damaged=damaged, **pager)
 
 
 def _games(opened: OpenArchive, wanted: GameFilter, result: str, order: str, page: int) -> games.GamesPage:
@@ -294,25 +305,32 @@ def results(
     """A section of a report, about the games of the runs under some rules or of one run."""
     run, rules = run.strip(), "" if run.strip() else rules or reader.usual_rules
     wanted = GameFilter(runs=runs_of(run), rules=rules or None, trainings=trainings == "yes")
-    shown = reader.ask(sections.section, slug, wanted)
-    pager = reader.pager(len(shown.section.figures), FIGURES)
-    by_agent, number = replace(wanted, agent=agent or None), whole(ply, -1)
-    return reader.page(
-        "browse_results.html",
-        slug=slug,
-        shown=shown,
-        figures=shown.section.figures[FIGURES * (pager["at"] - 1) : FIGURES * pager["at"]],
-        rules=rules,
-        run=run,
-        trainings=trainings,
-        known=reader.known,
-        most_agents=MOST_AGENTS,
-        wanted={"agent": agent, "kind": kind, "ply": ply},
-        worst=reader.ask(sections.worst, by_agent, kind, number if number >= 0 else None)
-        if slug == "mistakes" and not shown.section.missing
-        else None,
-        **pager,
-    )
+    found = reader.ask(sections.section, slug, wanted)
+    section, pager = found.section, reader.pager(len(found.section.figures), FIGURES)
+    part = replace(section, figures=section.figures[FIGURES * (pager["at"] - 1) : FIGURES * pager["at"]])
+    filters = [
+        Field("rules", "Rules", rules, "" if rules else "those of the run", reader.known.rules),
+        Field("run", "Run", run, "all runs"),
+    ]
+    if slug != "learning":
+        filters.append(Field("trainings", "With runs of trainings", wanted.trainings, kind="checkbox"))
+    listed: list[Table | str] = []
+    if slug == "mistakes":
+        filters += [
+            Field("agent", "Agent, in the list", agent, "any", kind="agent"),
+            Field("kind", "Decision, in the list", kind, "any", ("gift", "placement")),
+            Field("ply", "Ply, in the list", ply, "any", kind="number"),
+        ]
+    if slug == "mistakes" and not section.missing:
+        number = whole(ply, -1)
+        worst = reader.ask(sections.worst, replace(wanted, agent=agent or None), kind, number if number >= 0 else None)
+        listed = [worst if worst.rows else "No mistake meets these filters."]
+    of = f": run `{run}`" if run else f", {rules} rules"
+    best = f"; shown are the {MOST_AGENTS} best agents of {found.agents:,}" if found.agents > MOST_AGENTS else ""
+    said = f"{found.games:,} games of {number_of(found.runs, 'run')}{of}{best}"
+    parts = [f"Nothing to show: {section.missing}." if section.missing else part, *listed]
+    shown = ArchivePage(section.title, parts=parts, pieces=slug == "gifts")
+    return reader.page(LIST, shown=shown, filters=filters, said=said, **pager)
 
 
 @router.get("/browse/charts.css")
@@ -327,38 +345,29 @@ def all_sweeps(reader: Reading) -> Response:
     rows = reader.ask(sweeps.sweep_rows)
     pager = reader.pager(len(rows))
     table = sweeps.sweeps_table(rows[ROWS * (pager["at"] - 1) : ROWS * pager["at"]])
-    return reader.page(
-        "browse_list.html",
-        title="Sweeps",
-        intro="Each sweep plays every combination of some settings.",
-        table=table,
-        missing="There is no sweep in this archive. This is one:",
-        command="qarena sweep agent@a=semi_random opening_plies=0,2,4 rules=classic,square games=20000",
-        **pager,
-    )
+    example = "qarena sweep agent@a=semi_random opening_plies=0,2,4 rules=classic,square games=20000"
+    missing = f"There is no sweep in this archive. This is one: `{example} --archive {reader.root}`"
+    said = "Each sweep plays every combination of some settings." if rows else ""
+    return reader.page(LIST, shown=_listed("Sweeps", table, missing), said=said, **pager)
 
 
 @router.get("/browse/sweeps/{sweep_id}")
 def one_sweep(reader: Reading, sweep_id: str) -> Response:
     """A sweep with its picture."""
-    return reader.page("browse_sweep.html", sweep=reader.ask(sweeps.one_sweep, sweep_id))
+    return reader.page(LIST, shown=reader.ask(sweeps.one_sweep, sweep_id))
 
 
 @router.get("/browse/policies")
 def all_policies(reader: Reading) -> Response:
     """The policies."""
-    return reader.page(
-        "browse_list.html",
-        title="Policies",
-        intro="Tables and genomes that were learned from games, here or elsewhere.",
-        table=reader.ask(policies_table),
-        missing="There is no policy in this archive. This learns one while it plays:",
-        command="qarena train trainer=rl_encoded trainer.games=10000 policy.name=mine",
-        pages=1,
-    )
+    table = reader.ask(policies_table)
+    example = "qarena train trainer=rl_encoded trainer.games=10000 policy.name=mine"
+    missing = f"There is no policy in this archive. This learns one while it plays: `{example} --archive {reader.root}`"
+    said = "Tables and genomes that were learned from games, here or elsewhere." if table.rows else ""
+    return reader.page(LIST, shown=_listed("Policies", table, missing), said=said)
 
 
 @router.get("/browse/policies/{policy}")
 def policy_of(reader: Reading, policy: str) -> Response:
     """A policy with its origin and its learning curve."""
-    return reader.page("browse_policy.html", policy=reader.ask(one_policy, policy))
+    return reader.page(LIST, shown=reader.ask(one_policy, policy))

@@ -19,9 +19,11 @@ from quarto.errors import RequestError
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
 from runners.browse import links
+from runners.browse.archive_page import Field
 from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
 from runners.browse.games import logged_game, neighbours
 from runners.browse.pictures import boards_svg, moving_svg
+from runners.browse.runs import Known
 from runners.play.game import NextDecision, attributes
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
@@ -297,8 +299,22 @@ def openings(request: Request, reader: Reading, position: str = "", rules: str =
         sentence=view.sentence(line, None),
         error=error,
         filters=filters,
-        kinds=BY,
-        known=reader.known,
+        fields=_fields(text_of(line.game), name, filters, reader.known),
+    )
+
+
+def _fields(position: str, rules: str, filters: Mapping[str, object], known: Known) -> tuple[Field, ...]:
+    return (
+        Field("position", "Position", position, kind="whole"),
+        Field("agent", "Agent that decides", filters["agent"], "any", kind="agent"),
+        Field("opponent", "Opponent", filters["opponent"], "any", kind="agent"),
+        Field("run", "Run", filters["run"], "all runs"),
+        Field("rules", "Rules", rules, options=known.rules),
+        Field("by", "Decision", filters["by"], "the next one", BY),
+        Field("since", "Runs since", filters["since"], "2026-01-31"),
+        Field("until", "Runs until", filters["until"], "2026-12-31"),
+        Field("least", "At least games", filters["least"], kind="number"),
+        Field("imposed", "With imposed plies", filters["imposed"], kind="checkbox"),
     )
 
 

@@ -15,14 +15,16 @@ from analytics.query.openings import OpeningsQuery
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
 from analytics.report import style
-from analytics.results.columns import MISSING
+from analytics.report.style import Figure
+from analytics.results.columns import MISSING, Table
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import MOST_COMPARED, among
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
-from runners.browse.agents import ACROSS, WIDE, lineage_figure, one_agent, policies_table
+from runners.browse.agents import ACROSS, HIGH, WIDE, lineage_figure, one_agent, policies_table
+from runners.browse.archive_page import ArchivePage
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
 from runners.browse.explorer import found_in, played_table
@@ -30,7 +32,7 @@ from runners.browse.games import GIFT, NO_GAMES, PLACEMENT, ValueChange, decisio
 from runners.browse.library import Library
 from runners.browse.links import address
 from runners.browse.runs import known, matching, run_rows
-from runners.browse.sections import section, worst
+from runners.browse.sections import one_run, section, worst
 from runners.policies.lineage import POLICY, RUN, LineageNode
 from tests.analytics.indexed import decide
 from tests.paths import SAMPLE
@@ -66,6 +68,11 @@ def texts(table: object) -> list[list[str]]:
     return [[cell.text for cell in row] for row in table.cells]  # type: ignore[attr-defined]
 
 
+def table_of(page: ArchivePage, title: str) -> Table:
+    (found,) = (part for part in page.parts if isinstance(part, Table) and part.title.startswith(title))
+    return found
+
+
 def test_runs_are_listed_and_filtered(opened: OpenArchive) -> None:
     rows = run_rows(opened)
     assert sorted(row.run_id for row in rows) == opened.archive.recorded()
@@ -87,12 +94,14 @@ def test_many_runs_are_chosen_as_few_are(opened: OpenArchive) -> None:
 
 
 def test_a_run_has_its_results_and_unknown_ones_an_error(opened: OpenArchive) -> None:
-    run = runs.one_run(opened, ROUND_ROBIN)
-    assert (run.games, len(run.pairings.rows)) == (12_000, 6)
-    first = texts(run.pairings)[0]
+    page = one_run(opened, ROUND_ROBIN)
+    assert (page.title, page.lead) == (f"Run `{ROUND_ROBIN}`", "12,000 games by classic rules")
+    pairings = table_of(page, "Results of the first agent")
+    assert len(pairings.rows) == 6
+    first = texts(pairings)[0]
     assert first[:4] == ["random", "dumb", "2,000", "37.85"]
     with pytest.raises(RequestError, match="run 'x' is not in archive"):
-        runs.one_run(opened, "x")
+        one_run(opened, "x")
 
 
 def test_games_are_filtered_sorted_and_paged(opened: OpenArchive) -> None:
@@ -141,8 +150,7 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
 
 
 def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive) -> None:
-    table = one_agent(opened, "dumb").openings
-    assert not isinstance(table, str)
+    table = table_of(one_agent(opened, "dumb"), "Openings")
     assert len(table.cells) == 10
     scores = [float(row[4].text) for row in table.cells]
     assert scores == sorted(scores, reverse=True)
@@ -169,11 +177,12 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
 def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
     play(tmp_path, "agents=[random,semi_random]", "games=40", "opening_plies=2", "threads=1")
     with OpenArchive(tmp_path) as archive:
-        assert "imposed" in str(one_agent(archive, "random").openings)
+        (notice, _) = [part for part in one_agent(archive, "random").parts if isinstance(part, str)]
+        assert re.match("No openings to show: .*imposed", notice)
     play(tmp_path, "agents=[random,semi_random]", "games=40", "rules=own_piece", "threads=1")
     with OpenArchive(tmp_path) as archive:
-        table = one_agent(archive, "random", "own_piece").openings
-        assert [column.heading for column in table.columns[:3]] == ["places first", "cell", "games"]  # type: ignore[union-attr]
+        table = table_of(one_agent(archive, "random", "own_piece"), "Openings")
+        assert [column.heading for column in table.columns[:3]] == ["places first", "cell", "games"]
 
 
 def test_equivalent_decisions_have_the_results_of_the_one_that_has_a_row(opened: OpenArchive) -> None:
@@ -203,11 +212,11 @@ def test_a_sweep_of_two_settings_is_a_heat_map(opened: OpenArchive) -> None:
     (row,) = sweeps.sweep_rows(opened)
     assert (row.jobs, row.complete, row.settings) == (4, 4, ("opening_plies", "rules"))
     sweep = sweeps.one_sweep(opened, row.sweep_id)
-    assert sweep.figure is not None
-    assert sweep.figure.title == "score, % by opening_plies and rules"
-    assert all(text in sweep.figure.svg for text in ("classic", "square", "96.95", "97.9"))
-    assert {*re.findall(r'fill-opacity="([\d.]+)"', sweep.figure.svg)} == {"0"}  # all four intervals hold the mean
-    assert dict(sweep.fixed) == {"experiment": "openings", "games": "1000"}
+    (figure,) = (part for part in sweep.parts if isinstance(part, Figure))
+    assert figure.title == "score, % by opening_plies and rules"
+    assert all(text in figure.svg for text in ("classic", "square", "96.95", "97.9"))
+    assert {*re.findall(r'fill-opacity="([\d.]+)"', figure.svg)} == {"0"}  # all four intervals hold the mean
+    assert sweep.lead.endswith("varied; the same in all jobs: `experiment=openings`, `games=1000`")
     with pytest.raises(RequestError, match="sweep 'x' is not in archive"):
         sweeps.one_sweep(opened, "x")
 
@@ -232,8 +241,8 @@ def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
     jobs[1] = structs.replace(jobs[1], run_id=None, status="failed", error=error)
     monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
     sweep = sweeps.one_sweep(opened, jobs[0].sweep_id)
-    assert sweep.failures == [(jobs[1].job, error)]
-    assert texts(sweep.table)[1][-5:] == ["failed", *[MISSING] * 4]
+    assert texts(table_of(sweep, "Why jobs failed")) == [[str(jobs[1].job), error]]
+    assert texts(table_of(sweep, "Jobs"))[1][-5:] == ["failed", *[MISSING] * 4]
 
 
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
@@ -320,6 +329,12 @@ def test_a_lineage_is_drawn_with_what_a_policy_comes_from_on_its_right() -> None
         *("/browse/policies/c", "/browse/policies/b", "/browse/runs/played-by-a", "/browse/runs/played-by-b")
     }
     assert "not in this archive" in svg
+    places = [tuple(map(int, each)) for each in re.findall(r'<rect x="(\d+)" y="(\d+)"', svg)]
+    flat = re.findall(r'd="M[^"]*? (\d+) (\d+)H(\d+)C', svg)  # where a line runs past other columns
+    assert flat
+    for left_end, lane, right_end in (map(int, each) for each in flat):
+        behind = [x for x, y in places if left_end < x + WIDE and x < right_end and y <= lane <= y + HIGH]
+        assert not behind
     lineage_figure([*nodes, node(RUN, "played-by-b", "a")])  # records that contradict each other are drawn too
 
 
