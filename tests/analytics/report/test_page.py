@@ -258,6 +258,7 @@ def test_imposed_first_plies_say_nothing_of_agents(tmp_path: Path) -> None:
 def test_the_same_games_are_the_same_bytes_in_whatever_files(root: Path, tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "other", RUNS[:1], most=2)
     add_decisions(archive)
+    think(archive, RUNS[0].record.run_id)
     where = f"run_id = '{RUNS[0].record.run_id}' AND game_id % 5 < 3 AND agent_0 <> 'random'"
     add_policies(archive)
     first = made(Path(archive.root), where)
