@@ -1,5 +1,6 @@
 """Settings of all tests: quiet, repeatable property tests, and temporary files in memory."""
 
+import atexit
 import gc
 import os
 import re
@@ -76,9 +77,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Let Python end as ever: what is still frozen then, its extension modules report as leaks."""
-    gc.unfreeze()
+# What is still frozen when Python ends, its extension modules report as leaks. Not before: pytest collects ten times.
+atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -100,25 +101,28 @@ def put(archive: Archive, content: bytes, rows: int) -> None:
 
 
 VALUE = pl.Schema({"value": pl.Float64()})
-SHORT = encode(pl.DataFrame({"value": [1, 2, 3]}, schema={"value": pl.Int64}), 100)
+
+
+def short() -> bytes:
+    return encode(pl.DataFrame({"value": [1, 2, 3]}, schema={"value": pl.Int64}), 100)
 
 
 @pytest.mark.parametrize(
     ("content", "rows", "complaint"),
     [
-        (repeated(VALUE), 10, "would unpack to 160,0"),
-        (repeated(VALUE), MANY, "would unpack to 160,0"),
-        (denied(), 10, "would unpack to 160,0"),
-        (SHORT, 10, "has 3 rows, its card says 10"),
-        (with_number(SHORT, 3, 2)[:-1] + b"2", 2, "its footer is damaged"),
+        (lambda: repeated(VALUE), 10, "would unpack to 160,0"),
+        (lambda: repeated(VALUE), MANY, "would unpack to 160,0"),
+        (denied, 10, "would unpack to 160,0"),
+        (short, 10, "has 3 rows, its card says 10"),
+        (lambda: with_number(short(), 3, 2)[:-1] + b"2", 2, "its footer is damaged"),
     ],
     ids=["fewer on the card", "as many on the card", "pages", "another number", "magic"],
 )
 @pytest.mark.usefixtures("unread")
 def test_a_policys_table_is_counted_before_it_is_read(
-    archive: Archive, content: bytes, rows: int, complaint: str
+    archive: Archive, content: Callable[[], bytes], rows: int, complaint: str
 ) -> None:
-    put(archive, content, rows)
+    put(archive, content(), rows)
     (problem,) = verify_of_policies(archive)
     assert complaint in problem
     with pytest.raises(RequestError, match=complaint):
@@ -178,20 +182,28 @@ def test_a_table_to_be_imported_is_counted_before_it_is_read(tmp_path: Path) -> 
 def test_footers_say_what_readers_find() -> None:
     nested = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
     empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
-    for content in (SHORT, nested, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
+    for content in (short(), nested, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
         frame, found = pl.read_parquet(content, hive_partitioning=False), footer_of(io.BytesIO(content))
         assert found.rows == len(frame)
         assert set(frame.columns) <= set(found.columns)
-    assert footer_of(io.BytesIO(SHORT)) == Footer(3, ("value",))
+    assert footer_of(io.BytesIO(short())) == Footer(3, ("value",))
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"PAR1", b"PAR1PAR1PAR1", SHORT[:-20], SHORT[:-8] + b"\xff\xff\xff\x7fPAR1", with_number(SHORT, 3, 1)[:-30]],
+    "damaged",
+    [
+        lambda _: b"",
+        lambda _: b"PAR1",
+        lambda _: b"PAR1PAR1PAR1",
+        lambda content: content[:-20],
+        lambda content: content[:-8] + b"\xff\xff\xff\x7fPAR1",
+        lambda content: with_number(content, 3, 1)[:-30],
+    ],
+    ids=["empty", "magic", "magic twice", "no footer", "a long footer", "another number"],
 )
-def test_what_is_no_parquet_file_is_said(content: bytes) -> None:
+def test_what_is_no_parquet_file_is_said(damaged: Callable[[bytes], bytes]) -> None:
     with pytest.raises(ValueError, match="not a readable Parquet file"):
-        footer_of(io.BytesIO(content))
+        footer_of(io.BytesIO(damaged(short())))
 
 
 @pytest.mark.parametrize("kind", [BYTE, DOUBLE, I64, BINARY, STRUCT])
