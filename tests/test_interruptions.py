@@ -68,7 +68,7 @@ ROWS = (
 State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import when they are carried out. A process that starts a command has it all, but no thread.
-MODULES = ("arena.experiment", "arena.playing", "hydra_app.application", "archive.index", "perfect.decisions")
+MODULES = ("hydra_app.application", "hydra_app.launch", "terminal.results", "archive.questions", "perfect.decisions")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging"])
 
