@@ -1,11 +1,13 @@
 """Plays by values of afterstates that generalise: weights of features of lines, learned from logged games.
 
-The logit of a head is the sum of its weights over the features of an afterstate. A hidden layer adds the sum over units
-of the head's output weight times the positive part of the unit. Two heads are learned, the chances not to lose and to
-win. A player reads one head, mixed from both. Weights are multiples of ``UNIT``, so sums are exact in whatever order
-features come. So afterstates that a symmetry exchanges have the same value to the last bit.
+The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
+adds the sum over units of the head's output weight times the positive part of the unit. Two heads are learned, the
+chances not to lose and to win. A player reads one head, mixed from both. If the replies show how the game ends, the
+logits are ``DECIDED``.
 
-The weights of a stage are [features, heads + units], a row for each feature, then [heads, units], the output weights.
+Weights are multiples of ``UNIT``, so sums are exact in whatever order features come. So afterstates that a symmetry
+exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
+feature, then [heads, units], the output weights.
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
-from agents.learning.line_features import (
+from agents.learning.line_boards import (
     BOARD,
     DANGERS,
-    MOST_FEATURES,
     STAGE_SIZE,
-    features_of,
+    WORDS,
     mark_of,
     place_on_lines,
     read_lines,
     survey,
     words_of,
 )
+from agents.learning.line_features import MOST_FEATURES, WON_AFTER, features_of
 from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from agents.parameters import checked_probability
 from agents.semi_random import gift_turn
@@ -41,15 +43,16 @@ from quarto.rng import draw, unit
 from quarto.rules import CELLS, NONE, Rules
 from quarto.threats import SAFE_PIECES, winning_cells
 
-LINE_VALUES, LINE_NETWORK = "line_values", "line_network"  # the kinds of policy
+LINE_VALUES = "line_values"  # the kind of policy
 NOT_LOST, WON = 0, 1  # the heads
 HEADS = 2
-UNIT = 2.0**-20
-MOST_WEIGHT = 64.0  # |weight|; sums of such multiples of UNIT are exact in float64
-MOST_UNITS = 64
+DECIDED = np.array([[-30.0, -30.0], [30.0, -15.0], [30.0, 30.0]])  # [3, HEADS] logits if lost, drawn, won
+UNIT = 2.0**-11
+MOST_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
+MOST_UNITS = 120
 ALL_TURNS = (ALL_CELLS, ALL_PIECES)
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
-PARAMETERS = ("mobility", "foresight", "units", "lines")
+LINES_MARK = "lines"  # the parameter of a policy
 
 
 class Work(NamedTuple):
@@ -57,7 +60,8 @@ class Work(NamedTuple):
 
     boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, and after a reply to that
     found: NDArray[np.int64]  # [MOST_FEATURES]
-    sums: NDArray[np.float64]  # [HEADS + MOST_UNITS] of an afterstate
+    sums: NDArray[np.int32]  # [HEADS + MOST_UNITS] of an afterstate, multiples of UNIT
+    values: NDArray[np.float64]  # [HEADS] its logits
     top: NDArray[np.float64]  # [HEADS, K] the greatest logits of each head, descending; -inf: there are fewer turns
     cells: NDArray[np.int64]  # [HEADS, K] where they were found
     gifts: NDArray[np.int64]  # [HEADS, K] NONE: there are fewer turns
@@ -69,7 +73,8 @@ def work_memory(kept: int) -> Work:
     return Work(
         np.empty((3, BOARD), np.int64),
         np.empty(MOST_FEATURES, np.int64),
-        np.empty(HEADS + MOST_UNITS, np.float64),
+        np.empty(HEADS + MOST_UNITS, np.int32),
+        np.empty(HEADS, np.float64),
         np.empty((HEADS, kept), np.float64),
         np.empty((HEADS, kept), np.int64),
         np.empty((HEADS, kept), np.int64),
@@ -79,38 +84,59 @@ def work_memory(kept: int) -> Work:
 class Weights(NamedTuple):
     """The weights of one stage or of many, and which of them to read."""
 
-    values: NDArray[np.float64]
-    stage_words: int  # numbers of a stage; 0: all stages have the same
+    values: NDArray[np.int16]  # multiples of UNIT
+    stages: NDArray[np.uint64]  # [32] for each number of pieces: where its weights begin, and the number of its units
     heads: int
-    units: int
+    risk: float  # the share of WON in the head, if there is one
 
 
 @inlined
-def sum_up(work: Work, count: int, base: int, features: int, weights: Weights) -> None:
-    """The logit of each head into ``work.sums``; ``base`` is where the stage begins."""
-    width, sums, values = weights.heads + weights.units, work.sums, weights.values
-    if width == 1:  # one linear head, as at play: its sum stays in a register
-        total = float64(0.0)
-        for i in range(count):
-            total += values[base + work.found[i]]
-        sums[0] = total
-        return
-    for k in range(width):
-        sums[k] = 0.0
-    for i in range(count):
-        row = base + work.found[i] * width
+def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
+    """Add the rows of ``count`` features, from ``base`` on in ``values``, to ``sums`` [width].
+
+    Rows are slices, because of an index that could be negative numba makes code that adds numbers one by one. Four rows
+    at a time, sums are read and written less often.
+    """
+    width, last = sums.shape[0], count & 3
+    for i in range(last):
+        row = base + int64(found[i]) * width
+        one = values[row : row + width]
         for k in range(width):
-            sums[k] += values[row + k]
-    output = base + features * width
-    for head in range(weights.heads):
-        for hidden in range(weights.units):
-            sums[head] += values[output + head * weights.units + hidden] * max(sums[weights.heads + hidden], 0.0)
+            sums[k] += one[k]
+    for i in range(last, count, 4):
+        first, second = base + int64(found[i]) * width, base + int64(found[i + 1]) * width
+        third, fourth = base + int64(found[i + 2]) * width, base + int64(found[i + 3]) * width
+        one, two = values[first : first + width], values[second : second + width]
+        three, four = values[third : third + width], values[fourth : fourth + width]
+        for k in range(width):
+            sums[k] = sums[k] + one[k] + two[k] + three[k] + four[k]
+
+
+@inlined
+def sum_up(work: Work, count: int, stage: int, features: int, weights: Weights) -> None:
+    """The logit of each head into ``work.values``; ``count`` is what ``features_of`` returned."""
+    heads, values, sums, found = weights.heads, weights.values, work.sums, work.found
+    if count < 0:
+        lost, won = DECIDED[count + 3, NOT_LOST], DECIDED[count + 3, WON]
+        work.values[NOT_LOST] = lost if heads == HEADS else (1.0 - weights.risk) * lost + weights.risk * won
+        work.values[heads - 1] = won if heads == HEADS else work.values[NOT_LOST]
+        return
+    base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
+    width = heads + units
+    sums[:width] = 0
+    add_rows(found, count, base, values, sums[:width])
+    for head in range(heads):
+        output, total = base + features * width + head * units, int64(0)
+        outputs, inner = values[output : output + units], sums[heads:width]
+        for k in range(units):
+            total += int64(outputs[k]) * max(int64(inner[k]), 0)
+        work.values[head] = (float64(sums[head]) + float64(total) * UNIT) * UNIT
 
 
 @inlined
 def keep_turn(head: int, cell: int, gift: int, work: Work) -> None:
     """Put the turn that was summed up among the best of a head, behind those of its value; the last one is left out."""
-    value, rank = work.sums[head], work.top.shape[1] - 1
+    value, rank = work.values[head], work.top.shape[1] - 1
     while rank > 0 and work.top[head, rank - 1] < value:
         work.top[head, rank] = work.top[head, rank - 1]
         work.cells[head, rank], work.gifts[head, rank] = work.cells[head, rank - 1], work.gifts[head, rank - 1]
@@ -146,16 +172,18 @@ def judge_turns(
             filled = occupied | int64(1) << cell
             place_on_lines(before, hand, cell, words, board)
         survey(filled, words, board)
-        base, safe = int64(popcount(filled)) * weights.stage_words, available & SAFE_PIECES[board[DANGERS]] & among[1]
+        stage, safe = int64(popcount(filled)), available & SAFE_PIECES[board[DANGERS]] & among[1]
         while safe != 0:
             gift = lowest_bit(safe)
             safe &= safe - 1
             left = available & ~(int64(1) << gift)
             count = features_of(filled, gift, left, words, board, work.boards[2], work.found)
-            sum_up(work, count, base, features, weights)
+            sum_up(work, count, stage, features, weights)
             for head in range(weights.heads):
-                if work.sums[head] > work.top[head, last]:
+                if work.values[head] > work.top[head, last]:
                     keep_turn(head, cell, gift, work)
+            if count == WON_AFTER and last == 0:
+                return  # no other turn is better
 
 
 def stage_words(features: int, heads: int, units: int) -> int:
@@ -163,86 +191,99 @@ def stage_words(features: int, heads: int, units: int) -> int:
     return features * (heads + units) + heads * units
 
 
-def columns_of(stages: Mapping[int, NDArray[np.float64]], features: int, units: int) -> dict[str, NDArray[Any]]:
+def units_of(weights: NDArray[np.int16], features: int) -> int:
+    """The number of hidden units of a stage by its weights of both heads."""
+    return (len(weights) - features * HEADS) // (features + HEADS)
+
+
+def columns_of(stages: Mapping[int, NDArray[np.int16]], features: int) -> dict[str, NDArray[Any]]:
     """The table of a policy: a row for each weight that is not 0, ascending by pieces, feature and part.
 
     ``stages`` has the weights of both heads by number of pieces. Output weights follow the features: the number of
     such a row is ``features`` plus the head, its part is the unit.
     """
-    width, parts = HEADS + units, []
+    parts = []
     for pieces in sorted(stages):
-        indices = np.flatnonzero(stages[pieces])
+        indices, units = np.flatnonzero(stages[pieces]), units_of(stages[pieces], features)
+        width = HEADS + units
         late = indices >= features * width
         output = indices - features * width
         row = np.where(late, features + output // max(units, 1), indices // width)
         part_of = np.where(late, output % max(units, 1), indices % width)
-        parts.append((np.full(len(indices), pieces), row, part_of, stages[pieces][indices]))
+        parts.append((np.full(len(indices), pieces), row, part_of, stages[pieces][indices] * UNIT))
     columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     types = (np.int8, np.int32, np.int8, np.float64)
     return {name: column.astype(type_) for name, column, type_ in zip(COLUMNS, columns, types, strict=True)}
 
 
 class Reading(NamedTuple):
-    """A policy in the form that kernels read."""
+    """A policy in the form that kernels read: ``weights_of`` these arrays."""
 
-    words: NDArray[np.uint64]  # of the features
-    values: NDArray[np.float64]  # [16 stages of weights of one head]
-    units: int
+    keys: NDArray[np.uint64]  # [WORDS + 32] the words of the features, then ``Weights.stages``
+    table: NDArray[np.float64]  # ``Weights.values`` of one head, four in each number
+
+
+@inlined
+def weights_of(reading_keys: Any, reading_table: Any, risk: float) -> Weights:
+    """The weights of a ``Reading`` for this risk."""
+    return Weights(reading_table.view(np.int16), reading_keys[WORDS:], int64(1), float64(risk))
 
 
 def reading_of(policy: Policy, rules: Rules, risk: float) -> Reading:
     """The weights of one head, ``1 - risk`` times those of not losing and ``risk`` times those of winning.
 
-    Raises ``ValueError`` for weights that were learned under rules with other lines.
+    Raises ``ValueError`` for weights that were learned under rules with other lines, or of other features.
     """
-    mobility, foresight, units, lines = (policy.parameters[name] for name in PARAMETERS)
-    if lines != mark_of(rules):
-        raise ValueError(f"its weights are for other lines than those of rules '{rules.name}'")
-    words, width = words_of(rules, bool(mobility), int(foresight)), 1 + int(units)
+    if policy.parameters[LINES_MARK] != mark_of(rules):
+        raise ValueError(
+            f"its weights are for other lines than those of rules '{rules.name}', or for features of another version: "
+            "build it again"
+        )
+    words = words_of(rules)
     features = int(words[STAGE_SIZE])
-    size = stage_words(features, 1, int(units))
-    values = np.zeros(CELLS * size)
     pieces, feature, part = (np.asarray(policy.table[name], np.int64) for name in ("pieces", "feature", "part"))
-    check_within("feature", feature, 0, features + (HEADS if units else 0) - 1)
+    check_within("feature", feature, 0, features + HEADS - 1)
     late = feature >= features
+    check_within("part", part[late], 0, MOST_UNITS - 1)
     head = np.where(late, feature - features, part)
+    units = np.zeros(CELLS, np.int64)
+    np.maximum.at(units, pieces, np.where(late, part + 1, np.maximum(part - HEADS + 1, 0)))
+    sizes = stage_words(features, 1, units)
+    begins = np.cumsum(sizes) - sizes
     share = np.where(head == NOT_LOST, 1.0 - risk, np.where(head == WON, risk, 1.0))
     column = np.where(part < HEADS, 0, part - HEADS + 1)
-    index = pieces * size + np.where(late, features * width + part, feature * width + column)
-    np.add.at(values, index, np.asarray(policy.table["weight"], np.float64) * share)
-    return Reading(words, np.rint(values / UNIT) * UNIT, int(units))
+    width = 1 + units[pieces]
+    index = begins[pieces] + np.where(late, features * width + part, feature * width + column)
+    values = np.bincount(index, np.asarray(policy.table["weight"], np.float64) * share, -(-sizes.sum() // 4) * 4)
+    stages = np.stack([begins, units], axis=-1).astype(np.uint64)
+    packed = np.rint(values / UNIT).astype(np.int16).view(np.float64)
+    return Reading(np.concatenate([words, stages.reshape(-1)]), packed)
 
 
 def check_weights(policy: Policy, player: str) -> None:
-    """Raises ``ValueError`` for a policy that is not of these kinds, or has rows or numbers that no learner makes."""
-    kind = policy.kind if isinstance(policy, Policy) and policy.kind == LINE_NETWORK else LINE_VALUES
-    pieces, feature, part, weight = checked_columns(policy, kind, player, COLUMNS)
-    for name in PARAMETERS:
-        if not policy.parameters.get(name, -1.0) >= 0.0:
-            raise ValueError(f"policy of kind '{kind}' has no parameter '{name}' that is at least 0")
-    units = policy.parameters["units"]
-    if units > MOST_UNITS or units % 1:
-        raise ValueError(f"parameter units={units} of a policy is not a whole number from 0 to {MOST_UNITS}")
+    """Raises ``ValueError`` for a policy that is not of this kind, or has rows or numbers that no learner makes."""
+    pieces, feature, part, weight = checked_columns(policy, LINE_VALUES, player, COLUMNS)
+    if not policy.parameters.get(LINES_MARK, -1.0) >= 0.0:
+        raise ValueError(f"policy of kind '{LINE_VALUES}' has no parameter '{LINES_MARK}' that is at least 0")
     check_within("pieces", pieces, 0, CELLS - 1)
-    check_within("part", part, 0, HEADS + int(units) - 1)
+    check_within("part", part, 0, HEADS + MOST_UNITS - 1)
     check_ascending({"pieces": pieces, "feature": feature, "part": part})
     refuse("weight", weight, np.abs(weight) > MOST_WEIGHT, f"is not from -{MOST_WEIGHT} to {MOST_WEIGHT}")
-    refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-20")
+    refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-11: build the policy again")
 
 
-EXPLORATION, UNITS, STAGE, TELLS = range(4)  # indices of the parameters; TELLS: the table has both heads too
+EXPLORATION, RISK, KNOWS, TELLS = range(4)  # indices of the parameters; TELLS: the table has both heads too
 COIN = 1  # index of the random word that decides whether to explore; word 0 is that of a turn without weights
 
 
 @inlined
 def expected_result(position: Position, cell: int, gift: int, work: Work, own: Any) -> float:
     """The chance to win less the chance to lose by the heads of the weights, after a turn."""
-    settings, every = params(own), table(own)
+    every, result = table(own), float64(-1.0)
     among = ((int64(1) << max(cell, 0)), int64(1) << gift)
-    size, result = every.shape[0] // (1 + HEADS), float64(-1.0)
+    size = every.shape[0] // (1 + HEADS)
     for head in range(HEADS):
-        values = every[(1 + head) * size : (2 + head) * size]
-        weights = Weights(values, int64(settings[STAGE]), int64(1), int64(settings[UNITS]))
+        weights = weights_of(keys(own), every[(1 + head) * size : (2 + head) * size], float64(head))
         judge_turns(
             position.lanes, position.occupied, position.available, position.hand, keys(own), weights, work, among
         )
@@ -258,9 +299,8 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
     if won:
         think(own, 1.0, NO_VISITS)
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
-    if not won and not explores and settings[STAGE] > 0.0:
-        weights = Weights(table(own), int64(settings[STAGE]), int64(1), int64(settings[UNITS]))
-        work = work_memory(1)
+    if not won and not explores and settings[KNOWS] > 0.0:
+        weights, work = weights_of(keys(own), table(own), settings[RISK]), work_memory(1)
         judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, ALL_TURNS)
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
@@ -280,8 +320,8 @@ class LineValues(KernelAgent):
     ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. What it thinks of its turn is
     P(won) - P(lost).
 
-    ``policy`` is of kind 'line_values' or 'line_network': see ``agents/line_values.py``. Without one it plays
-    as ``semi_random``. Raises ``ValueError`` for any other policy; ``knowledge`` does for weights of other lines.
+    ``policy`` is of kind 'line_values': see ``agents/line_values.py``. Without one it plays as ``semi_random``. Raises
+    ``ValueError`` for any other policy; ``knowledge`` does for weights of other lines.
     """
 
     kernel = line_values_turn
@@ -294,14 +334,9 @@ class LineValues(KernelAgent):
         self._policy = policy
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = np.array([self._exploration, 0.0, 0.0, float(self.thinks)])
+        settings = np.array([self._exploration, self._risk, float(self._policy is not None), float(self.thinks)])
         if self._policy is None:
-            return Knowledge(settings, np.zeros(1), words_of(rules, True, 0))
-        reading = reading_of(self._policy, rules, self._risk)
-        settings[UNITS] = reading.units
-        settings[STAGE] = stage_words(int(reading.words[STAGE_SIZE]), 1, reading.units)
-        values = reading.values
-        if self.thinks:  # by both heads
-            heads = (reading_of(self._policy, rules, risk).values for risk in (0.0, 1.0))
-            values = np.concatenate([values, *heads])
-        return Knowledge(settings, values, reading.words)
+            return Knowledge(settings, np.zeros(1), np.concatenate([words_of(rules), np.zeros(2 * CELLS, np.uint64)]))
+        heads = (0.0, 1.0) if self.thinks else ()  # both are read for thoughts alone
+        own, *others = (reading_of(self._policy, rules, risk) for risk in (self._risk, *heads))
+        return Knowledge(settings, np.concatenate([own.table, *(other.table for other in others)]), own.keys)

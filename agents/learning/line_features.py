@@ -1,9 +1,7 @@
-"""Sparse features of an afterstate from its lines, so that a few thousand weights value boards that were never met.
+"""Sparse features of an afterstate from its lines, so that weights value boards that were never met.
 
 An afterstate is the board after a placement with the gift in the opponent's hand. All pieces are compared with the
-gift, which is the same as XORing every piece with it. A value of an attribute *matches* the gift or *opposes* it. Lines
-and cells count by their class under the symmetries of the rules. So afterstates that a symmetry exchanges have the same
-features, whatever the rules.
+gift, which is the same as XORing every piece with it. A value of an attribute *matches* the gift or *opposes* it.
 
 Features are numbered within a *stage*, the number of pieces on the board. Method: linear values of sparse binary
 features, as in M. Buro, Improving heuristic mini-max search by supervised learning (2002); the features are ours.
@@ -11,219 +9,77 @@ features, as in M. Buro, Improving heuristic mini-max search by supervised learn
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import types
-from numpy.typing import NDArray
 
-from quarto.bits import LANE, lowest_bit, popcount
+from agents.learning.line_boards import (
+    ATTRIBUTE,
+    BYTES,
+    CELL,
+    CELL_REPLIES,
+    CELLS_OF,
+    CLASS_OF_CELL,
+    COUNTS,
+    CROSSING,
+    DANGER,
+    DANGERS,
+    FEW,
+    HOT,
+    HOT_BY_VALUE,
+    HOT_CELLS,
+    LEAST_OF,
+    MOST_LINES,
+    MOST_TURNS,
+    OFFSETS,
+    ON_LINE,
+    OPEN,
+    OPEN_BASE,
+    OPEN_HAVING,
+    OPEN_VALUES,
+    PAIR_MULTISETS,
+    PARITY,
+    PIECE_REPLIES,
+    REPLIES,
+    REPLY,
+    SPREAD_OUT,
+    SUPPLY,
+    THREES,
+    THREES_ALIVE,
+    THROUGH,
+    TOTAL,
+    TWOS_ALIVE,
+    TWOS_BY_VALUE,
+    UNION,
+    VALUE_PIECES,
+    WIDEST,
+    dangers_after,
+    piece_byte,
+    place_on_lines,
+    survey_cells,
+)
+from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
-from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
-from quarto.symmetry import symmetries
+from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
 from quarto.threats import SAFE_PIECES
 
-MOST_LINES = 32  # of a line's number there is one more: that of no line
-
 NUMBERS = types.int64[::1]
-MOBILE_PIECES = 4  # on the board, from which mobility is looked at: before, no reply can do harm
+MOBILE_PIECES = 4  # on the board, from which placements of the opponent are looked at: before, none can do harm
+REPLIES_FROM = 7  # pieces on the board from which the turns after each reply are looked at
+MOST_EMPTY = CELLS - REPLIES_FROM
+MOST_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
+MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (MOST_EMPTY + 1 + MOST_PAIRS)
 
-# Where a number or a table is in the words that describe the features of some rules
-LINES, LINE_CLASSES, CELL_CLASSES, MOBILITY, FORESIGHT, STAGE_SIZE = range(6)
-OFFSETS = 8  # of each group of features within a stage
-MASKS = OFFSETS + 24  # [32] the cells of each line
-CLASS_OF_LINE = MASKS + MOST_LINES
-THROUGH = CLASS_OF_LINE + MOST_LINES  # [16, 8] the lines through each cell, then MOST_LINES
-CLASS_OF_CELL = THROUGH + CELLS * MAX_LINES_THROUGH_A_CELL
-WORDS = CLASS_OF_CELL + CELLS
+# Instead of a number of features: how a game ends for the giver whatever weights say
+WON_AFTER, DRAWN_AFTER, LOST_AFTER = -1, -2, -3
 
-# Groups of features: see ``features_of``
-(DANGER, LINE, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION, NARROW, LEAST) = (
-    range(15)
-)
-COUNTS = 16  # of pieces left or of cells
-STATES = 25  # of a line: the number of matching and of opposing values
-MULTISETS = 5985  # of four among 18
-MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10
-
-VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
-    [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
-)
+NIBBLES, BYTES_OF_ONE = uint64(0x0F0F_0F0F_0F0F_0F0F), uint64(0x0101_0101_0101_0101)
+ODD_NUMBERS = 0x0F0F_0F0F_0F0F_0F0F  # where cells with an odd number of gifts are counted: 15 is lowest
 BINOMIALS = np.array(
     [[0, n, n * (n + 1) // 2, n * (n + 1) * (n + 2) // 6, n * (n + 1) * (n + 2) * (n + 3) // 24] for n in range(18)]
 )
-
-# Where the state of a board is in the numbers that a thread works with
-BYTES = 0  # [33] the values that the pieces on each line share, as a byte (``quarto/threats.py``); 0: dead or full
-ON_LINE = BYTES + MOST_LINES + 1  # [33] the number of its pieces
-OPEN_VALUES = ON_LINE + MOST_LINES + 1  # [32] of the lines that are not full, the first ``OPEN``: their values
-OPEN_HAVING = OPEN_VALUES + MOST_LINES  # [32] the pieces that have one of these values
-OPEN_BASE = OPEN_HAVING + MOST_LINES  # [32] the first of the features of such a line with so many pieces
-OTHERS_AT = OPEN_BASE + MOST_LINES  # [16] values that finish a line on another cell than this one
-TWO_AT = OTHERS_AT + CELLS  # [16] values of lines of two pieces through each cell
-TOTALS = TWO_AT + CELLS
-DANGERS, THREES_ALIVE, TWOS_ALIVE, HOT_CELLS, TWOS_BY_VALUE, HOT_BY_VALUE, OPEN = range(TOTALS, TOTALS + 7)
-BOARD = OPEN + 1  # numbers of one board
-
-ALL_VALUES = 255  # of attributes, which the pieces on an empty line share
-NIBBLES, BYTES_OF_ONE = uint64(0x0F0F_0F0F_0F0F_0F0F), uint64(0x0101_0101_0101_0101)
-ODD_NUMBERS = 0x0F0F_0F0F_0F0F_0F0F  # where cells with an odd number of gifts are counted: 15 is lowest
-BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.int64)
-
-
-def _classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
-    least = images.min(axis=0)
-    classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
-    return classes
-
-
-def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
-    """The number of features of each group."""
-    return [
-        *(5 * COUNTS, line_classes * 4 * STATES * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
-        9 * 4 * 4 * 4 * 2 * COUNTS,
-        *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
-        *(COUNTS * COUNTS, 64 * COUNTS),
-    ]
-
-
-@cache
-def _words(lines: tuple[Line, ...], rules: Rules, mobility: bool, foresight: int) -> NDArray[np.uint64]:
-    cells = symmetries(rules).cells.astype(np.int64)
-    masks = np.array([sum(1 << cell for cell in line) for line in lines])
-    moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
-    words = np.zeros(WORDS, np.uint64)
-    of_lines, of_cells = _classes(moved), _classes(cells)
-    words[LINES], words[LINE_CLASSES], words[CELL_CLASSES] = len(lines), of_lines.max() + 1, of_cells.max() + 1
-    words[MOBILITY], words[FORESIGHT] = mobility, foresight
-    sizes = _group_sizes(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
-    words[OFFSETS : OFFSETS + len(sizes)] = np.cumsum(sizes) - sizes
-    words[STAGE_SIZE] = sum(sizes)
-    words[MASKS : MASKS + len(lines)] = masks
-    words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
-    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MOST_LINES)
-    for cell in range(CELLS):
-        own = [number for number, line in enumerate(lines) if cell in line]
-        through[cell, : len(own)] = own
-    words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
-    words[CLASS_OF_CELL:] = of_cells
-    return words
-
-
-def words_of(rules: Rules, mobility: bool, foresight: int) -> NDArray[np.uint64]:
-    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
-    return _words(rules.lines, rules, mobility, foresight)
-
-
-def mark_of(rules: Rules) -> float:
-    """A number that tells sets of lines apart: 48 bits of a hash of the lines, which a float64 holds exactly."""
-    return float(int(hashlib.sha256(repr(rules.lines).encode()).hexdigest()[:12], 16))
-
-
-@inlined
-def piece_byte(piece: int) -> int:
-    """The eight values of attributes that a piece has or lacks, as a byte."""
-    return piece | (~piece & 15) << ATTRIBUTES
-
-
-@inlined
-def read_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
-    """The state of every line of a board."""
-    for line in range(int64(words[LINES])):
-        mask = int64(words[MASKS + line])
-        on_line = occupied & mask
-        count, byte = int64(popcount(on_line)), int64(0)
-        if count < 4:
-            for attribute in range(ATTRIBUTES):
-                lane = int64((lanes >> uint64(CELLS * attribute)) & LANE) & mask
-                byte |= int64(lane == on_line) << attribute | int64(lane == 0) << (attribute + ATTRIBUTES)
-        board[BYTES + line], board[ON_LINE + line] = byte, count
-
-
-@inlined
-def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
-    """The state of every line after ``piece`` was placed on ``cell``."""
-    for line in range(int64(words[LINES])):
-        after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
-    put_on_lines(after, piece, cell, words)
-
-
-@inlined
-def clear_lines(words: Any, board: Any) -> None:
-    """The state of every line of the empty board."""
-    for line in range(int64(words[LINES])):
-        board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
-
-
-@inlined
-def put_on_lines(board: Any, piece: int, cell: int, words: Any) -> None:
-    """Change the state of the lines through a cell on which ``piece`` was placed."""
-    byte = piece_byte(piece)
-    for i in range(MAX_LINES_THROUGH_A_CELL):
-        line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
-        if line == MOST_LINES:
-            break
-        board[ON_LINE + line] += 1
-        board[BYTES + line] = board[BYTES + line] & byte if board[ON_LINE + line] < 4 else 0
-
-
-@inlined
-def survey_cells(occupied: int, words: Any, board: Any) -> None:
-    """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
-    for cell in range(CELLS):
-        board[OTHERS_AT + cell] = board[TWO_AT + cell] = 0  # at first the values that finish a line on this cell
-    threes, twos, hot, once, twice = int64(0), int64(0), int64(0), int64(0), int64(0)
-    for line in range(int64(words[LINES])):
-        byte, count = board[BYTES + line], board[ON_LINE + line]
-        if byte == 0 or count < 2:
-            continue
-        empty = int64(words[MASKS + line]) & ~occupied
-        first = lowest_bit(empty)
-        if count == 3:
-            threes += 1
-            hot |= empty
-            board[OTHERS_AT + first] |= byte
-        else:
-            twos += 1
-            board[TWO_AT + first] |= byte
-            board[TWO_AT + lowest_bit(empty & (empty - 1))] |= byte
-    cells, by_value = hot, int64(0)
-    while cells != 0:
-        values = board[OTHERS_AT + lowest_bit(cells)]
-        cells &= cells - 1
-        twice |= once & values
-        once |= values
-        by_value += BYTE_OF_BITS[values]
-    for cell in range(CELLS):
-        board[OTHERS_AT + cell] = twice | (once & ~board[OTHERS_AT + cell])
-    board[DANGERS], board[HOT_BY_VALUE] = once, by_value
-    board[THREES_ALIVE], board[TWOS_ALIVE], board[HOT_CELLS] = threes, twos, hot
-
-
-@inlined
-def survey(occupied: int, words: Any, board: Any) -> None:
-    """Everything that the lines of a board say and that no gift changes."""
-    survey_cells(occupied, words, board)
-    twos, offset, number = int64(0), int64(words[OFFSETS + LINE]), int64(0)
-    for line in range(int64(words[LINES])):
-        values, count = board[BYTES + line], board[ON_LINE + line]
-        if count == 4:
-            continue
-        board[OPEN_VALUES + number], board[OPEN_HAVING + number] = values, ~SAFE_PIECES[values]
-        board[OPEN_BASE + number] = offset + (int64(words[CLASS_OF_LINE + line]) * 4 + count) * (STATES * COUNTS)
-        twos += BYTE_OF_BITS[values] if count == 2 else 0
-        number += 1
-    board[TWOS_BY_VALUE], board[OPEN] = twos, number
-
-
-@inlined
-def dangers_after(cell: int, byte: int, board: Any) -> int:
-    """The danger byte (``quarto/threats.py``) after a piece with this byte was placed on an empty cell."""
-    return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
 
 
 @inlined
@@ -243,18 +99,18 @@ def multiset(a: int, b: int, c: int, d: int) -> int:
 
 
 @inlined
-def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: Any) -> int:
+def add_lines(board: Any, byte: int, left: int, safe: int, words: Any, found: Any, count: int) -> int:
     """Features of lines and of dangers: see ``features_of``."""
-    count = board[OPEN]
-    for i in range(count):
+    for i in range(board[OPEN]):
         values = board[OPEN_VALUES + i]
         state = int64(popcount(values & byte)) * 5 + int64(popcount(values & ~byte))
-        found[i] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(left & board[OPEN_HAVING + i]))
+        found[count] = board[OPEN_BASE + i] + state * COUNTS + int64(popcount(left & board[OPEN_HAVING + i]))
+        count += 1
     found[count] = int64(words[OFFSETS + DANGER]) + int64(popcount(board[DANGERS])) * COUNTS + safe
     threes, twos = min(board[THREES_ALIVE], 9), min(board[TWOS_ALIVE], 10)
     found[count + 1] = int64(words[OFFSETS + THREES]) + (threes * 11 + twos) * COUNTS + safe
     found[count + 2] = int64(words[OFFSETS + HOT]) + min(int64(popcount(board[HOT_CELLS])), 15) * COUNTS + safe
-    return int64(count + 3)
+    return count + 3
 
 
 @inlined
@@ -326,48 +182,129 @@ def add_mobility(board: Any, byte: int, left: int, safe: int, occupied: int, wor
 
 
 @inlined
-def turns_after(piece: int, rest: int, cells: int, board: Any) -> int:
-    """The number of turns, each a placement of ``piece`` and a safe gift from ``rest``; 1 if no gift is left."""
-    byte, turns = piece_byte(piece), int64(rest == 0)
+def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: int) -> int:
+    """The feature of a reply, from ``reply`` on, whose gift goes to one of ``cells``: see ``features_of``.
+
+    Returns the number of turns that the giver has then: a placement and a safe gift from ``rest``.
+    """
+    byte, turns, union, one, two, more = piece_byte(reply >> 1), int64(0), int64(0), int64(0), int64(0), int64(0)
     while cells != 0:
-        turns += int64(popcount(rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, board)]))
+        gifts = rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, after)]
         cells &= cells - 1
+        number = int64(popcount(gifts))
+        one, two, more = one + int64(number == 1), two + int64(number == 2), more + int64(number > 2)
+        turns += number
+        union |= gifts
+    key = ((min(one, 7) * 8 + min(two, 7)) * 8 + min(more, 7)) * 8 + min(int64(popcount(union)), 7)
+    found[count] = key * 2 + (reply & 1)
     return turns
 
 
 @inlined
-def add_second_replies(
-    board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any, count: int
-) -> int:
-    """Features of the turns that the giver has after each reply: see ``features_of``; ``after`` is overwritten."""
-    byte, empty = piece_byte(gift), ~occupied & ALL_CELLS
-    replies, least, narrow = int64(0), int64(63), int64(0)
-    while empty != 0 and least > 0:
+def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
+    """Features of the turns that the giver has after each reply, or how the game ends: see ``features_of``.
+
+    ``after`` is overwritten.
+    """
+    for piece in range(PIECES):
+        board[LEAST_OF + piece], board[CELLS_OF + piece] = MOST_TURNS, 0
+    byte, empty, count = piece_byte(gift), ~occupied & ALL_CELLS, int64(0)
+    safe, replies, least = SAFE_PIECES[board[DANGERS]], int64(0), int64(MOST_TURNS)
+    while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
         gifts = left & SAFE_PIECES[dangers_after(cell, byte, board)]
         if gifts == 0:
             continue
-        filled = occupied | int64(1) << cell
+        filled, least_here, number = occupied | int64(1) << cell, int64(MOST_TURNS), int64(popcount(gifts))
         place_on_lines(board, gift, cell, words, after)
         survey_cells(filled, words, after)
-        while gifts != 0 and least > 0:
+        while gifts != 0:
             piece = lowest_bit(gifts)
             gifts &= gifts - 1
-            turns = turns_after(piece, left & ~(int64(1) << piece), ~filled & ALL_CELLS, after)
-            replies += 1
-            narrow += int64(turns == 1)
-            least = min(least, turns)
-    replies = min(replies, 15) if least > 0 else 0
-    narrow = min(narrow, 15) if least > 0 else 0
-    found[count] = int64(words[OFFSETS + NARROW]) + replies * COUNTS + narrow
-    found[count + 1] = int64(words[OFFSETS + LEAST]) + least * COUNTS + replies
-    return count + 2
+            rest = left & ~(int64(1) << piece)
+            turns = add_reply(piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after, found, count)
+            if turns == 0 and rest != 0:
+                return int64(LOST_AFTER)
+            found[count] += int64(words[OFFSETS + REPLY])
+            least_here = min(least_here, turns)
+            board[LEAST_OF + piece] = min(board[LEAST_OF + piece], turns)
+            board[CELLS_OF + piece] += 1
+            count += 1
+        replies += number
+        least = min(least, least_here)
+        found[count] = int64(words[OFFSETS + CELL_REPLIES]) + least_here * COUNTS + number
+        count += 1
+    if left == 0 or (replies != 0 and int64(popcount(left)) < 3):
+        return int64(DRAWN_AFTER)
+    if replies == 0:
+        return int64(WON_AFTER)
+    while left != 0:
+        piece = lowest_bit(left)
+        left &= left - 1
+        if board[CELLS_OF + piece] != 0:
+            key = board[LEAST_OF + piece] * COUNTS + board[CELLS_OF + piece]
+            found[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
+            count += 1
+    found[count] = int64(words[OFFSETS + REPLIES]) + least * COUNTS + min(replies, 15)
+    return count + 1
+
+
+@inlined
+def values_on(line: int, byte: int, board: Any) -> int:
+    """The attributes whose value on a line matches the gift's, four bits, and those where it opposes it, four more."""
+    match, oppose = board[BYTES + line] & byte, board[BYTES + line] & ~byte
+    return ((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4
+
+
+@inlined
+def state_of(attribute: int, values: int) -> int:
+    """Whether ``values_on`` has the matching value of an attribute, and the opposing one: two bits."""
+    return ((values >> attribute) & 1) | ((values >> (attribute + 3)) & 2)
+
+
+@inlined
+def pair_number(one: int, other: int) -> int:
+    """The number of the multiset of the states of four attributes on two lines."""
+    return multiset(
+        state_of(0, one) * 4 + state_of(0, other),
+        state_of(1, one) * 4 + state_of(1, other),
+        state_of(2, one) * 4 + state_of(2, other),
+        state_of(3, one) * 4 + state_of(3, other),
+    )
+
+
+@inlined
+def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, count: int) -> int:
+    """Features of each pair of lines that cross in an empty cell: see ``features_of``."""
+    empty, offset = ~occupied & ALL_CELLS, int64(words[OFFSETS + CROSSING])
+    while empty != 0:
+        through = THROUGH + lowest_bit(empty) * MAX_LINES_THROUGH_A_CELL
+        empty &= empty - 1
+        for i in range(1, MAX_LINES_THROUGH_A_CELL):
+            line = int64(words[through + i])
+            if line == MOST_LINES:
+                break
+            values, on_line = values_on(line, byte, board), board[ON_LINE + line]
+            for k in range(i):
+                other = int64(words[through + k])
+                others, on_other = values_on(other, byte, board), board[ON_LINE + other]
+                number = int64(PAIR_MULTISETS)
+                if on_line <= on_other:
+                    number = pair_number(values, others)
+                if on_other <= on_line:
+                    number = min(number, pair_number(others, values))
+                pieces = min(on_line, on_other) * 4 + max(on_line, on_other)
+                found[count] = offset + pieces * PAIR_MULTISETS + number
+                count += 1
+    return count
 
 
 @kernel(types.int64(types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS, NUMBERS, NUMBERS))
 def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
+
+    Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
     ``board`` was filled by ``survey``. ``left`` are the pieces neither on the board nor given. The gift is safe. A
     value matches or opposes that of the gift. *Safe* are pieces left that finish no line on this board. Features are
@@ -379,18 +316,29 @@ def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, aft
     - for each attribute: the pieces left with the opposing value, the lines of two with either value, the cells where
       the opposing one wins;
     - the four attributes together, in no order;
-    - with ``mobility``, for each cell: the safe gifts that are left if the opponent places there;
+    - for each cell: the safe gifts that are left if the opponent places there;
     - how these numbers are distributed;
-    - from ``foresight`` pieces on: the least number of turns that a reply leaves to the giver, and the number of
-      replies. A reply is a cell and a safe gift;
-    - how many replies leave one turn. If some reply leaves none, both numbers of replies are 0.
+
+    and from ``REPLIES_FROM`` pieces on, where a reply is a cell and a safe gift, and a turn is the giver's after it:
+
+    - for each reply: the cells that leave one, two or more safe gifts, the pieces among these gifts, and whether the
+      reply's gift is safe on this board;
+    - the least number of turns and the number of replies: of each cell, of each gift, and in all;
+    - for each pair of lines that cross in an empty cell: their pieces and, for the four attributes in no order, whether
+      each line has the matching and the opposing value.
+
+    The giver wins if the opponent has no reply, and loses if a reply leaves no turn. The game is drawn if neither is so
+    and at most two pieces are left.
     """
-    byte, pieces = piece_byte(gift), int64(popcount(occupied))
+    byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
+    if pieces >= REPLIES_FROM:
+        count = add_replies(board, gift, left, occupied, words, after, found)
+        if count < 0:
+            return count
+        count = add_crossings(board, byte, occupied, words, found, count)
     safe = int64(popcount(left & SAFE_PIECES[board[DANGERS]]))
-    count = add_lines(board, byte, left, safe, words, found)
+    count = add_lines(board, byte, left, safe, words, found, count)
     count = add_attributes(board, gift, left, safe, words, found, count)
-    if words[MOBILITY] != 0 and pieces >= MOBILE_PIECES:
+    if pieces >= MOBILE_PIECES:
         count = add_mobility(board, byte, left, safe, occupied, words, found, count)
-    if pieces >= int64(words[FORESIGHT]):
-        count = add_second_replies(board, gift, left, occupied, words, after, found, count)
     return count

@@ -19,7 +19,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
-from analytics.derived_tables.exact_values import UNKNOWN
 from analytics.policies import policy_store
 from analytics.query.selection import EVERYTHING, Selection, holds_any, parts_of, read_chosen, read_in_order
 from analytics.sql.database import OpenArchive
@@ -65,10 +64,6 @@ class Dataset:
             rows = slice(start, end)
             yield record, RangeGames(self.game_id[rows], self.opening[rows], games_at(self.games, rows))
 
-    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:  # noqa: ARG002
-        """Unknown, because games in memory have no annotations."""
-        return np.full(games.games.pieces.shape, UNKNOWN, np.int8)
-
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:  # noqa: ARG002
         """None, because games in memory have no thoughts."""
         return np.full((PIECES, len(games.game_id)), NO_VALUE, np.int32)
@@ -111,10 +106,6 @@ class GameSource(Protocol):
 
     def parts(self) -> Iterator[tuple[RunRecord, RangeGames]]:
         """Games of one run after the other, each time ascending by id; as often as asked for."""
-        ...
-
-    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
-        """The exact value of each gift of these games for its giver, where it is annotated, else UNKNOWN: [16, G]."""
         ...
 
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
@@ -270,10 +261,6 @@ def fingerprint_of_values(game_id: NDArray[np.int64], values: NDArray[np.int32])
     return total
 
 
-GIFTS = """
-SELECT game_id, ply, value_after AS value FROM decisions
-WHERE run_id = ? AND kind = 'gift' AND game_id BETWEEN ? AND ?
-"""
 THOUGHTS = """
 SELECT game_id, ply, round(value * 1e6)::INTEGER AS value FROM thoughts
 WHERE run_id = ? AND ply >= 0 AND value IS NOT NULL AND game_id BETWEEN ? AND ?
@@ -321,10 +308,6 @@ class GameStream:
         ]
         wanted.sort(key=lambda each: each[1])
         yield from read_in_order(wanted, lambda number: read_chosen(archive, record.run_id, *found[number]))
-
-    def gift_values(self, run_id: str, games: RangeGames) -> NDArray[np.int8]:
-        """As a ``GameSource`` gives them."""
-        return self._found(GIFTS, run_id, games, np.full(games.games.pieces.shape, UNKNOWN, np.int8))
 
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """As a ``GameSource`` gives them."""

@@ -17,19 +17,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_features import (
+from agents.learning.line_boards import (
     BOARD,
     DANGERS,
-    MOST_FEATURES,
     dangers_after,
-    features_of,
     piece_byte,
     place_on_lines,
     read_lines,
     survey,
     survey_cells,
 )
-from agents.line_values import HEADS
+from agents.learning.line_features import MOST_FEATURES, features_of
+from agents.line_values import DECIDED, HEADS
 from analytics.policies.derived.dataset import GameSource, check_played, seats_of
 from analytics.policies.derived.line_fit import (
     GAMES_AT_A_TIME,
@@ -152,15 +151,19 @@ def sample_turns(logged: int, turns: int, word: int, numbers: Any) -> int:
 def look_at(
     i: int, number: int, occupied: int, hand: int, left: int, words: Any, fit: StageFit, choice: TurnMemory
 ) -> None:
-    """The features and the values of a turn's afterstate into row ``i`` of ``choice``."""
+    """The features and the values of a turn's afterstate into row ``i`` of ``choice``; decided, it has no features."""
     cell, gift = turn_at(number, choice)
     filled = occupied | int64(1) << cell
     place_on_lines(choice.boards[0], hand, cell, words, choice.boards[1])
     survey(filled, words, choice.boards[1])
     rest = left & ~(int64(1) << gift)
     found = choice.found[i]
-    choice.counts[i] = features_of(filled, gift, rest, words, choice.boards[1], choice.boards[2], found)
+    count = features_of(filled, gift, rest, words, choice.boards[1], choice.boards[2], found)
+    choice.counts[i] = max(count, 0)
     forward(found, choice.counts[i], fit, choice.sums[i])
+    if count < 0:
+        for head in range(HEADS):
+            choice.sums[i, head] = np.float32(DECIDED[count + 3, head])
 
 
 @inlined
@@ -236,7 +239,7 @@ def turns_of(found: RangeGames, seats: NDArray[np.int8], words: NDArray[np.uint6
 
 
 def clone(
-    dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, agent: str | None, threads: int
+    dataset: GameSource, words: NDArray[np.uint64], plan: LearningPlan, agent: str | None, threads: int
 ) -> tuple[Stages, pl.DataFrame]:
     """The weights by which an agent, or all, preferred the turns that they made, and the errors of each pass.
 
@@ -269,4 +272,4 @@ def clone(
                 yield learn
         check_played(agent, met, dataset.runs)
 
-    return learn_in_passes(words, units, plan, blocks, threads)
+    return learn_in_passes(words, plan, blocks, threads)

@@ -17,27 +17,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_features import (
-    LINES,
-    MOST_FEATURES,
-    MOST_LINES,
-    STAGE_SIZE,
-)
-from agents.line_values import (
-    HEADS,
-    MOST_WEIGHT,
-    NOT_LOST,
-    UNIT,
-    WON,
-    stage_words,
-)
+from agents.learning.line_boards import STAGE_SIZE
+from agents.learning.line_features import MOST_FEATURES
+from agents.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, add_rows, stage_words
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.rng import draw, mix, unit
 from quarto.rules import CELLS
 
 FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
 FIRST_HIDDEN_SQUARES = 0.05
-HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.14, 0.3  # of the random weights before the first pass, at most
+HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the first pass, at most
 STEEPEST = 20.0  # |logit| beyond which a chance no longer changes
 STEPS = 32  # of the table of chances, for each unit of the logit
 CHANCES = np.array(
@@ -60,14 +49,9 @@ def chance_of(logit: float) -> float:
 class Examples(NamedTuple):
     """The features of ``N`` afterstates of one stage, and the chances to learn."""
 
-    found: NDArray[np.int32]  # [N, M] numbers of features, at the beginning of each row
-    counts: NDArray[np.int32]  # [N] how many
+    found: NDArray[np.int32]  # [M] numbers of features, those of one afterstate after those of the other
+    begins: NDArray[np.int64]  # [N + 1] where those of each begin
     targets: NDArray[np.float64]  # [N, HEADS]
-
-    @staticmethod
-    def empty(size: int, words: NDArray[np.uint64]) -> Examples:
-        most = MOST_FEATURES - MOST_LINES + int(words[LINES])
-        return Examples(np.empty((size, most), np.int32), np.zeros(size, np.int32), np.empty((size, HEADS)))
 
 
 class StageFit(NamedTuple):
@@ -117,10 +101,7 @@ def forward(found: Any, count: int, fit: StageFit, sums: Any) -> None:
         return
     for k in range(width):
         sums[k] = np.float32(0.0)
-    for i in range(count):
-        row = int64(found[i]) * width
-        for k in range(width):
-            sums[k] += fit.weights[row + k]
+    add_rows(found, count, 0, fit.weights, sums[:width])
     output = fit.features * width
     for head in range(HEADS):
         for k in range(units):
@@ -184,21 +165,22 @@ def learn_rows(
         for i in range(count):
             factor = rate / np.sqrt(steps[HEADS, i] + np.float32(FIRST_HIDDEN_SQUARES))
             row = int64(found[i]) * width + HEADS
+            own = fit.weights[row : row + fit.units]  # a slice, as in ``add_rows``
             for k in range(fit.units):
-                fit.weights[row + k] += factor * slopes[k]
+                own[k] += factor * slopes[k]
 
 
 @kernel()
 def learn(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.float64]) -> None:
-    """One pass over the examples; their squared errors, each before it was learned from, into ``squared`` [HEADS].
+    """One pass over the examples; their squared errors, before each was learned from, are added to ``squared`` [HEADS].
 
     At a ``rate`` of 0 nothing is learned.
     """
     sums, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     errors, steps, rate32 = np.empty(HEADS, np.float32), step_memory(), np.float32(rate)
-    squared[:] = 0.0
-    for i in range(examples.counts.shape[0]):
-        count, found = int64(examples.counts[i]), examples.found[i]
+    for i in range(examples.targets.shape[0]):
+        found = examples.found[examples.begins[i] : examples.begins[i + 1]]
+        count = int64(found.shape[0])
         forward(found, count, fit, sums)
         for head in range(HEADS):
             errors[head] = np.float32(examples.targets[i, head] - chance_of(float64(sums[head])))
@@ -208,16 +190,12 @@ def learn(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.fl
             learn_rows(found, count, errors, rate32, fit, slopes, mean, steps)
 
 
-def rounded(fit: StageFit) -> NDArray[np.float64]:
-    """The weights as a policy has them: multiples of ``UNIT``; those of features that were never met are 0."""
-    width = HEADS + fit.units
-    weights = np.clip(np.rint(fit.weights.astype(np.float64) / UNIT) * UNIT, -MOST_WEIGHT, MOST_WEIGHT)
-    rows = weights[: fit.features * width].reshape(fit.features, width)
-    rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0.0
+def rounded(fit: StageFit) -> NDArray[np.int16]:
+    """The weights as a policy has them, in multiples of ``UNIT``; those of features that were never met are 0."""
+    weights = np.rint(np.clip(fit.weights, -MOST_WEIGHT, MOST_WEIGHT) / np.float32(UNIT)).astype(np.int16)
+    rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
+    rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0
     return weights
-
-
-EARLY, EARLY_SHARE = 5, 5  # with up to so many pieces, where boards are few, a fifth of the boards are enough
 
 
 LAST_PASSES, LAST_RATE = 2, 0.3  # the last passes take smaller steps
@@ -229,30 +207,19 @@ CURVE = {
 }
 
 
-Stages = dict[int, NDArray[np.float64]]  # the weights of both heads by number of pieces
+Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of pieces
 
 
 class LearningPlan(NamedTuple):
-    """The parameters of a sweep: see ``conf/kind/line_values.yaml``."""
+    """How weights are learned: see ``conf/kind/line_values.yaml``."""
 
-    exact_from: int
-    solved_from: int
-    boards: int
     passes: int
     rate: float
     seed: int
-    breadth: int = 0
-    deep: tuple[int, int] = (1, 0)  # pieces on the boards whose best replies are looked at a turn deeper
-    judged: bool = False  # learn exact values alone
-    thoughts: bool = False  # learn the values that players told
 
     def rate_of(self, number: int) -> float:
         """The step size of a pass, from 0."""
         return self.rate * (LAST_RATE if number >= max(self.passes - LAST_PASSES, 1) else 1.0)
-
-    def boards_of(self, stage: int) -> int:
-        """The number of boards to learn from, at most."""
-        return max(self.boards // EARLY_SHARE, 1) if stage <= EARLY else self.boards
 
 
 class StageLearner(Protocol):
@@ -265,16 +232,15 @@ class StageLearner(Protocol):
 
 def learn_in_passes(
     words: NDArray[np.uint64],
-    units: int,
     plan: LearningPlan,
     blocks: Callable[[int], Iterator[StageLearner]],
     threads: int,
 ) -> tuple[Stages, pl.DataFrame]:
-    """The weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
+    """Linear weights of each stage that was met, and its mean errors in each pass, before anything was learned from.
 
     ``blocks`` gives the blocks of games of a pass, by its number from 0.
     """
-    fits = {stage: fresh(words, units, plan.seed * CELLS + stage) for stage in range(1, CELLS)}
+    fits = {stage: fresh(words, 0, plan.seed) for stage in range(1, CELLS)}
     rows, sums = list[tuple[float | None, ...]](), dict[int, NDArray[np.float64]]()
     with ThreadPoolExecutor(threads) as pool:
         for number in range(plan.passes):

@@ -1,41 +1,27 @@
-"""One backward sweep over the numbers of pieces: each stage is fitted to the best replies by the next stage.
+"""One backward sweep over the numbers of pieces: each stage is fitted to exact values, or to the best replies after it.
 
-Or the chances to fit are the exact values. Games are read in the order of a hash of run and id. So the boards, and the
-order in which they are learned from, depend on the chosen games alone. Half of the boards are as they were logged. In
-the other half the last turn is drawn again, because the logged players seldom make the turns of a better one.
+Games are read in the order of a hash of run and id. So the boards, and the order in which they are learned from, depend
+on the chosen games alone. Some boards are as they were logged. In the others the last turns are drawn again, because
+the logged players seldom make the turns of a better one. Boards whose replies show how the game ends are left out.
+
+A stage is learned by one thread, so nothing races. Other threads prepare the next stages meanwhile.
 """
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from agents.learning.line_features import (
-    BOARD,
-    MOST_FEATURES,
-    features_of,
-    read_lines,
-    survey,
-)
-from agents.line_values import (
-    ALL_TURNS,
-    HEADS,
-    NOT_LOST,
-    WON,
-    Weights,
-    Work,
-    judge_turns,
-    work_memory,
-)
+from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey
+from agents.learning.line_features import MOST_FEATURES, features_of
+from agents.line_values import ALL_TURNS, HEADS, MOST_UNITS, Weights, judge_turns, units_of, work_memory
 from agents.random import random_cell, random_piece
-from analytics.derived_tables.exact_values import UNKNOWN
-from analytics.perfect.tablebase import base_for
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_fit import (
     CURVE,
@@ -50,17 +36,52 @@ from analytics.policies.derived.line_fit import (
 )
 from analytics.store.blocks import games_at
 from quarto.batch import Games
-from quarto.bits import spread
-from quarto.jit import float64, inlined, int64, kernel, uint64
+from quarto.bits import popcount, spread
+from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
 from quarto.rng import GAMMA, draw, mix, run_word
-from quarto.rules import CELLS, NONE, PIECES
+from quarto.rules import CELLS, NONE
 from quarto.solver.solver import Solver
 from quarto.threats import safe_pieces, winning_cells
 
 MOST_GAMES = 1 << 20  # that boards are taken from
 LARGEST_WORD = 2.0**64 - 2.0**11  # as a float64
 ONE_IN = 16  # games is not learned from, but measures the error
+
+
+class StagePlan(NamedTuple):
+    """How a stage is learned."""
+
+    games: int  # whose boards are learned from, at most
+    turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
+    units: int = 0
+    passes: int = 5
+    exact: float = 0.5  # the share of the exact value; the rest is what the best reply leaves
+
+
+PLANS = {  # by number of pieces; from 13 on, replies always show how a game ends
+    12: StagePlan(60_000, exact=1.0),
+    11: StagePlan(300_000, (4, 6), MOST_UNITS, 5, exact=1.0),
+    10: StagePlan(300_000, (3, 6), MOST_UNITS, 4, exact=1.0),
+    9: StagePlan(400_000, (1, 7), 96, 4),
+    8: StagePlan(150_000, (1, 5), 64),
+    7: StagePlan(50_000, (1, 3), 64),
+    6: StagePlan(25_000, exact=0.0),
+    **{stage: StagePlan(15_000, exact=0.0) for stage in range(5, 0, -1)},
+}
+LEAST_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by heart
+
+
+def plans_for(games: int, passes: int | None) -> dict[int, StagePlan]:
+    """The plans for at most so many games, and for so many passes if they are given."""
+    return {
+        stage: plan._replace(
+            games=min(plan.games, games),
+            passes=passes or plan.passes,
+            units=plan.units if games >= LEAST_FOR_UNITS else 0,
+        )
+        for stage, plan in PLANS.items()
+    }
 
 
 class Boards(NamedTuple):
@@ -70,22 +91,16 @@ class Boards(NamedTuple):
     occupied: NDArray[np.int64]  # [N]
     left: NDArray[np.int64]  # [N] pieces neither on the board nor given
     gift: NDArray[np.int64]  # [N]
-    value: NDArray[np.int64]  # [N] for the giver: 1 won, 0 drawn, -1 lost, UNKNOWN
 
     @staticmethod
     def empty(size: int) -> Boards:
         """``size`` uninitialised boards."""
-        return Boards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(4)))
+        return Boards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
 
     def first(self, size: int) -> Boards:
-        """The first ``size`` boards, as views."""
+        """Copies of the first ``size`` boards."""
         lanes, *others = self
-        return Boards(lanes[:size], *(field[:size] for field in others))
-
-    def known(self) -> Boards:
-        """The boards that have a value."""
-        rows = np.flatnonzero(self.value != UNKNOWN)
-        return Boards(self.lanes[rows], *(field[rows] for field in self[1:]))
+        return Boards(lanes[:size].copy(), *(field[:size].copy() for field in others))
 
 
 class ChosenGames(NamedTuple):
@@ -93,35 +108,26 @@ class ChosenGames(NamedTuple):
 
     words: NDArray[np.uint64]
     games: Games
-    values: NDArray[np.int8]  # [16, G] exact values of the gifts for their givers, or UNKNOWN; [16, 0]: not asked for
 
     def part(self, held_out: bool) -> ChosenGames:
         """The games that measure the error, or those that are learned from."""
         rows = np.flatnonzero((self.words % np.uint64(ONE_IN) == 0) == held_out)
-        games = (np.ascontiguousarray(each[..., rows]) for each in self.games)
-        values = np.ascontiguousarray(self.values[:, rows]) if self.values.size else self.values
-        return ChosenGames(self.words[rows], Games(*games), values)
+        return ChosenGames(self.words[rows], Games(*(np.ascontiguousarray(each[..., rows]) for each in self.games)))
 
 
-def chosen_games(dataset: GameSource, seed: int, judged: bool = False) -> ChosenGames:
-    """About ``MOST_GAMES`` games at most, those with the least words: they depend on the dataset's games alone.
-
-    With ``judged`` their gifts have exact values, where these are annotated.
-    """
+def chosen_games(dataset: GameSource, seed: int) -> ChosenGames:
+    """About ``MOST_GAMES`` games at most, those with the least words: they depend on the dataset's games alone."""
     limit = np.uint64(min(MOST_GAMES / dataset.size, 1.0) * LARGEST_WORD)
-    words, parts, values = [], [], [np.zeros((PIECES, 0), np.int8)]
+    words, parts = [], []
     for record, part in dataset.parts():
         drawn = words_of_games(run_word(record.run_id), part.game_id, seed)
         rows = np.flatnonzero(drawn <= limit)
         words.append(drawn[rows])
         parts.append(games_at(part.games, rows))
-        if judged:
-            values.append(dataset.gift_values(record.run_id, part)[:, rows])
     together = np.concatenate(words)
     order = np.argsort(together, kind="stable")
     games = (np.ascontiguousarray(np.concatenate(each, axis=-1)[..., order]) for each in zip(*parts, strict=True))
-    worth = np.concatenate(values, axis=-1)
-    return ChosenGames(together[order], Games(*games), np.ascontiguousarray(worth[:, order]) if judged else worth)
+    return ChosenGames(together[order], Games(*games))
 
 
 @kernel()
@@ -145,250 +151,226 @@ def board_of(games: Games, game: int, plies: int) -> tuple[int, int, int]:
     return lanes, occupied, left
 
 
+@inlined
+def another_turn(lanes: int, occupied: int, left: int, piece: int, word: int, rules: Any) -> tuple[int, int]:
+    """A random placement and a random safe gift. The gift is NONE if the piece can finish a line, or none is safe."""
+    cell, gift = random_cell(word, ~occupied & ALL_CELLS), int64(NONE)
+    safe = left & safe_pieces(lanes | spread(piece) << uint64(cell), occupied | int64(1) << cell, rules)
+    if safe != 0 and winning_cells(lanes, occupied, piece, rules) == 0:
+        gift = random_piece(word, safe)
+    return cell, gift
+
+
+SECOND_LAST = 512  # the first of the random words for second-last turns; those before are for last turns
+
+
 @kernel()
 def gather(
-    games: Games, words: NDArray[np.uint64], values: NDArray[np.int8], stage: int, boards: Boards, rules: Any
+    chosen: ChosenGames, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: Boards, rules: Any
 ) -> int:
-    """Fill ``boards`` with afterstates of ``stage`` pieces from the games in their order; returns how many.
+    """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
 
-    From each game comes the board as it was logged, then one with another last turn. A placement is drawn again only if
-    it could not finish a line, a gift from the safe ones. If ``values`` is [16, G], not [16, 0], logged boards have the
-    values of their gifts.
+    First come the boards of all these games as they were logged, then those with another last turn, then those with
+    another turn before that. A turn is drawn again as ``another_turn`` says.
     """
-    count, size, judged = int64(0), boards.lanes.shape[0], values.shape[1] > 0
-    for game in range(words.shape[0]):
-        if games.plies[game] <= stage:
-            continue
-        lanes, occupied, left = board_of(games, game, stage - 1)
-        piece = int64(games.pieces[stage - 1, game])
-        left &= ~(int64(1) << piece)
-        can_win = winning_cells(lanes, occupied, piece, rules) != 0
-        for redrawn in range(2):
-            cell, gift = int64(games.cells[stage - 1, game]), int64(games.pieces[stage, game])
-            word = draw(words[game], stage)
-            if redrawn:
-                if can_win:
-                    continue
-                cell = random_cell(word, ~occupied & ALL_CELLS)
-            board, filled = lanes | spread(piece) << uint64(cell), occupied | int64(1) << cell
-            safe = left & safe_pieces(board, filled, rules)
-            if redrawn and safe != 0:
-                gift = random_piece(word, safe)
-            if (safe >> gift) & 1 == 0:
+    count = int64(0)
+    for number in range(turns[0] * turns[1]):
+        second_last, early = number // turns[1], max(stage - 2, 0)
+        for game in range(span[0], span[1]):
+            if chosen.games.plies[game] <= stage or (second_last > 0 and stage < 2):
                 continue
-            if count == size:
-                return count
-            boards.lanes[count], boards.occupied[count] = board, filled
-            boards.left[count], boards.gift[count] = left & ~(int64(1) << gift), gift
-            boards.value[count] = UNKNOWN
-            if judged and not redrawn:
-                boards.value[count] = int64(values[stage, game])
+            lanes, occupied, left = board_of(chosen.games, game, early)
+            word, piece = mix(chosen.words[game] + uint64(stage)), int64(chosen.games.pieces[early, game])
+            left &= ~(int64(1) << piece)
+            for ply in range(early, stage):
+                cell, gift = int64(chosen.games.cells[ply, game]), int64(chosen.games.pieces[ply + 1, game])
+                again = number % turns[1] if ply == stage - 1 else second_last
+                if again > 0 or (ply == stage - 1 and second_last > 0):
+                    index = number if ply == stage - 1 else SECOND_LAST + second_last
+                    cell, gift = another_turn(lanes, occupied, left, piece, draw(word, index), rules)
+                    if gift == NONE:
+                        break
+                lanes |= spread(piece) << uint64(cell)
+                occupied |= int64(1) << cell
+                left &= ~(int64(1) << gift)
+                piece = gift
+            if int64(popcount(occupied)) < stage or (safe_pieces(lanes, occupied, rules) >> piece) & 1 == 0:
+                continue
+            boards.lanes[count], boards.occupied[count] = lanes, occupied
+            boards.left[count], boards.gift[count] = left, piece
             count += 1
     return count
 
 
-def boards_of(chosen: ChosenGames, stage: int, most: int, rules: np.void) -> Boards:
-    """At most ``most`` afterstates with ``stage`` pieces."""
-    boards = Boards.empty(most)
-    return boards.first(gather(chosen.games, chosen.words, chosen.values, stage, boards, rules))
+@kernel()
+def describe(boards: Boards, count: int, words: Any, found: NDArray[np.int32], begins: NDArray[np.int64]) -> int:
+    """The features of ``count`` boards, as ``Examples`` have them; returns how many boards these are.
 
-
-@inlined
-def chances_left(
-    lanes: int, occupied: int, left: int, hand: int, words: NDArray[np.uint64], weights: Weights, work: Work
-) -> tuple[float, float]:
-    """The giver's chances not to lose and to win by the opponent's best turns with ``hand``, as ``weights`` value them.
-
-    P(not lost) = 1 - the greatest P(won) of a turn, P(won) = 1 - the greatest P(not lost). Where every turn gives a win
-    away both are 1; where the turn fills the board, the game is drawn.
+    Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
     """
-    if left == 0:
-        return float64(1.0), float64(0.0)
-    judge_turns(lanes, occupied, left, hand, words, weights, work, ALL_TURNS)
-    if work.gifts[0, 0] == NONE:
-        return float64(1.0), float64(1.0)
-    return 1.0 - chance_of(work.top[WON, 0]), 1.0 - chance_of(work.top[NOT_LOST, 0])
+    state, own = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    kept, begins[0] = int64(0), 0
+    for i in range(count):
+        occupied = boards.occupied[i]
+        read_lines(boards.lanes[i], occupied, words, state[0])
+        survey(occupied, words, state[0])
+        features = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1], own)
+        if features < 0:
+            continue
+        for k in range(features):
+            found[begins[kept] + k] = own[k]
+        begins[kept + 1] = begins[kept] + features
+        boards.lanes[kept], boards.occupied[kept] = boards.lanes[i], occupied
+        boards.left[kept], boards.gift[kept] = boards.left[i], boards.gift[i]
+        kept += 1
+    return kept
 
 
 @kernel()
 def back_up(
-    boards: Boards, words: NDArray[np.uint64], weights: Weights, targets: NDArray[np.float64], span: tuple[int, int]
+    boards: Boards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
-    """The chances of some boards by the best replies, as ``weights`` of the next stage value them."""
-    work = work_memory(1)
-    for i in range(span[0], span[1]):
-        targets[i, NOT_LOST], targets[i, WON] = chances_left(
-            boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i], words, weights, work
-        )
+    """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
 
-
-@inlined
-def is_among(cell: int, gift: int, head: int, work: Work) -> bool:
-    """Whether a turn is one of the best of a head."""
-    found = False
-    for k in range(work.top.shape[1]):
-        found |= work.cells[head, k] == cell and work.gifts[head, k] == gift
-    return found
-
-
-@kernel()
-def back_up_two(
-    boards: Boards,
-    words: NDArray[np.uint64],
-    replies: Weights,
-    turns: Weights,
-    breadth: int,
-    targets: NDArray[np.float64],
-    span: tuple[int, int],
-) -> None:
-    """The same by two turns: the best replies, and the best turns after them.
-
-    ``replies`` are the weights of the next stage, ``turns`` those of the stage after it. The ``breadth`` best replies
-    of each head by ``replies`` are valued anew, by the best turns after them by ``turns``. All other replies are left
-    out.
+    P(not lost) = 1 - the greatest P(won) of a turn, P(won) = 1 - the greatest P(not lost). Where every turn gives a win
+    away both are 1.
     """
-    first, second = work_memory(breadth), work_memory(1)
-    for i in range(span[0], span[1]):
+    work = work_memory(1)
+    for i in range(boards.lanes.shape[0]):
         lanes, occupied, left, hand = boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i]
-        targets[i, NOT_LOST], targets[i, WON] = chances_left(lanes, occupied, left, hand, words, replies, first)
-        if left == 0 or first.gifts[0, 0] == NONE:
-            continue
-        not_lost, won = float64(0.0), float64(0.0)  # of the best reply
-        for head in range(HEADS):
-            for k in range(breadth):
-                cell, gift = first.cells[head, k], first.gifts[head, k]
-                if gift == NONE or (head == WON and is_among(cell, gift, NOT_LOST, first)):
-                    continue
-                board, filled = lanes | spread(hand) << uint64(cell), occupied | int64(1) << cell
-                rest = left & ~(int64(1) << gift)
-                chances = chances_left(board, filled, rest, gift, words, turns, second)
-                not_lost, won = max(not_lost, chances[NOT_LOST]), max(won, chances[WON])
-        targets[i, NOT_LOST], targets[i, WON] = 1.0 - won, 1.0 - not_lost
+        judge_turns(lanes, occupied, left, hand, words, weights, work, ALL_TURNS)
+        for head in range(HEADS):  # a chance that no turn has is 0
+            other = 1.0 - (chance_of(work.top[1 - head, 0]) if work.gifts[1 - head, 0] != NONE else 0.0)
+            targets[i, head] = (1.0 - share) * targets[i, head] + share * other
 
 
-def exact(boards: Boards, span: tuple[int, int], solver: Solver) -> NDArray[np.float64]:
-    """The exact values of some boards as chances of 0 or 1, [N, HEADS]. Boards that have a value are not searched."""
-    values = boards.value[slice(*span)].astype(np.int8)
-    missing = np.flatnonzero(values == UNKNOWN)
-    rows = missing + span[0]
-    occupied, hands = boards.occupied[rows].astype(np.uint16), boards.gift[rows].astype(np.int8)
-    values[missing] = -solver.values(boards.lanes[rows], occupied, hands)
+def exact(boards: Boards, solver: Solver) -> NDArray[np.float64]:
+    """The exact values of boards as chances of 0 or 1, [N, HEADS]."""
+    occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
+    values = -solver.values(boards.lanes, occupied, hands)
     return np.stack([values >= 0, values > 0], axis=-1).astype(np.float64)
 
 
-BLOCK = 1000  # boards that a thread takes at a time
+class Part(NamedTuple):
+    """Boards of a stage from some games."""
+
+    boards: Boards
+    examples: Examples
+
+
+BLOCK = 8192  # boards that a thread prepares at a time, at most
 MEGABYTES = 256.0  # of the table of solved boards
 MEASURED_FROM = 7  # pieces on boards held out from which the error is that against exact values, whatever was learned
-SEARCHED_FROM = 6  # pieces on the board from which exact values are searched for with any rules: a millisecond a board
 
 
 class Sweep:
     """A sweep in progress."""
 
     def __init__(
-        self, dataset: GameSource, words: NDArray[np.uint64], units: int, plan: LearningPlan, threads: int
+        self,
+        dataset: GameSource,
+        words: NDArray[np.uint64],
+        plans: Mapping[int, StagePlan],
+        plan: LearningPlan,
+        threads: int,
     ) -> None:
-        self._plan, self._words, self._units, self._threads = plan, words, units, threads
+        self._words, self._plans, self._plan, self._threads = words, plans, plan, threads
         self._rules = dataset.rules.tables
-        games = chosen_games(dataset, plan.seed, plan.judged)
+        games = chosen_games(dataset, plan.seed)
         self._learned, self._held_out = games.part(held_out=False), games.part(held_out=True)
-        self._solver = Solver(dataset.rules, MEGABYTES, base_for(dataset.rules) if plan.judged else None)
-        self._stages: Stages = {}
-        self._curve: list[tuple[float | None, ...]] = []
+        solver = Solver(dataset.rules, MEGABYTES)
+        self._solvers = queue.SimpleQueue[Solver]()  # one for each thread
+        for _ in range(threads):
+            self._solvers.put(solver.fork())
+        self._curve: dict[int, list[tuple[float | None, ...]]] = {}
 
     def run(self) -> tuple[Stages, pl.DataFrame]:
-        """The weights of each stage that has boards, and the errors after each pass."""
-        for stage in range(CELLS - 1, 0, -1):
-            boards = self._boards(self._learned, stage, self._plan.boards_of(stage))
-            if len(boards.lanes):
-                held_out = self._boards(self._held_out, stage, self._plan.boards_of(stage) // 8)
-                self._stages[stage] = self._fitted(
-                    stage, self.examples(boards, stage), self.examples(held_out, stage, measured=True)
-                )
-        return self._stages, pl.DataFrame(self._curve, schema=CURVE, orient="row")
+        """The weights of each stage that has boards, and the errors after each pass.
 
-    def _boards(self, games: ChosenGames, stage: int, most: int) -> Boards:
-        boards = boards_of(games, stage, most, self._rules)
-        base = self._solver.base
-        searched = stage >= SEARCHED_FROM or (base is not None and stage < base.pieces)
-        return boards if searched or not self._plan.judged else boards.known()
+        Tasks wait only for those that began before them.
+        """
+        fitted = dict[int, Future[NDArray[np.int16] | None]]()
+        with ThreadPoolExecutor(self._threads) as pool:
+            try:
+                for stage in sorted(self._plans, reverse=True):
+                    plan, after = self._plans[stage], fitted.get(stage + 1)
+                    measured = StagePlan(plan.games // 8, exact=1.0 if stage >= MEASURED_FROM else 0.0)
+                    parts, held_out = (
+                        self._submit(pool, stage, games, each, after)
+                        for games, each in ((self._learned, plan), (self._held_out, measured))
+                    )
+                    fitted[stage] = pool.submit(self._fit, stage, parts, held_out)
+                known = {stage: future.result() for stage, future in fitted.items()}
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        rows = [row for stage in sorted(self._curve, reverse=True) for row in self._curve[stage]]
+        stages = {stage: weights for stage, weights in known.items() if weights is not None}
+        return stages, pl.DataFrame(rows, schema=CURVE, orient="row")
 
-    def examples(self, boards: Boards, stage: int, measured: bool = False) -> Examples:
-        """The features of boards and the chances to learn, or to measure the error against."""
-        examples, plan = Examples.empty(len(boards.lanes), self._words), self._plan
-        alone = plan.judged or stage >= plan.exact_from or stage + 1 not in self._stages
-        alone |= measured and stage >= MEASURED_FROM
+    def _submit(
+        self,
+        pool: ThreadPoolExecutor,
+        stage: int,
+        games: ChosenGames,
+        plan: StagePlan,
+        after: Future[NDArray[np.int16] | None] | None,
+    ) -> list[Future[Part]]:
+        """Tasks that prepare the boards of a stage, in blocks of games."""
+        size, step = min(plan.games, len(games.words)), max(BLOCK // (plan.turns[0] * plan.turns[1]), 1)
+        spans = [(first, min(first + step, size)) for first in range(0, size, step)]
+        prepared = [pool.submit(self.prepare, games, span, stage, plan) for span in spans]
+        if plan.exact == 1.0 or after is None:
+            return prepared
+        return [pool.submit(self.backed_up, part, 1.0 - plan.exact, after) for part in prepared]
 
-        def fill(span: tuple[int, int], solver: Solver) -> None:
-            write_features(boards, self._words, examples, span)
-            rows = examples.targets[slice(*span)]
-            if alone:
-                rows[:] = exact(boards, span, solver)
-                return
-            self._back_up(boards, stage, examples.targets, span)
-            if stage >= plan.solved_from:
-                rows[:] = (rows + exact(boards, span, solver)) / 2
+    def prepare(self, games: ChosenGames, span: tuple[int, int], stage: int, plan: StagePlan) -> Part:
+        """The boards of some games with their features, and their exact values if these are learned."""
+        boards = Boards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
+        count = gather(games, span, stage, plan.turns, boards, self._rules)
+        found, begins = np.empty(count * MOST_FEATURES, np.int32), np.empty(count + 1, np.int64)
+        count = describe(boards, count, self._words, found, begins)
+        boards, begins = boards.first(count), begins[: count + 1].copy()
+        targets = self._exact(boards) if plan.exact > 0.0 else np.zeros((count, HEADS))
+        return Part(boards, Examples(found[: begins[-1]].copy(), begins, targets))
 
-        self._over_blocks(len(boards.lanes), fill)
-        return examples
+    def _exact(self, boards: Boards) -> NDArray[np.float64]:
+        solver = self._solvers.get()
+        try:
+            return exact(boards, solver)
+        finally:
+            self._solvers.put(solver)
 
-    def _back_up(self, boards: Boards, stage: int, targets: NDArray[np.float64], span: tuple[int, int]) -> None:
-        """The chances by the best replies, of chosen stages by the best turns after them too."""
-        (first, last), breadth = self._plan.deep, self._plan.breadth
-        replies = self._weights(stage + 1)
-        if breadth and first <= stage <= last and stage + 2 in self._stages:
-            back_up_two(boards, self._words, replies, self._weights(stage + 2), breadth, targets, span)
-        else:
-            back_up(boards, self._words, replies, targets, span)
+    def backed_up(self, part: Future[Part], share: float, after: Future[NDArray[np.int16] | None]) -> Part:
+        """The boards with ``share`` of what the best replies leave, by the weights of the stage after."""
+        weights, (boards, examples) = after.result(), part.result()
+        if weights is None:
+            return Part(boards, examples._replace(targets=self._exact(boards)))
+        stages = np.zeros((CELLS, 2), np.uint64)
+        stages[:, 1] = units_of(weights, int(self._words[STAGE_SIZE]))
+        back_up(boards, self._words, Weights(weights, stages.reshape(-1), HEADS, 0.0), share, examples.targets)
+        return Part(boards, examples)
 
-    def _weights(self, stage: int) -> Weights:
-        return Weights(self._stages[stage], 0, HEADS, self._units)
-
-    def _fitted(self, stage: int, examples: Examples, held_out: Examples) -> NDArray[np.float64]:
-        """The weights of a stage; its errors are added to the curve."""
-        fit, squared = fresh(self._words, self._units, self._plan.seed * CELLS + stage), np.zeros(HEADS)
-        size = len(examples.counts)
-        for number in range(self._plan.passes):
-            learn(examples, self._plan.rate_of(number), fit, squared)
-            errors = (*(squared / size).tolist(), *error_of(held_out, fit).tolist())
-            self._curve.append((stage, number + 1, size, *errors))
+    def _fit(self, stage: int, parts: list[Future[Part]], held_out: list[Future[Part]]) -> NDArray[np.int16] | None:
+        """The weights of a stage, None without boards; its errors are added to the curve."""
+        learned, measured = ([each.result().examples for each in futures] for futures in (parts, held_out))
+        parts.clear()  # their memory is needed for other stages
+        size, plan = sum(len(each.targets) for each in learned), self._plans[stage]
+        if size == 0:
+            return None
+        fit, rows = fresh(self._words, plan.units, self._plan.seed * CELLS + stage), []
+        for number in range(plan.passes):
+            rate = self._plan._replace(passes=plan.passes).rate_of(number)
+            errors = (*mean_errors(learned, rate, fit).tolist(), *mean_errors(measured, 0.0, fit).tolist())
+            rows.append((stage, number + 1, size, *errors))
+        self._curve[stage] = rows
         return rounded(fit)
 
-    def _over_blocks(self, size: int, do: Callable[[tuple[int, int], Solver], None]) -> None:
-        """``do(span, solver)`` of blocks of boards on all threads, each of which has a solver of its own."""
-        spans = queue.SimpleQueue[tuple[int, int]]()
-        for first in range(0, size, BLOCK):
-            spans.put((first, min(first + BLOCK, size)))
 
-        def work(solver: Solver) -> None:
-            while True:
-                try:
-                    span = spans.get_nowait()
-                except queue.Empty:
-                    return
-                do(span, solver)
-
-        with ThreadPoolExecutor(self._threads) as pool:
-            list(pool.map(work, [self._solver.fork() for _ in range(self._threads)]))
-
-
-def error_of(examples: Examples, fit: StageFit) -> NDArray[np.float64]:
-    """The mean squared error of each head (Brier's score); NaN without examples."""
+def mean_errors(examples: Sequence[Examples], rate: float, fit: StageFit) -> NDArray[np.float64]:
+    """Learn from examples; returns the mean squared error of each head before (Brier's score), NaN without examples."""
     squared = np.zeros(HEADS)
-    learn(examples, 0.0, fit, squared)
+    for each in examples:
+        learn(each, rate, fit, squared)
     with np.errstate(invalid="ignore"):
-        return squared / np.float64(len(examples.counts))
-
-
-@kernel()
-def write_features(boards: Boards, words: NDArray[np.uint64], examples: Examples, span: tuple[int, int]) -> None:
-    """The features of some boards into ``examples``."""
-    state, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
-    for i in range(span[0], span[1]):
-        occupied = boards.occupied[i]
-        read_lines(boards.lanes[i], occupied, words, state[0])
-        survey(occupied, words, state[0])
-        count = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1], found)
-        for k in range(count):
-            examples.found[i, k] = found[k]
-        examples.counts[i] = count
+        return squared / np.float64(sum(len(each.targets) for each in examples))

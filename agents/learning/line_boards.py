@@ -1,0 +1,210 @@
+"""The lines of a board as kernels read them, and the words that describe the lines of some rules.
+
+Lines and cells count by their class under the symmetries of the rules. So afterstates that a symmetry exchanges have
+the same features (``line_features.py``), whatever the rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quarto.bits import LANE, lowest_bit, popcount
+from quarto.jit import inlined, int64, uint64
+from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
+from quarto.symmetry import symmetries
+from quarto.threats import SAFE_PIECES
+
+MOST_LINES = 32  # of a line's number there is one more: that of no line
+
+# Where a number or a table is in the words that describe the features of some rules
+LINES, STAGE_SIZE = range(2)
+OFFSETS = 2  # of each group of features within a stage
+MASKS = OFFSETS + 24  # [32] the cells of each line
+CLASS_OF_LINE = MASKS + MOST_LINES
+THROUGH = CLASS_OF_LINE + MOST_LINES  # [16, 8] the lines through each cell, then MOST_LINES
+CLASS_OF_CELL = THROUGH + CELLS * MAX_LINES_THROUGH_A_CELL
+WORDS = CLASS_OF_CELL + CELLS
+
+# Groups of features: see ``features_of``
+DANGER, LINE, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
+REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING = range(13, 18)
+COUNTS = 16  # of pieces left or of cells
+STATES = 25  # of a line: the number of matching and of opposing values
+MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
+FEATURES = 2  # changes when the numbers of features change their meaning
+MOST_TURNS = 31  # that are told apart
+
+VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
+    [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
+)
+# Where the state of a board is in the numbers that a thread works with
+BYTES = 0  # [33] the values that the pieces on each line share, as a byte (``quarto/threats.py``); 0: dead or full
+ON_LINE = BYTES + MOST_LINES + 1  # [33] the number of its pieces
+OPEN_VALUES = ON_LINE + MOST_LINES + 1  # [32] of the lines that are not full, the first ``OPEN``: their values
+OPEN_HAVING = OPEN_VALUES + MOST_LINES  # [32] the pieces that have one of these values
+OPEN_BASE = OPEN_HAVING + MOST_LINES  # [32] the first of the features of such a line with so many pieces
+OTHERS_AT = OPEN_BASE + MOST_LINES  # [16] values that finish a line on another cell than this one
+TWO_AT = OTHERS_AT + CELLS  # [16] values of lines of two pieces through each cell
+TOTALS = TWO_AT + CELLS
+DANGERS, THREES_ALIVE, TWOS_ALIVE, HOT_CELLS, TWOS_BY_VALUE, HOT_BY_VALUE, OPEN = range(TOTALS, TOTALS + 7)
+LEAST_OF, CELLS_OF = OPEN + 1, OPEN + 1 + PIECES  # [16] of each gift of a reply: the least turns after it, its cells
+BOARD = CELLS_OF + PIECES  # numbers of one board
+
+ALL_VALUES = 255  # of attributes, which the pieces on an empty line share
+BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.int64)
+
+
+def _classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
+    least = images.min(axis=0)
+    classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
+    return classes
+
+
+def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
+    """The number of features of each group."""
+    return [
+        *(5 * COUNTS, line_classes * 4 * STATES * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
+        9 * 4 * 4 * 4 * 2 * COUNTS,
+        *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
+        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS),
+    ]
+
+
+@cache
+def _words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
+    cells = symmetries(rules).cells.astype(np.int64)
+    masks = np.array([sum(1 << cell for cell in line) for line in lines])
+    moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
+    words = np.zeros(WORDS, np.uint64)
+    of_lines, of_cells = _classes(moved), _classes(cells)
+    sizes = _group_sizes(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
+    words[LINES], words[STAGE_SIZE] = len(lines), sum(sizes)
+    words[OFFSETS : OFFSETS + len(sizes)] = np.cumsum(sizes) - sizes
+    words[MASKS : MASKS + len(lines)] = masks
+    words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
+    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MOST_LINES)
+    for cell in range(CELLS):
+        own = [number for number, line in enumerate(lines) if cell in line]
+        through[cell, : len(own)] = own
+    words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
+    words[CLASS_OF_CELL:] = of_cells
+    return words
+
+
+def words_of(rules: Rules) -> NDArray[np.uint64]:
+    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
+    return _words(rules.lines, rules)
+
+
+def mark_of(rules: Rules) -> float:
+    """A number that tells sets of lines and of features apart: 48 bits of a hash, which a float64 holds exactly."""
+    described = repr((rules.lines, FEATURES))
+    return float(int(hashlib.sha256(described.encode()).hexdigest()[:12], 16))
+
+
+@inlined
+def piece_byte(piece: int) -> int:
+    """The eight values of attributes that a piece has or lacks, as a byte."""
+    return piece | (~piece & 15) << ATTRIBUTES
+
+
+@inlined
+def read_lines(lanes: int, occupied: int, words: Any, board: Any) -> None:
+    """The state of every line of a board."""
+    for line in range(int64(words[LINES])):
+        mask = int64(words[MASKS + line])
+        on_line = occupied & mask
+        count, byte = int64(popcount(on_line)), int64(0)
+        if count < 4:
+            for attribute in range(ATTRIBUTES):
+                lane = int64((lanes >> uint64(CELLS * attribute)) & LANE) & mask
+                byte |= int64(lane == on_line) << attribute | int64(lane == 0) << (attribute + ATTRIBUTES)
+        board[BYTES + line], board[ON_LINE + line] = byte, count
+
+
+@inlined
+def place_on_lines(before: Any, piece: int, cell: int, words: Any, after: Any) -> None:
+    """The state of every line after ``piece`` was placed on ``cell``."""
+    for line in range(int64(words[LINES])):
+        after[BYTES + line], after[ON_LINE + line] = before[BYTES + line], before[ON_LINE + line]
+    put_on_lines(after, piece, cell, words)
+
+
+@inlined
+def clear_lines(words: Any, board: Any) -> None:
+    """The state of every line of the empty board."""
+    for line in range(int64(words[LINES])):
+        board[BYTES + line], board[ON_LINE + line] = ALL_VALUES, 0
+
+
+@inlined
+def put_on_lines(board: Any, piece: int, cell: int, words: Any) -> None:
+    """Change the state of the lines through a cell on which ``piece`` was placed."""
+    byte = piece_byte(piece)
+    for i in range(MAX_LINES_THROUGH_A_CELL):
+        line = int64(words[THROUGH + cell * MAX_LINES_THROUGH_A_CELL + i])
+        if line == MOST_LINES:
+            break
+        board[ON_LINE + line] += 1
+        board[BYTES + line] = board[BYTES + line] & byte if board[ON_LINE + line] < 4 else 0
+
+
+@inlined
+def survey_cells(occupied: int, words: Any, board: Any) -> None:
+    """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
+    for cell in range(CELLS):
+        board[OTHERS_AT + cell] = board[TWO_AT + cell] = 0  # at first the values that finish a line on this cell
+    threes, twos, hot, once, twice = int64(0), int64(0), int64(0), int64(0), int64(0)
+    for line in range(int64(words[LINES])):
+        byte, count = board[BYTES + line], board[ON_LINE + line]
+        if byte == 0 or count < 2:
+            continue
+        empty = int64(words[MASKS + line]) & ~occupied
+        first = lowest_bit(empty)
+        if count == 3:
+            threes += 1
+            hot |= empty
+            board[OTHERS_AT + first] |= byte
+        else:
+            twos += 1
+            board[TWO_AT + first] |= byte
+            board[TWO_AT + lowest_bit(empty & (empty - 1))] |= byte
+    cells, by_value = hot, int64(0)
+    while cells != 0:
+        values = board[OTHERS_AT + lowest_bit(cells)]
+        cells &= cells - 1
+        twice |= once & values
+        once |= values
+        by_value += BYTE_OF_BITS[values]
+    for cell in range(CELLS):
+        board[OTHERS_AT + cell] = twice | (once & ~board[OTHERS_AT + cell])
+    board[DANGERS], board[HOT_BY_VALUE] = once, by_value
+    board[THREES_ALIVE], board[TWOS_ALIVE], board[HOT_CELLS] = threes, twos, hot
+
+
+@inlined
+def survey(occupied: int, words: Any, board: Any) -> None:
+    """Everything that the lines of a board say and that no gift changes."""
+    survey_cells(occupied, words, board)
+    twos, offset, number = int64(0), int64(words[OFFSETS + LINE]), int64(0)
+    for line in range(int64(words[LINES])):
+        values, count = board[BYTES + line], board[ON_LINE + line]
+        if count == 4:
+            continue
+        board[OPEN_VALUES + number], board[OPEN_HAVING + number] = values, ~SAFE_PIECES[values]
+        board[OPEN_BASE + number] = offset + (int64(words[CLASS_OF_LINE + line]) * 4 + count) * (STATES * COUNTS)
+        twos += BYTE_OF_BITS[values] if count == 2 else 0
+        number += 1
+    board[TWOS_BY_VALUE], board[OPEN] = twos, number
+
+
+@inlined
+def dangers_after(cell: int, byte: int, board: Any) -> int:
+    """The danger byte (``quarto/threats.py``) after a piece with this byte was placed on an empty cell."""
+    return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
