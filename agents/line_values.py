@@ -248,7 +248,7 @@ def reading_of(policy: Policy, rules: Rules, risk: float) -> Reading:
     head = np.where(late, feature - features, part)
     units = np.zeros(CELLS, np.int64)
     np.maximum.at(units, pieces, np.where(late, part + 1, np.maximum(part - HEADS + 1, 0)))
-    sizes = stage_words(features, 1, units)
+    sizes = features * (1 + units) + units  # ``stage_words`` of one head
     begins = np.cumsum(sizes) - sizes
     share = np.where(head == NOT_LOST, 1.0 - risk, np.where(head == WON, risk, 1.0))
     column = np.where(part < HEADS, 0, part - HEADS + 1)

@@ -163,7 +163,6 @@ BEFORE = {
         "mkdir docs",
         "qarena run agent@a=semi_random agent@b=semi_random opening_plies=2 games=400 seed=6",
         "qarena policy build kind=line_values name=line_values",
-        "qarena policy build kind=line_network name=line_network",
     ),
     "docs/openings.md": (SAMPLE,),
     "docs/play.md": (MINE,),

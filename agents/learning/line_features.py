@@ -254,7 +254,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
 def values_on(line: int, byte: int, board: Any) -> int:
     """The attributes whose value on a line matches the gift's, four bits, and those where it opposes it, four more."""
     match, oppose = board[BYTES + line] & byte, board[BYTES + line] & ~byte
-    return ((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4
+    return int64(((match | match >> 4) & 15) | ((oppose | oppose >> 4) & 15) << 4)
 
 
 @inlined

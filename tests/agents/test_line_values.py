@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_features import BOARD, MOST_FEATURES, STAGE_SIZE, mark_of, words_of
+from agents.learning.line_boards import BOARD, STAGE_SIZE, WORDS, mark_of, words_of
+from agents.learning.line_features import MOST_FEATURES
 from agents.learning.policy import Policy
 from agents.line_values import (
     ALL_TURNS,
+    DECIDED,
     HEADS,
-    LINE_NETWORK,
     LINE_VALUES,
     MOST_UNITS,
     UNIT,
     LineValues,
+    Reading,
     Weights,
     Work,
     columns_of,
@@ -39,30 +41,38 @@ from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
 from tests.positions import asked
 
-FORESIGHT = 9
+UNITS_FROM = 7  # pieces on the board from which the stages of random policies have units
 
 
 def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarray]]:
     """Weights of every feature, and the same by number of pieces."""
-    features, drawn = int(words_of(rules, True, FORESIGHT)[STAGE_SIZE]), np.random.default_rng(units)
-    size = stage_words(features, HEADS, units)
-    stages = {pieces: np.rint(drawn.normal(0, 0.1, size) / UNIT) * UNIT for pieces in range(1, 16)}
-    parameters = {"mobility": 1.0, "foresight": FORESIGHT, "units": float(units), "lines": mark_of(rules)}
-    kind = LINE_NETWORK if units else LINE_VALUES
-    return Policy(kind, parameters, columns_of(stages, features, units)), stages
+    features, drawn = int(words_of(rules)[STAGE_SIZE]), np.random.default_rng(units)
+    stages = {
+        pieces: np.rint(
+            drawn.normal(0, 0.1 / UNIT, stage_words(features, HEADS, units if pieces >= UNITS_FROM else 0))
+        ).astype(np.int16)
+        for pieces in range(1, 16)
+    }
+    return Policy(LINE_VALUES, {"lines": mark_of(rules)}, columns_of(stages, features)), stages
 
 
 def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int, risk: float) -> float:
     """The value of an afterstate by the formula."""
-    words = words_of(after.rules, True, FORESIGHT)
+    words = words_of(after.rules)
     features, pieces = int(words[STAGE_SIZE]), 16 - after.board.count(NONE)
     if pieces not in stages:
         return 0.0
+    end = lines.decided(after)
+    if end:
+        lost, won = DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)].tolist()
+        return float((1 - risk) * lost + risk * won)
+    units = units if pieces >= UNITS_FROM else 0
     position = position_of(after.board, after.gift)._replace(available=sum(1 << piece for piece in after.left))
-    rows = stages[pieces][: features * (HEADS + units)].reshape(features, -1)
-    outputs = stages[pieces][features * (HEADS + units) :].reshape(HEADS, units)
+    weights = stages[pieces] * UNIT
+    rows = weights[: features * (HEADS + units)].reshape(features, -1)[numbers_of(position, words)]
+    outputs = weights[features * (HEADS + units) :].reshape(HEADS, units)
     mixed = np.rint(np.hstack([rows[:, :2] @ [[1 - risk], [risk]], rows[:, 2:]]) / UNIT) * UNIT
-    sums = mixed[numbers_of(position, words)].sum(axis=0)
+    sums = mixed.sum(axis=0)
     output = np.rint((outputs[0] * (1 - risk) + outputs[1] * risk) / UNIT) * UNIT
     return float(sums[0] + sum(output[unit] * max(sums[1 + unit], 0.0) for unit in range(units)))
 
@@ -80,21 +90,26 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     rules, dice = PRESETS[name], random.Random(4)
     policy, _ = random_policy(rules, 3)
     reading = reading_of(policy, rules, 0.3)
-    weights = Weights(reading.values, stage_words(int(reading.words[STAGE_SIZE]), 1, 3), 1, 3)
+    weights = weights_in(reading, 0.3)
     different = set()
     for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
         images = (position, image(position, dice, rules), image(position, dice, rules))
-        tops = {top_of(moved, reading.words, weights) for moved in images}
+        tops = {top_of(moved, reading.keys, weights) for moved in images}
         assert len(tops) == 1
         different |= tops
     assert len(different) > 10
+
+
+def weights_in(reading: Reading, risk: float) -> Weights:
+    """As ``weights_of``, for Python."""
+    return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy(), 1, risk)
 
 
 def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
     boards, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     top, cells, gifts = np.empty((HEADS, kept)), *np.empty((2, HEADS, kept), np.int64)
-    work = Work(boards, found, np.empty(HEADS + MOST_UNITS), top, cells, gifts)
+    work = Work(boards, found, np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS), top, cells, gifts)
     judge_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
@@ -108,7 +123,7 @@ def top_of(position: Position, words: Any, weights: Weights) -> float:
 def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
     policy, stages = random_policy(CLASSIC, 3)
     reading = reading_of(policy, CLASSIC, 0.25)
-    weights = Weights(reading.values, stage_words(int(reading.words[STAGE_SIZE]), 1, 3), 1, 3)
+    weights = weights_in(reading, 0.25)
     for position in [each for each in asked(CLASSIC, 4) if each.hand != NONE and each.available][::25]:
         pieces = [piece for piece in range(16) if position.available >> piece & 1]
         turns = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)
@@ -117,7 +132,7 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
         assert len(valued) < 256
         for kept in (3, 256):
             expected = (valued + [(-np.inf, NONE, NONE)] * kept)[:kept]
-            assert best_of(position, reading.words, weights, kept) == expected
+            assert best_of(position, reading.keys, weights, kept) == expected
 
 
 @pytest.mark.parametrize("exploring", [False, True])
@@ -137,10 +152,10 @@ def changed(column: str, row: int, value: float) -> Policy:
     ("policy", "message"),  # made when the test runs
     [
         (lambda: Policy("gift"), "policy of kind 'gift' is for other players; line_values reads 'line_values'"),
-        (lambda: changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-20"),
-        (lambda: changed("weight", 5, 65.0), "weight 65.0 in row 5 of a policy is not from -64.0 to 64.0"),
-        (lambda: changed("part", 0, 2), "part 2 in row 0 of a policy is not from 0 to 1"),
-        (lambda: Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'mobility'"),
+        (lambda: changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-11"),
+        (lambda: changed("weight", 5, 16.0), "weight 16.0 in row 5 of a policy is not from -15.0 to 15.0"),
+        (lambda: changed("part", 0, 122), "part 122 in row 0 of a policy is not from 0 to 121"),
+        (lambda: Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'lines'"),
     ],
 )
 def test_a_policy_that_nobody_can_play_by_is_refused(policy: Callable[[], Any], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,29 +114,78 @@ def mobility_features(after: Afterstate) -> Iterator[Feature]:
     yield "union", min(cells, 15), len(union)
 
 
-def second_replies(after: Afterstate) -> Iterator[Feature]:
-    board, gift, rules = after
-    counts = []
-    for cell in naive.empty_cells(board):
-        then = naive.with_piece(board, gift, cell)
-        for piece in naive.safe_pieces(then, after.left, rules):
+WON, DRAWN, LOST = "won", "drawn", "lost"  # how a game ends for the giver
+
+
+class Reply(NamedTuple):
+    """A placement of the gift and a safe gift."""
+
+    cell: int
+    piece: int
+    gifts: list[set[int]]  # the safe gifts of the first giver after each placement
+
+    @property
+    def turns(self) -> int:
+        return sum(len(each) for each in self.gifts)
+
+
+def replies_to(after: Afterstate) -> Iterator[Reply]:
+    for cell in naive.empty_cells(after.board):
+        then = naive.with_piece(after.board, after.gift, cell)
+        for piece in naive.safe_pieces(then, after.left, after.rules):
             rest = [other for other in after.left if other != piece]
-            turns = sum(
-                len(naive.safe_pieces(naive.with_piece(then, piece, own), rest, rules))
-                for own in naive.empty_cells(then)
-            )
-            counts.append(turns if rest else 1)
-    least = min([63, *counts])
-    replies, narrow = (min(len(counts), 15), min(counts.count(1), 15)) if least else (0, 0)
-    yield "narrow", replies, narrow
-    yield "least", least, replies
+            boards = [naive.with_piece(then, piece, own) for own in naive.empty_cells(then)]
+            yield Reply(cell, piece, [set(naive.safe_pieces(each, rest, after.rules)) for each in boards])
 
 
-def features(after: Afterstate, mobility: bool, foresight: int) -> list[Feature]:
+def decided(after: Afterstate) -> str | None:
+    """How the game ends, if the replies show it; with fewer than seven pieces nobody looks."""
+    replies, left = list(replies_to(after)), len(after.left)
+    if 16 - after.board.count(NONE) < 7:
+        return None
+    if left > 1 and any(reply.turns == 0 for reply in replies):
+        return LOST
+    if left == 0 or (replies and left < 3):
+        return DRAWN
+    return None if replies else WON
+
+
+def reply_features(after: Afterstate) -> Iterator[Feature]:
+    replies, safe = list(replies_to(after)), naive.safe_pieces(after.board, after.left, after.rules)
+    for _, piece, gifts in replies:
+        one, two = ([len(each) for each in gifts].count(number) for number in (1, 2))
+        more = sum(len(each) > 2 for each in gifts)
+        yield "reply", *(min(each, 7) for each in (one, two, more, len(set().union(*gifts)))), piece in safe
+    of_cells = [[each for each in replies if each.cell == cell] for cell in range(16)]
+    of_pieces = [[each for each in replies if each.piece == piece] for piece in range(16)]
+    groups = [("of cell", of_cells), ("of piece", of_pieces), ("all", [replies])]
+    for name, parts in groups:
+        for part in parts:
+            if part:
+                yield name, min(31, *(each.turns for each in part), 31), min(len(part), 15)
+
+
+def crossing_features(after: Afterstate) -> Iterator[Feature]:
+    board, gift, rules = after
+    for cell in naive.empty_cells(board):
+        through = [[board[on] for on in line if board[on] != NONE] for line in naive.lines(rules) if cell in line]
+        for pair in combinations(through, 2):
+            orders = []
+            for ordered in (pair, pair[::-1]):
+                values = [shared(pieces) for pieces in ordered]
+                states = [
+                    tuple(((bit, (gift >> bit & 1) ^ other) in each) for each in values for other in (0, 1))
+                    for bit in range(4)
+                ]
+                orders.append((*map(len, ordered), *sorted(states)))
+            yield "crossing", *min(orders)
+
+
+def features(after: Afterstate) -> list[Feature]:
     found = [*line_features(after), *attribute_features(after)]
     pieces = 16 - after.board.count(NONE)
-    found += mobility_features(after) if mobility and pieces >= 4 else ()
-    return found + (list(second_replies(after)) if pieces >= foresight else [])
+    found += mobility_features(after) if pieces >= 4 else ()
+    return found + ([*reply_features(after), *crossing_features(after)] if pieces >= 7 else [])
 
 
 class Learner:

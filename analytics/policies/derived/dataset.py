@@ -35,7 +35,6 @@ from quarto.rng import GAMMA, mix
 from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
-Whole = TypeVar("Whole", np.int8, np.int32)
 BOTH = 0b11  # seats, a bit each
 
 
@@ -311,21 +310,17 @@ class GameStream:
 
     def thought_values(self, run_id: str, games: RangeGames) -> NDArray[np.int32]:
         """As a ``GameSource`` gives them."""
-        values = self._found(THOUGHTS, run_id, games, np.full(games.games.pieces.shape, NO_VALUE, np.int32))
-        if run_id not in self._thought or games.game_id[0] > self._thought[run_id][1]:  # parts come in order
-            before, _ = self._thought.get(run_id, (0, -1))
-            total = before + int(fingerprint_of_values(games.game_id, values))
-            self._thought[run_id] = total, int(games.game_id[-1])
-        return values
-
-    def _found(self, question: str, run_id: str, games: RangeGames, values: NDArray[Whole]) -> NDArray[Whole]:
-        """``values`` [16, G] with those that a question has of some of the games."""
+        values = np.full(games.games.pieces.shape, NO_VALUE, np.int32)
         span = [run_id, int(games.game_id[0]), int(games.game_id[-1])]
-        known = self._selection.opened.sql(question, span)
+        known = self._selection.opened.sql(THOUGHTS, span)
         ids, plies, worth = (known[name].to_numpy() for name in ("game_id", "ply", "value"))
         columns = np.searchsorted(games.game_id, ids)
         chosen = games.game_id[np.minimum(columns, len(games.game_id) - 1)] == ids
         values[plies[chosen], columns[chosen]] = worth[chosen]
+        if run_id not in self._thought or games.game_id[0] > self._thought[run_id][1]:  # parts come in order
+            before, _ = self._thought.get(run_id, (0, -1))
+            total = before + int(fingerprint_of_values(games.game_id, values))
+            self._thought[run_id] = total, int(games.game_id[-1])
         return values
 
     @property

@@ -192,7 +192,8 @@ def learn(examples: Examples, rate: float, fit: StageFit, squared: NDArray[np.fl
 
 def rounded(fit: StageFit) -> NDArray[np.int16]:
     """The weights as a policy has them, in multiples of ``UNIT``; those of features that were never met are 0."""
-    weights = np.rint(np.clip(fit.weights, -MOST_WEIGHT, MOST_WEIGHT) / np.float32(UNIT)).astype(np.int16)
+    clipped = np.clip(fit.weights, -MOST_WEIGHT, MOST_WEIGHT)
+    weights: NDArray[np.int16] = np.rint(clipped / np.float32(UNIT)).astype(np.int16)
     rows = weights[: fit.features * (HEADS + fit.units)].reshape(fit.features, -1)
     rows[fit.squares[: fit.features * (HEADS + 1)].reshape(fit.features, -1)[:, 0] == 0.0] = 0
     return weights

@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_features import (
-    BOARD,
-    MOST_FEATURES,
-    STAGE_SIZE,
-    features_of,
-    read_lines,
-    survey,
-    words_of,
-)
+from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey, words_of
+from agents.learning.line_features import DRAWN_AFTER, LOST_AFTER, MOST_FEATURES, WON_AFTER, features_of
 from quarto.jit import kernel, uint64
 from quarto.position import Position, board, from_plies
-from quarto.rules import Rules
+from quarto.rules import CLASSIC, Rules
+from quarto.solver.solver import Solver
 from quarto.symmetry import symmetries
 from tests import naive
 from tests.marks import seldom
@@ -37,11 +31,17 @@ def _features(lanes: int, occupied: int, gift: int, left: int, words: Any, found
     return features_of(occupied, gift, left, words, state[0], state[1], found)
 
 
-def numbers_of(position: Position, words: Any) -> list[int]:
+def counted(position: Position, words: Any) -> tuple[int, list[int]]:
+    """What ``features_of`` returns, and the features."""
     found = np.empty(MOST_FEATURES, np.int64)
     lanes = uint64(position.lanes)
     count = _features(lanes, position.occupied, position.hand, position.available, words, found)
-    return [int(number) for number in found[:count]]
+    return int(count), [int(number) for number in found[: max(count, 0)]]
+
+
+def numbers_of(position: Position, words: Any) -> list[int]:
+    """The features of an afterstate, none if its replies show how the game ends."""
+    return counted(position, words)[1]
 
 
 def afterstates(rules: Rules, games: int) -> list[Position]:
@@ -62,16 +62,30 @@ def occurrences(found: list[list[Any]]) -> Counter[tuple[tuple[int, int], ...]]:
     return Counter(map(tuple, places.values()))
 
 
-@pytest.mark.parametrize(("mobility", "foresight"), [(True, 6), (False, 16), (True, 16)])
 @pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])
-def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str, mobility: bool, foresight: int) -> None:
+def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -> None:
     rules = PRESETS[name]
-    words, positions = words_of(rules, mobility, foresight), afterstates(rules, 5)
-    numbers = [numbers_of(position, words) for position in positions]
+    words, positions = words_of(rules), afterstates(rules, 5)
+    found = [counted(position, words) for position in positions]
     twins = [lines.Afterstate(board(position), position.hand, rules) for position in positions]
-    assert occurrences(numbers) == occurrences([lines.features(twin, mobility, foresight) for twin in twins])
-    assert len(positions) > 20
-    assert all(0 <= number < int(words[STAGE_SIZE]) for found in numbers for number in found)
+    ends = {LOST_AFTER: lines.LOST, DRAWN_AFTER: lines.DRAWN, WON_AFTER: lines.WON}
+    assert [ends.get(count) for count, _ in found] == [lines.decided(twin) for twin in twins]
+    open_ = [number for number, (count, _) in enumerate(found) if count > 0]
+    numbers = [found[number][1] for number in open_]
+    assert occurrences(numbers) == occurrences([lines.features(twins[number]) for number in open_])
+    assert len(open_) > 20
+    assert len(open_) < len(positions)
+    assert all(0 <= number < int(words[STAGE_SIZE]) for each in numbers for number in each)
+
+
+def test_what_the_replies_show_is_the_exact_value() -> None:
+    words, solver, met = words_of(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
+    for position in afterstates(CLASSIC, 30):
+        count, _ = counted(position, words)
+        if count < 0:
+            met[count] += 1
+            assert -solver.value(position) == {LOST_AFTER: -1, DRAWN_AFTER: 0, WON_AFTER: 1}[count]
+    assert min(met[LOST_AFTER], met[DRAWN_AFTER], met[WON_AFTER]) > 3
 
 
 def image(position: Position, dice: random.Random, rules: Rules) -> Position:

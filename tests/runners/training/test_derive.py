@@ -30,8 +30,7 @@ BUILDS = {
     "q_table": ["where=game_id < 60", "kind.discount=0.5"],
     "fitted_q": ["kind.least=1"],
     "gift": ["where=agent_0 = 'random'", "kind.smoothing=0.5"],
-    "line_values": ["kind.boards=100", "kind.exact_from=12", "kind.foresight=12"],
-    "line_network": ["kind.method=outcomes", "kind.units=2", "where=game_id < 100"],
+    "line_values": ["kind.games=100"],
     "encoded_q": ["kind.agent=semi_random", "kind.rewards=[1,-1,0,0]"],
 }
 QUICK = ("gift",)  # in the default suite: the others take longer
@@ -251,7 +250,7 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
     [
         (
             [],
-            r"kind=NAME is missing; valid: encoded_q, fitted_q, gift, line_network, line_values, .*",
+            r"kind=NAME is missing; valid: encoded_q, fitted_q, gift, line_values, .*",
         ),
         (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
         (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),

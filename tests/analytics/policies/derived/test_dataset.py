@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analytics import open_archive
-from analytics.derived_tables.exact_values import UNKNOWN
-from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset, GameStream, dataset_of, ids_of, sources_of
 from analytics.policies.derived.gift import Gift
-from analytics.policies.derived.line_values import LineValues
-from analytics.policies.policy_store import PolicyOrigin, knowledge_of
+from analytics.policies.policy_store import PolicyOrigin
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
-from analytics.store.archive import Archive
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.policies.derived.conftest import FIRST, games_of, in_order, records_of
@@ -108,28 +101,3 @@ def test_a_stream_has_the_games_of_a_dataset_in_its_order(opened: OpenArchive, w
     ids = {run_id: numbers.tolist() for run_id, numbers in ids_of(stream.ranges()).items()}
     assert ids == {run_id: numbers.tolist() for run_id, numbers in ids_of(dataset.ranges()).items()}
     assert stream.size == dataset.size
-
-
-def test_gifts_have_the_exact_values_that_are_annotated(logged: tuple[Archive, Rules], tmp_path: Path) -> None:
-    copy = shutil.copytree(logged[0].root, tmp_path / "archive")
-    run_id = records_of(logged[1])[FIRST]
-    annotate_runs(Archive.open(copy), [run_id], AnnotationSettings(from_pieces=12))
-    with open_archive(copy) as opened:
-        stream = GameStream(select(opened, "game_id % 2 = 0"))
-        known = {
-            (record.run_id, int(found.game_id[game]), ply): int(values[ply, game])
-            for record, found in stream.parts()
-            for values in [stream.gift_values(record.run_id, found)]
-            for ply, game in np.argwhere(values != UNKNOWN)
-        }
-        expected = opened.sql("SELECT game_id, ply, value_after FROM decisions WHERE kind = 'gift' AND game_id % 2 = 0")
-        assert known == {(run_id, game, ply): value for game, ply, value in expected.rows()}
-        assert known
-        kind = LineValues(method="exact", foresight=16, boards=20, passes=1)
-        learned = kind.learn(stream, 2)
-        assert learned.curve is not None
-        assert 6 in learned.curve["pieces"]
-        # Values that are not annotated are searched for: with them or without, the policy is the same.
-        assert knowledge_of(learned.policy) == knowledge_of(
-            kind.derive(dataset_of(select(opened, "game_id % 2 = 0")), 1)
-        )

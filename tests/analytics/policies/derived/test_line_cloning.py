@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from agents.alpha_beta import AlphaBeta
-from agents.learning.line_features import STAGE_SIZE, words_of
-from agents.line_values import HEADS
+from agents.learning.line_boards import STAGE_SIZE, words_of
+from agents.line_values import DECIDED, HEADS
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
 from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
 from analytics.policies.derived.line_fit import fresh
 from analytics.policies.derived.line_sweep import words_of_games
-from analytics.policies.derived.line_values import LineNetwork, LineValues
+from analytics.policies.derived.line_values import LineValues
 from analytics.policies.policy_store import knowledge_of
 from quarto.batch import Games
 from quarto.errors import RequestError
@@ -72,9 +72,12 @@ def compared(part: LoggedTurns, game: int, stage: int) -> list[lines.Afterstate]
     return [turns[number][2] for number in [logged, *others]]
 
 
-def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], rate: float) -> None:
-    """One update of the twin: the first turn is the logged one."""
+def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[str | None], rate: float) -> None:
+    """One update of the twin: the first turn is the logged one. A turn whose ``end`` is known has that value."""
     values = [twin.forward(each) for each in found]
+    for (logits, _), end in zip(values, ends, strict=True):
+        if end:
+            logits[:] = DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)]
     errors = np.zeros((len(found), HEADS), np.float32)
     others = np.float32(len(found) - 1)
     for head in range(HEADS):
@@ -88,7 +91,7 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], rate: float) -> 
 
 @pytest.mark.parametrize(("stage", "units"), [(2, 0), (9, 0), (12, 2)])
 def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units: int) -> None:
-    words, (part, _) = words_of(CLASSIC, True, 16), parts(dataset)
+    words, (part, _) = words_of(CLASSIC), parts(dataset)
     few = LoggedTurns(
         Games(*(np.ascontiguousarray(each[..., :25]) for each in part.games)), part.chosen[:, :25], part.words[:25]
     )
@@ -100,18 +103,19 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
         learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
         met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
         for each in met:
-            cloned(twin, [numbers_of(position_after(after), words) for after in each], 0.1)
+            numbers = [numbers_of(position_after(after), words) for after in each]
+            cloned(twin, numbers, [lines.decided(after) for after in each], 0.1)
         assert learned == len(met) > 3
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
 
 
 def test_the_same_games_give_the_same_bytes_on_any_number_of_threads(dataset: Dataset) -> None:
-    for kind in (LineValues(method="cloning", passes=2), LineNetwork(method="cloning", passes=1, units=2)):
-        one = kind.learn(dataset, 1)
-        assert knowledge_of(one.policy) == knowledge_of(kind.learn(dataset, 3).policy)
-        assert one.curve is not None
-        assert one.curve["held_out_won"].drop_nulls().len() > 5
+    kind = LineValues(method="cloning", passes=2)
+    one = kind.learn(dataset, 1)
+    assert knowledge_of(one.policy) == knowledge_of(kind.learn(dataset, 3).policy)
+    assert one.curve is not None
+    assert one.curve["held_out_won"].drop_nulls().len() > 5
 
 
 def test_only_the_turns_of_the_agent_that_is_named_are_learned(dataset: Dataset) -> None:
