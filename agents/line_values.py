@@ -1,9 +1,8 @@
 """Plays by values of afterstates that generalise: weights of features of lines, learned from logged games.
 
 The logit of a head is the sum of its weights over the features of an afterstate. Stages may have a hidden layer. It
-adds the sum over units of the head's output weight times the positive part of the unit. Two heads are learned, the
-chances not to lose and to win. A player reads one head, mixed from both. If the replies show how the game ends, the
-logits are ``DECIDED``.
+adds the sum over units of the head's output weight times the positive part of the unit. There are two heads, the
+chances not to lose and to win. If the replies show how the game ends, the chances are ``DECIDED``. A player mixes both.
 
 Weights are multiples of ``UNIT``, so sums are exact in whatever order features come. So afterstates that a symmetry
 exchanges have the same value to the last bit. The weights of a stage are [features, heads + units], a row for each
@@ -46,7 +45,15 @@ from quarto.threats import SAFE_PIECES, winning_cells
 LINE_VALUES = "line_values"  # the kind of policy
 NOT_LOST, WON = 0, 1  # the heads
 HEADS = 2
-DECIDED = np.array([[-30.0, -30.0], [30.0, -15.0], [30.0, 30.0]])  # [3, HEADS] logits if lost, drawn, won
+DECIDED = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]])  # [3, HEADS] chances if lost, drawn, won
+STEEPEST = 20.0  # |logit| beyond which a chance no longer changes
+STEPS = 32  # of the table of chances, for each unit of the logit
+CHANCES = np.array(
+    [
+        round(2.0**30 / (1.0 + math.exp(-i / STEPS))) / 2.0**30
+        for i in range(-int(STEEPEST) * STEPS, int(STEEPEST) * STEPS + 2)
+    ]
+)
 UNIT = 2.0**-11
 MOST_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
 MOST_UNITS = 120
@@ -55,39 +62,49 @@ COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": 
 LINES_MARK = "lines"  # the parameter of a policy
 
 
+@inlined
+def chance_of(logit: float) -> float:
+    """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5, and the same on every machine."""
+    steps = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
+    index = int64(steps)
+    part = steps - float64(index)
+    return float64(CHANCES[index] * (1.0 - part) + CHANCES[index + 1] * part)
+
+
 class Work(NamedTuple):
     """Memory that one thread works in."""
+
+    risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
     boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, and after a reply to that
     found: NDArray[np.int64]  # [MOST_FEATURES]
     sums: NDArray[np.int32]  # [HEADS + MOST_UNITS] of an afterstate, multiples of UNIT
-    values: NDArray[np.float64]  # [HEADS] its logits
-    top: NDArray[np.float64]  # [HEADS, K] the greatest logits of each head, descending; -inf: there are fewer turns
-    cells: NDArray[np.int64]  # [HEADS, K] where they were found
-    gifts: NDArray[np.int64]  # [HEADS, K] NONE: there are fewer turns
+    chances: NDArray[np.float64]  # [HEADS] of an afterstate
+    top: NDArray[np.float64]  # [R, K] the greatest values, descending; -inf: there are fewer turns
+    cells: NDArray[np.int64]  # [R, K] where they were found
+    gifts: NDArray[np.int64]  # [R, K] NONE: there are fewer turns
 
 
 @inlined
-def work_memory(kept: int) -> Work:
-    """Memory for the best ``kept`` turns of each head."""
+def work_memory(risks: Any, kept: int) -> Work:
+    """Memory for the best ``kept`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
     return Work(
+        risks,
         np.empty((3, BOARD), np.int64),
         np.empty(MOST_FEATURES, np.int64),
         np.empty(HEADS + MOST_UNITS, np.int32),
         np.empty(HEADS, np.float64),
-        np.empty((HEADS, kept), np.float64),
-        np.empty((HEADS, kept), np.int64),
-        np.empty((HEADS, kept), np.int64),
+        np.empty((risks.shape[0], kept), np.float64),
+        np.empty((risks.shape[0], kept), np.int64),
+        np.empty((risks.shape[0], kept), np.int64),
     )
 
 
 class Weights(NamedTuple):
-    """The weights of one stage or of many, and which of them to read."""
+    """The weights of one stage or of many."""
 
     values: NDArray[np.int16]  # multiples of UNIT
     stages: NDArray[np.uint64]  # [32] for each number of pieces: where its weights begin, and the number of its units
-    heads: int
-    risk: float  # the share of WON in the head, if there is one
 
 
 @inlined
@@ -114,50 +131,46 @@ def add_rows(found: Any, count: int, base: int, values: Any, sums: Any) -> None:
 
 @inlined
 def sum_up(work: Work, count: int, stage: int, features: int, weights: Weights) -> None:
-    """The logit of each head into ``work.values``; ``count`` is what ``features_of`` returned."""
-    heads, values, sums, found = weights.heads, weights.values, work.sums, work.found
+    """The chance of each head into ``work.chances``; ``count`` is what ``features_of`` returned."""
+    values, sums = weights.values, work.sums
     if count < 0:
-        lost, won = DECIDED[count + 3, NOT_LOST], DECIDED[count + 3, WON]
-        work.values[NOT_LOST] = lost if heads == HEADS else (1.0 - weights.risk) * lost + weights.risk * won
-        work.values[heads - 1] = won if heads == HEADS else work.values[NOT_LOST]
+        work.chances[:] = DECIDED[count + 3]
         return
     base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
-    width = heads + units
+    width = HEADS + units
     sums[:width] = 0
-    add_rows(found, count, base, values, sums[:width])
-    for head in range(heads):
+    add_rows(work.found, count, base, values, sums[:width])
+    for head in range(HEADS):
         output, total = base + features * width + head * units, int64(0)
-        outputs, inner = values[output : output + units], sums[heads:width]
+        outputs, inner = values[output : output + units], sums[HEADS:width]
         for k in range(units):
             total += int64(outputs[k]) * max(int64(inner[k]), 0)
-        work.values[head] = (float64(sums[head]) + float64(total) * UNIT) * UNIT
+        work.chances[head] = chance_of((float64(sums[head]) + float64(total) * UNIT) * UNIT)
 
 
 @inlined
-def keep_turn(head: int, cell: int, gift: int, work: Work) -> None:
-    """Put the turn that was summed up among the best of a head, behind those of its value; the last one is left out."""
-    value, rank = work.values[head], work.top.shape[1] - 1
-    while rank > 0 and work.top[head, rank - 1] < value:
-        work.top[head, rank] = work.top[head, rank - 1]
-        work.cells[head, rank], work.gifts[head, rank] = work.cells[head, rank - 1], work.gifts[head, rank - 1]
+def keep_turn(row: int, value: float, cell: int, gift: int, work: Work) -> None:
+    """Put a turn among the best of a risk, behind those of its value; the last one is left out."""
+    rank = work.top.shape[1] - 1
+    while rank > 0 and work.top[row, rank - 1] < value:
+        work.top[row, rank] = work.top[row, rank - 1]
+        work.cells[row, rank], work.gifts[row, rank] = work.cells[row, rank - 1], work.gifts[row, rank - 1]
         rank -= 1
-    work.top[head, rank], work.cells[head, rank], work.gifts[head, rank] = value, cell, gift
+    work.top[row, rank], work.cells[row, rank], work.gifts[row, rank] = value, cell, gift
 
 
 @kernel()
 def judge_turns(
     lanes: int, occupied: int, available: int, hand: int, words: Any, weights: Weights, work: Work, among: Any
 ) -> None:
-    """The best safe turns of each head, first on ties by cell, then by gift, into ``work``.
+    """The best safe turns for each risk, first on ties by cell, then by gift, into ``work``.
 
     ``among`` are the cells and the gifts, 16 bits each, that are looked at: ``ALL_TURNS``.
 
     The hand finishes no line; NONE asks for a gift alone.
     """
     last = work.top.shape[1] - 1
-    for head in range(weights.heads):
-        for k in range(last + 1):
-            work.top[head, k], work.cells[head, k], work.gifts[head, k] = -np.inf, NONE, NONE
+    work.top[:], work.cells[:], work.gifts[:] = -np.inf, NONE, NONE
     before, board = work.boards[0], work.boards[1]
     read_lines(lanes, occupied, words, before)
     features, empty, filled = int64(words[STAGE_SIZE]), ~occupied & ALL_CELLS & among[0], occupied
@@ -179,20 +192,22 @@ def judge_turns(
             left = available & ~(int64(1) << gift)
             count = features_of(filled, gift, left, words, board, work.boards[2], work.found)
             sum_up(work, count, stage, features, weights)
-            for head in range(weights.heads):
-                if work.values[head] > work.top[head, last]:
-                    keep_turn(head, cell, gift, work)
+            for row in range(work.risks.shape[0]):
+                risk = work.risks[row]
+                value = (1.0 - risk) * work.chances[NOT_LOST] + risk * work.chances[WON]
+                if value > work.top[row, last]:
+                    keep_turn(row, value, cell, gift, work)
             if count == WON_AFTER and last == 0:
                 return  # no other turn is better
 
 
-def stage_words(features: int, heads: int, units: int) -> int:
+def stage_words(features: int, units: Any) -> Any:
     """The numbers of a stage: a row for each feature, and the output weights."""
-    return features * (heads + units) + heads * units
+    return features * (HEADS + units) + HEADS * units
 
 
 def units_of(weights: NDArray[np.int16], features: int) -> int:
-    """The number of hidden units of a stage by its weights of both heads."""
+    """The number of hidden units of a stage by its weights."""
     return (len(weights) - features * HEADS) // (features + HEADS)
 
 
@@ -220,17 +235,17 @@ class Reading(NamedTuple):
     """A policy in the form that kernels read: ``weights_of`` these arrays."""
 
     keys: NDArray[np.uint64]  # [WORDS + 32] the words of the features, then ``Weights.stages``
-    table: NDArray[np.float64]  # ``Weights.values`` of one head, four in each number
+    table: NDArray[np.float64]  # ``Weights.values``, four in each number
 
 
 @inlined
-def weights_of(reading_keys: Any, reading_table: Any, risk: float) -> Weights:
-    """The weights of a ``Reading`` for this risk."""
-    return Weights(reading_table.view(np.int16), reading_keys[WORDS:], int64(1), float64(risk))
+def weights_of(reading_keys: Any, reading_table: Any) -> Weights:
+    """The weights of a ``Reading``."""
+    return Weights(reading_table.view(np.int16), reading_keys[WORDS:])
 
 
-def reading_of(policy: Policy, rules: Rules, risk: float) -> Reading:
-    """The weights of one head, ``1 - risk`` times those of not losing and ``risk`` times those of winning.
+def reading_of(policy: Policy, rules: Rules) -> Reading:
+    """The weights of a policy for kernels.
 
     Raises ``ValueError`` for weights that were learned under rules with other lines, or of other features.
     """
@@ -245,19 +260,15 @@ def reading_of(policy: Policy, rules: Rules, risk: float) -> Reading:
     check_within("feature", feature, 0, features + HEADS - 1)
     late = feature >= features
     check_within("part", part[late], 0, MOST_UNITS - 1)
-    head = np.where(late, feature - features, part)
     units = np.zeros(CELLS, np.int64)
     np.maximum.at(units, pieces, np.where(late, part + 1, np.maximum(part - HEADS + 1, 0)))
-    sizes = features * (1 + units) + units  # ``stage_words`` of one head
-    begins = np.cumsum(sizes) - sizes
-    share = np.where(head == NOT_LOST, 1.0 - risk, np.where(head == WON, risk, 1.0))
-    column = np.where(part < HEADS, 0, part - HEADS + 1)
-    width = 1 + units[pieces]
-    index = begins[pieces] + np.where(late, features * width + part, feature * width + column)
-    values = np.bincount(index, np.asarray(policy.table["weight"], np.float64) * share, -(-sizes.sum() // 4) * 4)
+    sizes = stage_words(features, units)
+    begins, width = np.cumsum(sizes) - sizes, HEADS + units[pieces]
+    output = features * width + (feature - features) * units[pieces]
+    values = np.zeros(-(-sizes.sum() // 4) * 4, np.int16)
+    values[begins[pieces] + np.where(late, output, feature * width) + part] = policy.table["weight"] / UNIT
     stages = np.stack([begins, units], axis=-1).astype(np.uint64)
-    packed = np.rint(values / UNIT).astype(np.int16).view(np.float64)
-    return Reading(np.concatenate([words, stages.reshape(-1)]), packed)
+    return Reading(np.concatenate([words, stages.reshape(-1)]), values.view(np.float64))
 
 
 def check_weights(policy: Policy, player: str) -> None:
@@ -272,23 +283,16 @@ def check_weights(policy: Policy, player: str) -> None:
     refuse("weight", weight, weight / UNIT % 1.0 != 0.0, "is no multiple of 2^-11: build the policy again")
 
 
-EXPLORATION, RISK, KNOWS, TELLS = range(4)  # indices of the parameters; TELLS: the table has both heads too
+EXPLORATION, RISK, KNOWS = range(3)  # indices of the parameters
 COIN = 1  # index of the random word that decides whether to explore; word 0 is that of a turn without weights
 
 
 @inlined
-def expected_result(position: Position, cell: int, gift: int, work: Work, own: Any) -> float:
-    """The chance to win less the chance to lose by the heads of the weights, after a turn."""
-    every, result = table(own), float64(-1.0)
-    among = ((int64(1) << max(cell, 0)), int64(1) << gift)
-    size = every.shape[0] // (1 + HEADS)
-    for head in range(HEADS):
-        weights = weights_of(keys(own), every[(1 + head) * size : (2 + head) * size], float64(head))
-        judge_turns(
-            position.lanes, position.occupied, position.available, position.hand, keys(own), weights, work, among
-        )
-        result += 1.0 / (1.0 + math.exp(-work.top[0, 0]))
-    return result
+def expected_result(position: Position, cell: int, gift: int, weights: Weights, own: Any) -> float:
+    """The chance to win less the chance to lose, after a turn."""
+    among, work = (int64(1) << max(cell, 0), int64(1) << gift), work_memory(np.full(1, 0.5), 1)
+    judge_turns(position.lanes, position.occupied, position.available, position.hand, keys(own), weights, work, among)
+    return float64(2.0 * work.top[0, 0] - 1.0)
 
 
 @turn
@@ -300,12 +304,12 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
         think(own, 1.0, NO_VISITS)
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[KNOWS] > 0.0:
-        weights, work = weights_of(keys(own), table(own), settings[RISK]), work_memory(1)
+        weights, work = weights_of(keys(own), table(own)), work_memory(np.full(1, settings[RISK]), 1)
         judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, ALL_TURNS)
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
-            if own.thinks != 0 and settings[TELLS] > 0.0:
-                think(own, expected_result(position, cell, gift, work, own), NO_VISITS)
+            if own.thinks != 0:
+                think(own, expected_result(position, cell, gift, weights, own), NO_VISITS)
             return encode_turn(cell, gift)
         think(own, 0.0 if position.available == 0 else -1.0, NO_VISITS)
     return gift_turn(position, draw(seed, 0), rules)
@@ -314,8 +318,8 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
 class LineValues(KernelAgent):
     """Makes the turn whose afterstate has the greatest value by the weights of a policy.
 
-    It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) logit P(not lost) +
-    ``risk`` logit P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
+    It finishes a line if it can. Else it values every turn that gives no win away by (1 - ``risk``) P(not lost) +
+    ``risk`` P(won). It makes the first of the best by cell, then by gift. It does not search. If every turn gives
     a win away, and on the last cell, it plays as ``semi_random``. Otherwise it does so with probability
     ``exploration``. Word 0 is for ``semi_random``, word 1 decides whether to explore. What it thinks of its turn is
     P(won) - P(lost).
@@ -334,9 +338,8 @@ class LineValues(KernelAgent):
         self._policy = policy
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        settings = np.array([self._exploration, self._risk, float(self._policy is not None), float(self.thinks)])
+        settings = np.array([self._exploration, self._risk, float(self._policy is not None)])
         if self._policy is None:
             return Knowledge(settings, np.zeros(1), np.concatenate([words_of(rules), np.zeros(2 * CELLS, np.uint64)]))
-        heads = (0.0, 1.0) if self.thinks else ()  # both are read for thoughts alone
-        own, *others = (reading_of(self._policy, rules, risk) for risk in (self._risk, *heads))
-        return Knowledge(settings, np.concatenate([own.table, *(other.table for other in others)]), own.keys)
+        reading = reading_of(self._policy, rules)
+        return Knowledge(settings, reading.table, reading.keys)

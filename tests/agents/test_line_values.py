@@ -15,21 +15,22 @@ from agents.learning.line_features import MOST_FEATURES
 from agents.learning.policy import Policy
 from agents.line_values import (
     ALL_TURNS,
-    DECIDED,
     HEADS,
     LINE_VALUES,
     MOST_UNITS,
+    STEEPEST,
     UNIT,
     LineValues,
     Reading,
     Weights,
     Work,
+    chance_of,
     columns_of,
     judge_turns,
     reading_of,
     stage_words,
 )
-from quarto.jit import uint64
+from quarto.jit import kernel, uint64
 from quarto.position import Position
 from quarto.position import board as naive_board
 from quarto.rules import CLASSIC, NONE, Rules
@@ -49,7 +50,7 @@ def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarra
     features, drawn = int(words_of(rules)[STAGE_SIZE]), np.random.default_rng(units)
     stages = {
         pieces: np.rint(
-            drawn.normal(0, 0.1 / UNIT, stage_words(features, HEADS, units if pieces >= UNITS_FROM else 0))
+            drawn.normal(0, 0.1 / UNIT, stage_words(features, units if pieces >= UNITS_FROM else 0))
         ).astype(np.int16)
         for pieces in range(1, 16)
     }
@@ -61,20 +62,39 @@ def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int,
     words = words_of(after.rules)
     features, pieces = int(words[STAGE_SIZE]), 16 - after.board.count(NONE)
     if pieces not in stages:
-        return 0.0
+        return 0.5
     end = lines.decided(after)
     if end:
-        lost, won = DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)].tolist()
-        return float((1 - risk) * lost + risk * won)
+        not_lost, won = float(end != lines.LOST), float(end == lines.WON)
+        return (1 - risk) * not_lost + risk * won
     units = units if pieces >= UNITS_FROM else 0
     position = position_of(after.board, after.gift)._replace(available=sum(1 << piece for piece in after.left))
     weights = stages[pieces] * UNIT
-    rows = weights[: features * (HEADS + units)].reshape(features, -1)[numbers_of(position, words)]
+    rows = weights[: features * (HEADS + units)].reshape(features, -1)
     outputs = weights[features * (HEADS + units) :].reshape(HEADS, units)
-    mixed = np.rint(np.hstack([rows[:, :2] @ [[1 - risk], [risk]], rows[:, 2:]]) / UNIT) * UNIT
-    sums = mixed.sum(axis=0)
-    output = np.rint((outputs[0] * (1 - risk) + outputs[1] * risk) / UNIT) * UNIT
-    return float(sums[0] + sum(output[unit] * max(sums[1 + unit], 0.0) for unit in range(units)))
+    sums = rows[numbers_of(position, words)].sum(axis=0)
+    logits = [sums[head] + sum(outputs[head] * np.maximum(sums[HEADS:], 0.0)) for head in range(HEADS)]
+    return (1 - risk) * chance(float(logits[0])) + risk * chance(float(logits[1]))
+
+
+@kernel()
+def chances(logits: Any, found: Any) -> None:
+    for i in range(len(logits)):
+        found[i] = chance_of(logits[i])
+
+
+def chance(logit: float) -> float:
+    found = np.zeros(1)
+    chances(np.array([logit]), found)
+    return float(found[0])
+
+
+def test_chances_are_the_logistic_function() -> None:
+    logits = np.linspace(-STEEPEST, STEEPEST, 1001)
+    found = np.zeros(1001)
+    chances(logits, found)
+    assert np.abs(found - 1 / (1 + np.exp(-logits))).max() < 5e-5
+    assert chance(1e9) == chance(STEEPEST) == 1 - chance(-1e9)
 
 
 @pytest.mark.parametrize(("units", "risk"), [(0, 0.25), *seldom((3, 0.75))])
@@ -89,8 +109,8 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
 def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) -> None:
     rules, dice = PRESETS[name], random.Random(4)
     policy, _ = random_policy(rules, 3)
-    reading = reading_of(policy, rules, 0.3)
-    weights = weights_in(reading, 0.3)
+    reading = reading_of(policy, rules)
+    weights = weights_in(reading)
     different = set()
     for position in [each for each in asked(rules, 3) if each.hand != NONE and each.available]:
         images = (position, image(position, dice, rules), image(position, dice, rules))
@@ -100,16 +120,19 @@ def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) ->
     assert len(different) > 10
 
 
-def weights_in(reading: Reading, risk: float) -> Weights:
+def weights_in(reading: Reading) -> Weights:
     """As ``weights_of``, for Python."""
-    return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy(), 1, risk)
+    return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 
-def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
+def best_of(
+    position: Position, words: Any, weights: Weights, kept: int, risk: float = 0.25
+) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
     boards, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
-    top, cells, gifts = np.empty((HEADS, kept)), *np.empty((2, HEADS, kept), np.int64)
-    work = Work(boards, found, np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS), top, cells, gifts)
+    top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
+    sums, chances_of = np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS)
+    work = Work(np.full(1, risk), boards, found, sums, chances_of, top, cells, gifts)
     judge_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )
@@ -122,8 +145,8 @@ def top_of(position: Position, words: Any, weights: Weights) -> float:
 
 def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
     policy, stages = random_policy(CLASSIC, 3)
-    reading = reading_of(policy, CLASSIC, 0.25)
-    weights = weights_in(reading, 0.25)
+    reading = reading_of(policy, CLASSIC)
+    weights = weights_in(reading)
     for position in [each for each in asked(CLASSIC, 4) if each.hand != NONE and each.available][::25]:
         pieces = [piece for piece in range(16) if position.available >> piece & 1]
         turns = lines.safe_turns(naive_board(position), position.hand, pieces, CLASSIC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -121,8 +120,7 @@ def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int
         elif not made:
             assert thoughts.value[i] == -VALUE_UNITS
         else:
-            chances = [1 / (1 + math.exp(-value_of(made[0], stages, units, risk))) for risk in (0.0, 1.0)]
-            assert thoughts.value[i] == pytest.approx(in_units(sum(chances) - 1), abs=1)
+            assert thoughts.value[i] == pytest.approx(in_units(2 * value_of(made[0], stages, units, 0.5) - 1), abs=1)
             counted += 1
     assert counted > 15
 

@@ -28,7 +28,7 @@ from agents.learning.line_boards import (
     survey_cells,
 )
 from agents.learning.line_features import MOST_FEATURES, features_of
-from agents.line_values import DECIDED, HEADS
+from agents.line_values import DECIDED, HEADS, STEEPEST, chance_of
 from analytics.policies.derived.dataset import GameSource, check_played, seats_of
 from analytics.policies.derived.line_fit import (
     GAMES_AT_A_TIME,
@@ -36,7 +36,6 @@ from analytics.policies.derived.line_fit import (
     StageFit,
     StageLearner,
     Stages,
-    chance_of,
     forward,
     learn_in_passes,
     learn_outputs,
@@ -163,7 +162,7 @@ def look_at(
     forward(found, choice.counts[i], fit, choice.sums[i])
     if count < 0:
         for head in range(HEADS):
-            choice.sums[i, head] = np.float32(DECIDED[count + 3, head])
+            choice.sums[i, head] = np.float32((2.0 * DECIDED[count + 3, head] - 1.0) * STEEPEST)
 
 
 @inlined

@@ -7,7 +7,6 @@ exponential. So the same boards give the same bytes on every machine.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from agents.learning.line_boards import STAGE_SIZE
 from agents.learning.line_features import MOST_FEATURES
-from agents.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, add_rows, stage_words
+from agents.line_values import HEADS, MOST_WEIGHT, NOT_LOST, UNIT, WON, add_rows, chance_of, stage_words
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.rng import draw, mix, unit
 from quarto.rules import CELLS
@@ -27,23 +26,6 @@ from quarto.rules import CELLS
 FIRST_SQUARES = 4.0  # of gradients, as if they had been met before: the first steps are small
 FIRST_HIDDEN_SQUARES = 0.05
 HIDDEN_WEIGHT, OUTPUT_WEIGHT = 0.05, 0.3  # of the random weights before the first pass, at most
-STEEPEST = 20.0  # |logit| beyond which a chance no longer changes
-STEPS = 32  # of the table of chances, for each unit of the logit
-CHANCES = np.array(
-    [
-        round(2.0**30 / (1.0 + math.exp(-i / STEPS))) / 2.0**30
-        for i in range(-int(STEEPEST) * STEPS, int(STEEPEST) * STEPS + 2)
-    ]
-)
-
-
-@inlined
-def chance_of(logit: float) -> float:
-    """1 / (1 + exp(-logit)), by linear interpolation: to 4e-5."""
-    steps = (min(max(logit, -STEEPEST), STEEPEST) + STEEPEST) * STEPS
-    index = int64(steps)
-    part = steps - float64(index)
-    return float64(CHANCES[index] * (1.0 - part) + CHANCES[index + 1] * part)
 
 
 class Examples(NamedTuple):
@@ -67,7 +49,7 @@ def fresh(words: NDArray[np.uint64], units: int, seed: int) -> StageFit:
     """Weights before the first pass: 0, but random ones to and from the hidden layer."""
     features = int(words[STAGE_SIZE])
     fit = StageFit(
-        np.zeros(stage_words(features, HEADS, units), np.float32),
+        np.zeros(stage_words(features, units), np.float32),
         np.zeros(features * (HEADS + 1) + HEADS * units, np.float32),
         features,
         units,

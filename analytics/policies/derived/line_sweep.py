@@ -29,7 +29,6 @@ from analytics.policies.derived.line_fit import (
     LearningPlan,
     StageFit,
     Stages,
-    chance_of,
     fresh,
     learn,
     rounded,
@@ -235,13 +234,12 @@ def back_up(
     P(not lost) = 1 - the greatest P(won) of a turn, P(won) = 1 - the greatest P(not lost). Where every turn gives a win
     away both are 1.
     """
-    work = work_memory(1)
+    work = work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
         lanes, occupied, left, hand = boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i]
         judge_turns(lanes, occupied, left, hand, words, weights, work, ALL_TURNS)
-        for head in range(HEADS):  # a chance that no turn has is 0
-            other = 1.0 - (chance_of(work.top[1 - head, 0]) if work.gifts[1 - head, 0] != NONE else 0.0)
-            targets[i, head] = (1.0 - share) * targets[i, head] + share * other
+        for head in range(HEADS):
+            targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
 
 def exact(boards: Boards, solver: Solver) -> NDArray[np.float64]:
@@ -348,7 +346,7 @@ class Sweep:
             return Part(boards, examples._replace(targets=self._exact(boards)))
         stages = np.zeros((CELLS, 2), np.uint64)
         stages[:, 1] = units_of(weights, int(self._words[STAGE_SIZE]))
-        back_up(boards, self._words, Weights(weights, stages.reshape(-1), HEADS, 0.0), share, examples.targets)
+        back_up(boards, self._words, Weights(weights, stages.reshape(-1)), share, examples.targets)
         return Part(boards, examples)
 
     def _fit(self, stage: int, parts: list[Future[Part]], held_out: list[Future[Part]]) -> NDArray[np.int16] | None:

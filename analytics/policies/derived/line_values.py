@@ -23,7 +23,7 @@ from agents.learning.line_boards import (
 )
 from agents.learning.line_features import MOST_FEATURES, features_of
 from agents.learning.policy import Policy
-from agents.line_values import HEADS, LINE_VALUES, LINES_MARK, columns_of
+from agents.line_values import HEADS, LINE_VALUES, LINES_MARK, chance_of, columns_of
 from agents.parameters import check_fields
 from analytics.policies.derived.dataset import GameSource, Learned, check_played, seats_of
 from analytics.policies.derived.line_cloning import clone
@@ -33,7 +33,6 @@ from analytics.policies.derived.line_fit import (
     StageFit,
     StageLearner,
     Stages,
-    chance_of,
     forward,
     learn_in_passes,
     learn_outputs,

@@ -10,7 +10,7 @@ import pytest
 
 from agents.alpha_beta import AlphaBeta
 from agents.learning.line_boards import STAGE_SIZE, words_of
-from agents.line_values import DECIDED, HEADS
+from agents.line_values import DECIDED, HEADS, STEEPEST
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset
 from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_turns, turns_of
@@ -25,8 +25,9 @@ from quarto.rules import CLASSIC
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
+from tests.agents.test_line_values import chance
 from tests.analytics.naive_games import record, spec_of
-from tests.analytics.policies.derived.test_line_values import chance, position_after
+from tests.analytics.policies.derived.test_line_values import position_after
 from tests.naive_policies import lines
 
 OPENING = 2
@@ -77,7 +78,7 @@ def cloned(twin: lines.Learner, found: Sequence[Sequence[int]], ends: Sequence[s
     values = [twin.forward(each) for each in found]
     for (logits, _), end in zip(values, ends, strict=True):
         if end:
-            logits[:] = DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)]
+            logits[:] = (2 * DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)] - 1) * STEEPEST
     errors = np.zeros((len(found), HEADS), np.float32)
     others = np.float32(len(found) - 1)
     for head in range(HEADS):

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from agents.learning.line_boards import STAGE_SIZE, words_of
-from agents.line_values import DECIDED, HEADS, UNIT, Weights, stage_words
+from agents.line_values import HEADS, UNIT, Weights, stage_words
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import Dataset
-from analytics.policies.derived.line_fit import STEEPEST, Examples, LearningPlan, chance_of, fresh, learn, rounded
+from analytics.policies.derived.line_fit import Examples, LearningPlan, fresh, learn, rounded
 from analytics.policies.derived.line_sweep import (
     ONE_IN,
     Boards,
@@ -31,13 +31,13 @@ from analytics.policies.policy_store import knowledge_of
 from analytics.store.blocks import RangeGames
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
-from quarto.jit import kernel
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import Solver
 from runners.arena.engine import Engine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
+from tests.agents.test_line_values import chance
 from tests.analytics.naive_games import record, spec_of
 from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
@@ -119,26 +119,6 @@ def test_boards_are_logged_ones_and_others_one_or_two_turns_away(dataset: Datase
         assert after.gift in naive.safe_pieces(after.board, [*after.left, after.gift], CLASSIC)
 
 
-@kernel()
-def chances(logits: Any, found: Any) -> None:
-    for i in range(len(logits)):
-        found[i] = chance_of(logits[i])
-
-
-def chance(logit: float) -> float:
-    found = np.zeros(1)
-    chances(np.array([logit]), found)
-    return float(found[0])
-
-
-def test_chances_are_the_logistic_function() -> None:
-    logits = np.linspace(-STEEPEST, STEEPEST, 1001)
-    found = np.zeros(1001)
-    chances(logits, found)
-    assert np.abs(found - 1 / (1 + np.exp(-logits))).max() < 5e-5
-    assert chance(1e9) == chance(STEEPEST) == 1 - chance(-1e9)
-
-
 @pytest.mark.parametrize("units", [0, 3])
 def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, units: int) -> None:
     words = words_of(CLASSIC)
@@ -164,26 +144,25 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
 
 
 def drawn_weights(seed: int, words: Any) -> NDArray[np.int16]:
-    size = stage_words(int(words[STAGE_SIZE]), HEADS, 0)
+    size = stage_words(int(words[STAGE_SIZE]), 0)
     return np.rint(np.random.default_rng(seed).normal(0, 0.2 / UNIT, size)).astype(np.int16)
 
 
 def chances_left(after: lines.Afterstate, weights: NDArray[np.int16], words: Any) -> list[float]:
     """The giver's chances not to lose and to win, by the best replies."""
-    rows, logits = weights.reshape(-1, HEADS) * UNIT, []
+    rows, found = weights.reshape(-1, HEADS) * UNIT, [(0.0, 0.0)]
     for _, _, then in lines.safe_turns(after.board, after.gift, after.left, CLASSIC):
         end = lines.decided(then)
-        found = rows[numbers_of(position_after(then), words)].sum(axis=0)
-        logits.append(DECIDED[(lines.LOST, lines.DRAWN, lines.WON).index(end)] if end else found)
-    best = np.max(logits, axis=0) if logits else [-np.inf, -np.inf]
-    return [1 - (chance(best[1]) if logits else 0.0), 1 - (chance(best[0]) if logits else 0.0)]
+        not_lost, won = rows[numbers_of(position_after(then), words)].sum(axis=0).tolist()
+        found.append((float(end != lines.LOST), float(end == lines.WON)) if end else (chance(not_lost), chance(won)))
+    return [1 - max(won for _, won in found), 1 - max(not_lost for not_lost, _ in found)]
 
 
 @pytest.mark.parametrize("stage", [5, 10])
 def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: int) -> None:
     words, weights = words_of(CLASSIC), drawn_weights(2, words_of(CLASSIC))
     boards, _ = open_boards(dataset, stage, 12)
-    given = Weights(weights, np.zeros(32, np.uint64), HEADS, 0.0)
+    given = Weights(weights, np.zeros(32, np.uint64))
     backed, half = np.zeros((12, HEADS)), np.ones((12, HEADS))
     back_up(boards, words, given, 1.0, backed)
     back_up(boards, words, given, 0.5, half)
@@ -216,7 +195,7 @@ def test_a_sweep_learns_exact_values_late_and_what_replies_leave_early_too(datas
     mixed = sweep.backed_up(prepared, 0.5, after)
     backed = np.zeros_like(worth)
     units = np.tile(np.array([0, 2], np.uint64), 16)
-    back_up(part.boards, words, Weights(stages[10], units, HEADS, 0.0), 1.0, backed)
+    back_up(part.boards, words, Weights(stages[10], units), 1.0, backed)
     assert np.array_equal(mixed.examples.targets, (worth + backed) / 2)
 
 
