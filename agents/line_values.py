@@ -19,18 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
-from agents.learning.line_boards import (
-    BOARD,
-    DANGERS,
-    STAGE_SIZE,
-    WORDS,
-    mark_of,
-    place_on_lines,
-    read_lines,
-    survey,
-    words_of,
-)
-from agents.learning.line_features import MOST_FEATURES, WON_AFTER, features_of
+from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, place_on_lines, read_lines, survey
+from agents.learning.line_features import MOST_FEATURES, WON_AFTER, features_of, mark_of, words_of
 from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from agents.parameters import checked_probability
 from agents.semi_random import gift_turn

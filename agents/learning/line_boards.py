@@ -6,42 +6,28 @@ the same features (``line_features.py``), whatever the rules.
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quarto.bits import LANE, lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
-from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
-from quarto.symmetry import symmetries
+from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
 from quarto.threats import SAFE_PIECES
 
 MOST_LINES = 32  # of a line's number there is one more: that of no line
 
 # Where a number or a table is in the words that describe the features of some rules
 LINES, STAGE_SIZE = range(2)
-OFFSETS = 2  # of each group of features within a stage
+OFFSETS = 2  # of each group of features (``line_features.py``) within a stage, that of lines first
 MASKS = OFFSETS + 24  # [32] the cells of each line
 CLASS_OF_LINE = MASKS + MOST_LINES
 THROUGH = CLASS_OF_LINE + MOST_LINES  # [16, 8] the lines through each cell, then MOST_LINES
 CLASS_OF_CELL = THROUGH + CELLS * MAX_LINES_THROUGH_A_CELL
 WORDS = CLASS_OF_CELL + CELLS
 
-# Groups of features: see ``features_of``
-DANGER, LINE, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
-REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING = range(13, 18)
 COUNTS = 16  # of pieces left or of cells
 STATES = 25  # of a line: the number of matching and of opposing values
-MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
-FEATURES = 2  # changes when the numbers of features change their meaning
-MOST_TURNS = 31  # that are told apart
-
-VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
-    [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
-)
 # Where the state of a board is in the numbers that a thread works with
 BYTES = 0  # [33] the values that the pieces on each line share, as a byte (``quarto/threats.py``); 0: dead or full
 ON_LINE = BYTES + MOST_LINES + 1  # [33] the number of its pieces
@@ -57,55 +43,6 @@ BOARD = CELLS_OF + PIECES  # numbers of one board
 
 ALL_VALUES = 255  # of attributes, which the pieces on an empty line share
 BYTE_OF_BITS = np.array([sum((byte >> bit & 1) << (8 * bit) for bit in range(8)) for byte in range(256)], np.int64)
-
-
-def _classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
-    least = images.min(axis=0)
-    classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
-    return classes
-
-
-def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
-    """The number of features of each group."""
-    return [
-        *(5 * COUNTS, line_classes * 4 * STATES * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
-        9 * 4 * 4 * 4 * 2 * COUNTS,
-        *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
-        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS),
-    ]
-
-
-@cache
-def _words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
-    cells = symmetries(rules).cells.astype(np.int64)
-    masks = np.array([sum(1 << cell for cell in line) for line in lines])
-    moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
-    words = np.zeros(WORDS, np.uint64)
-    of_lines, of_cells = _classes(moved), _classes(cells)
-    sizes = _group_sizes(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
-    words[LINES], words[STAGE_SIZE] = len(lines), sum(sizes)
-    words[OFFSETS : OFFSETS + len(sizes)] = np.cumsum(sizes) - sizes
-    words[MASKS : MASKS + len(lines)] = masks
-    words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
-    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MOST_LINES)
-    for cell in range(CELLS):
-        own = [number for number, line in enumerate(lines) if cell in line]
-        through[cell, : len(own)] = own
-    words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
-    words[CLASS_OF_CELL:] = of_cells
-    return words
-
-
-def words_of(rules: Rules) -> NDArray[np.uint64]:
-    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
-    return _words(rules.lines, rules)
-
-
-def mark_of(rules: Rules) -> float:
-    """A number that tells sets of lines and of features apart: 48 bits of a hash, which a float64 holds exactly."""
-    described = repr((rules.lines, FEATURES))
-    return float(int(hashlib.sha256(described.encode()).hexdigest()[:12], 16))
 
 
 @inlined
@@ -192,7 +129,7 @@ def survey_cells(occupied: int, words: Any, board: Any) -> None:
 def survey(occupied: int, words: Any, board: Any) -> None:
     """Everything that the lines of a board say and that no gift changes."""
     survey_cells(occupied, words, board)
-    twos, offset, number = int64(0), int64(words[OFFSETS + LINE]), int64(0)
+    twos, offset, number = int64(0), int64(words[OFFSETS]), int64(0)
     for line in range(int64(words[LINES])):
         values, count = board[BYTES + line], board[ON_LINE + line]
         if count == 4:

@@ -9,51 +9,40 @@ features, as in M. Buro, Improving heuristic mini-max search by supervised learn
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import types
+from numpy.typing import NDArray
 
 from agents.learning.line_boards import (
-    ATTRIBUTE,
     BYTES,
-    CELL,
-    CELL_REPLIES,
     CELLS_OF,
     CLASS_OF_CELL,
+    CLASS_OF_LINE,
     COUNTS,
-    CROSSING,
-    DANGER,
     DANGERS,
-    FEW,
-    HOT,
     HOT_BY_VALUE,
     HOT_CELLS,
     LEAST_OF,
+    LINES,
+    MASKS,
     MOST_LINES,
-    MOST_TURNS,
     OFFSETS,
     ON_LINE,
     OPEN,
     OPEN_BASE,
     OPEN_HAVING,
     OPEN_VALUES,
-    PAIR_MULTISETS,
-    PARITY,
-    PIECE_REPLIES,
-    REPLIES,
-    REPLY,
-    SPREAD_OUT,
-    SUPPLY,
-    THREES,
+    STAGE_SIZE,
+    STATES,
     THREES_ALIVE,
     THROUGH,
-    TOTAL,
     TWOS_ALIVE,
     TWOS_BY_VALUE,
-    UNION,
-    VALUE_PIECES,
-    WIDEST,
+    WORDS,
     dangers_after,
     piece_byte,
     place_on_lines,
@@ -62,7 +51,8 @@ from agents.learning.line_boards import (
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
-from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
+from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES, Line, Rules
+from quarto.symmetry import symmetries
 from quarto.threats import SAFE_PIECES
 
 NUMBERS = types.int64[::1]
@@ -72,6 +62,16 @@ MOST_EMPTY = CELLS - REPLIES_FROM
 MOST_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
 MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (MOST_EMPTY + 1 + MOST_PAIRS)
 
+# Groups of features: see ``features_of``
+LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
+REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING = range(13, 18)
+MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
+FEATURES = 2  # changes when the numbers of features change their meaning
+MOST_TURNS = 31  # that are told apart
+
+VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
+    [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
+)
 # Instead of a number of features: how a game ends for the giver whatever weights say
 WON_AFTER, DRAWN_AFTER, LOST_AFTER = -1, -2, -3
 
@@ -80,6 +80,55 @@ ODD_NUMBERS = 0x0F0F_0F0F_0F0F_0F0F  # where cells with an odd number of gifts a
 BINOMIALS = np.array(
     [[0, n, n * (n + 1) // 2, n * (n + 1) * (n + 2) // 6, n * (n + 1) * (n + 2) * (n + 3) // 24] for n in range(18)]
 )
+
+
+def _classes(images: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The class of each thing, numbered by its first member; ``images`` [S, N] under each of the symmetries."""
+    least = images.min(axis=0)
+    classes: NDArray[np.int64] = np.searchsorted(np.unique(least), least).astype(np.int64)
+    return classes
+
+
+def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
+    """The number of features of each group."""
+    return [
+        *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
+        9 * 4 * 4 * 4 * 2 * COUNTS,
+        *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
+        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS),
+    ]
+
+
+@cache
+def _words(lines: tuple[Line, ...], rules: Rules) -> NDArray[np.uint64]:
+    cells = symmetries(rules).cells.astype(np.int64)
+    masks = np.array([sum(1 << cell for cell in line) for line in lines])
+    moved = np.array([[sum(1 << int(image[cell]) for cell in line) for line in lines] for image in cells])
+    words = np.zeros(WORDS, np.uint64)
+    of_lines, of_cells = _classes(moved), _classes(cells)
+    sizes = _group_sizes(int(of_lines.max()) + 1, int(of_cells.max()) + 1)
+    words[LINES], words[STAGE_SIZE] = len(lines), sum(sizes)
+    words[OFFSETS : OFFSETS + len(sizes)] = np.cumsum(sizes) - sizes
+    words[MASKS : MASKS + len(lines)] = masks
+    words[CLASS_OF_LINE : CLASS_OF_LINE + len(lines)] = of_lines
+    through = np.full((CELLS, MAX_LINES_THROUGH_A_CELL), MOST_LINES)
+    for cell in range(CELLS):
+        own = [number for number, line in enumerate(lines) if cell in line]
+        through[cell, : len(own)] = own
+    words[THROUGH:CLASS_OF_CELL] = through.reshape(-1)
+    words[CLASS_OF_CELL:] = of_cells
+    return words
+
+
+def words_of(rules: Rules) -> NDArray[np.uint64]:
+    """The description of the features under these rules, for kernels: [WORDS] uint64, read-only by convention."""
+    return _words(rules.lines, rules)
+
+
+def mark_of(rules: Rules) -> float:
+    """A number that tells sets of lines and of features apart: 48 bits of a hash, which a float64 holds exactly."""
+    described = repr((rules.lines, FEATURES))
+    return float(int(hashlib.sha256(described.encode()).hexdigest()[:12], 16))
 
 
 @inlined

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_boards import BOARD, STAGE_SIZE, WORDS, mark_of, words_of
-from agents.learning.line_features import MOST_FEATURES
+from agents.learning.line_boards import BOARD, STAGE_SIZE, WORDS
+from agents.learning.line_features import MOST_FEATURES, mark_of, words_of
 from agents.learning.policy import Policy
 from agents.line_values import (
     ALL_TURNS,
@@ -49,9 +49,7 @@ def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarra
     """Weights of every feature, and the same by number of pieces."""
     features, drawn = int(words_of(rules)[STAGE_SIZE]), np.random.default_rng(units)
     stages = {
-        pieces: np.rint(
-            drawn.normal(0, 0.1 / UNIT, stage_words(features, units if pieces >= UNITS_FROM else 0))
-        ).astype(np.int16)
+        pieces: drawn.normal(0, 0.1 / UNIT, stage_words(features, units * (pieces >= UNITS_FROM))).astype(np.int16)
         for pieces in range(1, 16)
     }
     return Policy(LINE_VALUES, {"lines": mark_of(rules)}, columns_of(stages, features)), stages
@@ -125,14 +123,12 @@ def weights_in(reading: Reading) -> Weights:
     return Weights(reading.table.view(np.int16), reading.keys[WORDS:].copy())
 
 
-def best_of(
-    position: Position, words: Any, weights: Weights, kept: int, risk: float = 0.25
-) -> list[tuple[float, int, int]]:
+def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
     boards, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
     sums, chances_of = np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS)
-    work = Work(np.full(1, risk), boards, found, sums, chances_of, top, cells, gifts)
+    work = Work(np.full(1, 0.25), boards, found, sums, chances_of, top, cells, gifts)
     judge_turns(
         uint64(position.lanes), position.occupied, position.available, position.hand, words, weights, work, ALL_TURNS
     )

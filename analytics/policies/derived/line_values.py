@@ -11,17 +11,8 @@ import polars as pl
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from agents.learning.line_boards import (
-    BOARD,
-    DANGERS,
-    STAGE_SIZE,
-    clear_lines,
-    mark_of,
-    put_on_lines,
-    survey,
-    words_of,
-)
-from agents.learning.line_features import MOST_FEATURES, features_of
+from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, put_on_lines, survey
+from agents.learning.line_features import MOST_FEATURES, features_of, mark_of, words_of
 from agents.learning.policy import Policy
 from agents.line_values import HEADS, LINE_VALUES, LINES_MARK, chance_of, columns_of
 from agents.parameters import check_fields
@@ -187,7 +178,7 @@ class LineValues:
     def learn(self, dataset: GameSource, threads: int) -> Learned:
         words, plan = words_of(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
         if self.method == FITTED:
-            plans = plans_for(self.games, self.passes)
+            plans = plans_for(min(self.games, dataset.size), self.passes)
             stages, curve = Sweep(dataset, words, plans, plan, threads).run()
         else:
             learn = clone if self.method == CLONING else learn_from_games

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey, words_of
-from agents.learning.line_features import DRAWN_AFTER, LOST_AFTER, MOST_FEATURES, WON_AFTER, features_of
+from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey
+from agents.learning.line_features import DRAWN_AFTER, LOST_AFTER, MOST_FEATURES, WON_AFTER, features_of, words_of
 from quarto.jit import kernel, uint64
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, Rules

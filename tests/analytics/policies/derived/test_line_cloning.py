@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from agents.alpha_beta import AlphaBeta
-from agents.learning.line_boards import STAGE_SIZE, words_of
+from agents.learning.line_boards import STAGE_SIZE
+from agents.learning.line_features import words_of
 from agents.line_values import DECIDED, HEADS, STEEPEST
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import BOTH, Dataset

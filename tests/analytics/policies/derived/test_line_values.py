@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.learning.line_boards import STAGE_SIZE, words_of
+from agents.learning.line_boards import STAGE_SIZE
+from agents.learning.line_features import words_of
 from agents.line_values import HEADS, UNIT, Weights, stage_words
 from agents.semi_random import SemiRandom
 from analytics.policies.derived.dataset import Dataset
@@ -145,7 +146,8 @@ def test_an_update_is_that_of_the_slow_twin_to_the_last_bit(dataset: Dataset, un
 
 def drawn_weights(seed: int, words: Any) -> NDArray[np.int16]:
     size = stage_words(int(words[STAGE_SIZE]), 0)
-    return np.rint(np.random.default_rng(seed).normal(0, 0.2 / UNIT, size)).astype(np.int16)
+    drawn: NDArray[np.int16] = np.random.default_rng(seed).normal(0, 0.2 / UNIT, size).astype(np.int16)
+    return drawn
 
 
 def chances_left(after: lines.Afterstate, weights: NDArray[np.int16], words: Any) -> list[float]:
