@@ -67,10 +67,9 @@ def value_of(after: lines.Afterstate, stages: dict[int, np.ndarray], units: int,
         return (1 - risk) * not_lost + risk * won
     units = units if pieces >= UNITS_FROM else 0
     position = position_of(after.board, after.gift)._replace(available=sum(1 << piece for piece in after.left))
-    weights = stages[pieces] * UNIT
-    rows = weights[: features * (HEADS + units)].reshape(features, -1)
-    outputs = weights[features * (HEADS + units) :].reshape(HEADS, units)
-    sums = rows[numbers_of(position, words)].sum(axis=0)
+    rows = stages[pieces][: features * (HEADS + units)].reshape(features, -1)
+    outputs = stages[pieces][features * (HEADS + units) :].reshape(HEADS, units) * UNIT
+    sums = rows[numbers_of(position, words)].sum(axis=0) * UNIT
     logits = [sums[head] + sum(outputs[head] * np.maximum(sums[HEADS:], 0.0)) for head in range(HEADS)]
     return (1 - risk) * chance(float(logits[0])) + risk * chance(float(logits[1]))
 

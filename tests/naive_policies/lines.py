@@ -140,9 +140,9 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
 
 def decided(after: Afterstate) -> str | None:
     """How the game ends, if the replies show it; with fewer than seven pieces nobody looks."""
-    replies, left = list(replies_to(after)), len(after.left)
     if 16 - after.board.count(NONE) < 7:
         return None
+    replies, left = list(replies_to(after)), len(after.left)
     if left > 1 and any(reply.turns == 0 for reply in replies):
         return LOST
     if left == 0 or (replies and left < 3):

@@ -80,7 +80,7 @@ def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -
 
 def test_what_the_replies_show_is_the_exact_value() -> None:
     words, solver, met = words_of(CLASSIC), Solver(CLASSIC, 1.0), Counter[int]()
-    for position in afterstates(CLASSIC, 30):
+    for position in afterstates(CLASSIC, 60):
         count, _ = counted(position, words)
         if count < 0:
             met[count] += 1
