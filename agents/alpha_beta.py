@@ -9,6 +9,9 @@ changed. Two evaluations:
 ``SOONER`` (study B)  A line is worth 1 + the placements that the search could still have made, so sooner wins are
                       preferred. A position at the depth limit is worth 0.
 
+By a learned policy a position at the limit is worth the learned value of its best turn instead, and positions with many
+pieces their exact value. The best ``BREADTH`` turns are tried, in the order of their learned values.
+
 The memory is a table in a thread's scratch with two words an entry. Its key is the whole state, so its entries are
 exact, and turns do not depend on which entries it holds.
 """
@@ -20,11 +23,37 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, scratch, think, turn
+from agents.base import (
+    OWN_TYPE,
+    RULES_TYPE,
+    KernelAgent,
+    Knowledge,
+    TurnKernel,
+    encode_turn,
+    params,
+    scratch,
+    think,
+    turn,
+)
+from agents.learning.policy import Policy
 from agents.parameters import checked_whole
+from agents.search.valued import (
+    EXACT_FROM,
+    MOST_TURNS,
+    after_turn,
+    check_value,
+    exact_turn,
+    exact_value,
+    find_turns,
+    is_exact,
+    number_of,
+    turn_without_choice,
+    value_at,
+    valued_knowledge,
+)
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
-from quarto.jit import inlined, int64, kernel, uint64
+from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing
 from quarto.rng import mix
 from quarto.rules import CELLS, NONE, PIECES, Rules
@@ -40,6 +69,8 @@ MEMORY_SIZE = 2 * MEMORY_ENTRIES  # words of scratch
 EXACT, AT_LEAST, AT_MOST = 0, 1, 2
 
 TURN_BITS = 16
+BREADTH = 8  # of the best turns by a policy, those that are searched
+DEPTH = 1  # index of the parameter, by a policy
 
 
 @inlined
@@ -187,18 +218,79 @@ def alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return found & 0xFFFF
 
 
+VALUED_SIGNATURE = types.float64(POSITION_TYPE, types.int64, types.float64, types.float64, RULES_TYPE, OWN_TYPE)
+
+
+@kernel(VALUED_SIGNATURE)
+def valued_search(position: Position, depth: int, alpha: float, beta: float, rules: Any, own: Any) -> float:
+    """The value of a position whose hand cannot win at once, by a policy; a bound beyond ``alpha`` or ``beta``."""
+    if position.available == 0:
+        return float64(0.0)
+    if is_exact(position, own):
+        return float64(exact_value(position, rules, own))
+    turns = find_turns(position, BREADTH if depth > 1 else 1, own)
+    if turns.gifts[0, 0] == NONE:
+        return float64(-1.0)
+    if depth == 1:
+        return value_at(turns, 0)
+    best = float64(-np.inf)
+    for k in range(number_of(turns)):
+        given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        best = max(best, -valued_search(given, depth - 1, -beta, -max(alpha, best), rules, own))
+        if best >= beta:
+            break
+    return best
+
+
+@turn
+def valued_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+    hand = position.hand
+    won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
+    if won or position.available == 0:
+        think(own, float64(int64(won)), NO_VISITS)
+        return turn_without_choice(position, seed, rules)
+    exact, depth = is_exact(position, own), int64(params(own)[DEPTH])
+    turns = find_turns(position, MOST_TURNS if exact else BREADTH, own)
+    if turns.gifts[0, 0] == NONE:
+        think(own, -1.0, NO_VISITS)
+        return turn_without_choice(position, seed, rules)
+    if exact:
+        found, result = exact_turn(position, turns, rules, own)
+        think(own, float64(result), NO_VISITS)
+        return found
+    best, chosen = value_at(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
+    for k in range(number_of(turns) if depth > 1 else 0):
+        given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
+        value = -valued_search(given, depth - 1, -np.inf, -best, rules, own)
+        if value > best:
+            best, chosen = value, k
+    think(own, best, NO_VISITS)
+    return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen])
+
+
 class AlphaBeta(KernelAgent):
     """Study B's minimax with alpha-beta (``quarto_ci_2022_2023``): the first best turn, cells and gifts ascending.
 
     ``depth`` counts placements, its own first. An undecided position is worth 0; a sooner win and a later loss are
     better. A gift alone is judged by the same number of placements, the opponent's first. It thinks 1 or -1 of a turn
     that is proven to win or to lose, and 0 of others. Raises ``ValueError`` for a depth that is not from 1 to 16.
+
+    ``value``: a policy of kind 'line_values', which values positions at the limit and orders turns
+    (``agents/search/valued.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead,
+    and there it plays the turn of the greatest learned value that keeps the exact one.
     """
 
     kernel = alpha_beta_turn
 
-    def __init__(self, depth: int = 2) -> None:
+    def __init__(self, depth: int = 2, value: Policy | None = None, exact_from: int = EXACT_FROM) -> None:
         self.depth = checked_whole("depth", depth, 1, CELLS)
+        self.value = None if value is None else check_value(value, "alpha_beta")
+        self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
+
+    def turn_kernel(self) -> TurnKernel:
+        return alpha_beta_turn if self.value is None else valued_turn
 
     def knowledge(self, rules: Rules) -> Knowledge:
+        if self.value is not None:
+            return valued_knowledge(self.value, rules, self.exact_from, [float(self.depth)], 0)
         return Knowledge(params=np.array([float(self.depth)]), scratch_size=MEMORY_SIZE)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, table, think, turn
+from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
+from agents.learning.policy import Policy
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
+from agents.search.puct import puct_turn, words_of_nodes
 from agents.search.tree import (
     LOST,
     NOBODY,
@@ -27,9 +29,10 @@ from agents.search.tree import (
     words_of_kept_tree,
     words_of_tree,
 )
+from agents.search.valued import EXACT_FROM, check_value, valued_knowledge
 from quarto.jit import float64, inlined, int64, uint64
 from quarto.position import Position
-from quarto.rules import Rules
+from quarto.rules import CELLS, Rules
 
 FINALS = ("visits", "value")
 MOST_ITERATIONS = 1_000_000
@@ -239,6 +242,11 @@ class Mcts(KernelAgent):
     It thinks of a turn the mean reward of the whole search, 2 * mean - 1, or what is proven. So a draw counts there as
     ``draw_reward`` has it: as a draw with 0.5, as a loss with 0. The visits are those of the turn.
 
+    ``value``: a policy of kind 'line_values'. It replaces playouts, and chooses the turns to look at
+    (``agents/search/puct.py``). Positions with ``exact_from`` or more pieces on the board have exact values instead.
+    There it plays the turn of the greatest learned value that keeps the exact one. It thinks of a turn the mean of the
+    turn's visits then, or the exact value.
+
     Randomness: words are drawn in order from index 0. Each move of a playout takes one, and so does each draw of the
     move that a node will get next. A gift that is not safe is drawn again.
     """
@@ -246,7 +254,7 @@ class Mcts(KernelAgent):
     kernel = mcts_turn
     choosers = ("opponent", "mover")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a key of the yaml)
         self,
         iterations: int = 200,
         c: float = 2.0,
@@ -256,6 +264,8 @@ class Mcts(KernelAgent):
         solver: bool = False,
         safe_gifts: bool = False,
         reuse: bool = False,
+        value: Policy | None = None,
+        exact_from: int = EXACT_FROM,
     ) -> None:
         self.iterations = checked_whole("iterations", iterations, 2, MOST_ITERATIONS)  # the first has no turn yet
         self.c = checked_number("c", c)
@@ -273,9 +283,21 @@ class Mcts(KernelAgent):
             raise ValueError("solver=true needs faithful=false: nothing can be proven about an opponent that helps")
         if reuse and faithful:
             raise ValueError("reuse=true needs faithful=false: the study's code throws its tree away")
+        self.value = None if value is None else check_value(value, "mcts")
+        self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
+        others = {"draw_reward": draw_reward, "final": final, "faithful": faithful, "solver": solver}
+        for name, given in (others | {"safe_gifts": safe_gifts, "reuse": reuse}).items() if value else ():
+            if given:
+                raise ValueError(f"{name}={given} is for playouts, and value=POLICY has none: leave out one of both")
         self.final = final or ("value" if faithful else "visits")
 
+    def turn_kernel(self) -> TurnKernel:
+        return mcts_turn if self.value is None else puct_turn
+
     def knowledge(self, rules: Rules) -> Knowledge:
+        if self.value is not None:
+            settings = [float(self.iterations), self.c]
+            return valued_knowledge(self.value, rules, self.exact_from, settings, words_of_nodes(self.iterations))
         if self.safe_gifts and rules.mover_chooses:
             raise ValueError("safe_gifts=true has no meaning where the mover chooses the piece: nothing is given")
         by_value = self.final == "value"

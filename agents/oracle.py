@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from agents.base import Agent, KernelAgent, Knowledge, encode_turn, keys, params, think, turn
+from agents.base import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
 from agents.parameters import checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
+from agents.search.exact import SOLVER_WORDS, SolverKnowledge, search_of, solver_record
 from agents.semi_random import SemiRandom
 from quarto.batch import NO_VISITS
-from quarto.bits import array_pointer, lowest_bit, popcount
-from quarto.jit import float64, inlined, int64, uint64
+from quarto.bits import lowest_bit, popcount
+from quarto.jit import float64, inlined, int64
 from quarto.position import ALL_CELLS, Position, placed
 from quarto.rng import draw, unit
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
 from quarto.solver.search import can_move, can_place, wins_at_once
 from quarto.solver.solver import distance_of, value_of
-from quarto.solver.table import DRAW, FIELDS, SEARCH, WIN, Base, key_of, recall, record, words
+from quarto.solver.table import DRAW, WIN, Base, key_of, recall
 from quarto.threats import safe_pieces, winning_cells
 
 TIES = ("distance", "trap")
-MEGABYTES = 64.0  # of the table that all players of these rules share
 TABLE_PIECES = 9  # boards with more are not in it
 DISTANCE_PIECES = 5  # how soon is not asked before there are so many pieces: it would take seconds
 TRAP_PIECES = 8  # nor are the opponent's replies counted
 SLIP_PIECES = 8  # nor does it slip: on earlier boards hardly any turn gives value up, and to find one takes seconds
 
-RECORD_WORDS = SEARCH.itemsize // 8
-CHILDREN_WORDS = (CELLS + 1) * CELLS * FIELDS
 SECOND = 64  # draws from here on order gifts, those before it cells
 NO_SLIP = -1
 SLIP_DRAW = 128  # decides whether this turn is a slip
@@ -43,18 +37,6 @@ SLIP_DRAW = 128  # decides whether this turn is a slip
 HORIZON_OTHER, HORIZON_MOVER = 4, 5
 TORUS_SQUARE = Rules("torus_square", diagonals="broken", squares="wrapped")
 FROM_THE_START = (CLASSIC, TORUS_SQUARE)
-
-
-@inlined
-def search_of(own: Any) -> Any:
-    """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
-    search = numba.carray(array_pointer(own.scratch_address), 1, SEARCH)[0]
-    if search.images == uint64(0):
-        shared, mine = keys(own), numba.carray(array_pointer(own.scratch_address), RECORD_WORDS, np.uint64)
-        for i in range(RECORD_WORDS):
-            mine[i] = shared[i]
-        search.children = own.scratch_address + uint64(8 * RECORD_WORDS)
-    return search
 
 
 @inlined
@@ -272,19 +254,6 @@ def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     return placing_turn(position, seed, trap, rules, own, search)
 
 
-@functools.lru_cache(maxsize=4)
-def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
-    """The proofs under these rules, shared by all players of this process: they depend on nothing else."""
-    return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
-
-
-@dataclass(frozen=True)
-class SearchKnowledge(Knowledge):
-    """``keys`` holds a ``SEARCH`` record; this object keeps alive the arrays at its addresses."""
-
-    kept: tuple[Any, ...] = ()
-
-
 class Oracle(KernelAgent):
     """Plays every position for its exact value: it wins every won position and never loses one that is not lost.
 
@@ -332,18 +301,10 @@ class Oracle(KernelAgent):
     def knowledge(self, rules: Rules) -> Knowledge:
         if self.ties == "trap" and rules.mover_chooses:
             raise ValueError("ties=trap has no meaning where the mover chooses the piece: use ties=distance")
-        base = self._base_of(rules) if self._base_of else None
-        arrays: dict[str, Any] = {
-            **_tables(rules),
-            "stop": np.zeros(1, np.int64),
-            **({"base": base.words} if base else {}),
-        }
-        search = record(rules, arrays)
-        if base:
-            search["base_pieces"] = base.pieces
-        return SearchKnowledge(
+        search, kept = solver_record(rules, self._base_of(rules) if self._base_of else None)
+        return SolverKnowledge(
             params=np.array([self.ties == "trap", self.slip], np.float64),
-            keys=search.view(np.uint64),
-            scratch_size=RECORD_WORDS + CHILDREN_WORDS,
-            kept=tuple(arrays.values()),
+            keys=search,
+            scratch_size=SOLVER_WORDS,
+            kept=kept,
         )

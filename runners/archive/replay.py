@@ -27,7 +27,7 @@ from runners.arena.config import Request
 from runners.arena.config_groups import ArchiveSettings, as_written
 from runners.arena.experiment import prepare
 from runners.arena.playing import Progress, carry_out
-from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal.console import print_line, print_note, progress_bar
 
@@ -102,7 +102,7 @@ def _agent(described: Mapping[str, Any], archive: Archive, trusted: bool) -> Age
     if policy_id is None:
         return spec
     own = next((own for own in as_written("agent").values() if own.get("_target_") == spec.target), {})
-    found = with_policy(spec, own, archive.root) if "policy" in spec.params else spec
+    found = with_policy(spec, own, archive.root) if any(each in spec.params for each in POLICY_PARAMETERS) else spec
     return replace(found, policy_id=policy_id)
 
 

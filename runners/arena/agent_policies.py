@@ -1,4 +1,4 @@
-"""Policies for agents: a parameter ``policy=NAME`` becomes a policy in memory or the genes of a player.
+"""Policies for agents: ``policy=NAME`` or ``value=NAME`` becomes a policy in memory or the genes of a player.
 
 An agent's yaml says which kinds of policies it plays by: ``reads: [gift]``. The agent that reads ``any`` besides gives
 a policy of every other kind to the agent that reads it and has ``default_player: true``; of several such readers of
@@ -66,14 +66,14 @@ def readers_of(kind: str) -> list[str]:
 
 
 def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> AgentSpec:
-    """The agent with the policy that its parameter ``policy`` names; ``own`` is what its yaml says.
+    """The agent with the policy that one of its ``POLICY_PARAMETERS`` names; ``own`` is what its yaml says.
 
     A policy goes to the constructor as it is. Where the constructor takes none, the policy must be a genome, and its
     genes replace the agent's own. Raises ``RequestError`` for a policy that the archive at ``root`` does not have or
     that is damaged, of a kind that the agent does not read, and for a genome that does not fit.
     """
-    wanted = _text(agent.label, agent.params["policy"])
-    takes = agent.takes_policy()
+    takes = agent.policy_parameter()
+    wanted = _text(agent.label, takes or "policy", agent.params[takes or "policy"])
     params = {key: value for key, value in agent.params.items() if takes or key != "policy"}
     if wanted is None:
         return replace(agent, params=params)
@@ -81,7 +81,7 @@ def with_policy(agent: AgentSpec, own: Mapping[str, Any], root: PurePath) -> Age
 
     card, policy = policy_store.read(Archive.open(root), wanted)
     kinds = _kinds(agent.label, own) or (() if takes else (GENOME,))
-    named = replace(agent, params=params | {"policy": wanted} if takes else params, policy_id=card.policy_id)
+    named = replace(agent, params=params | {takes: wanted} if takes else params, policy_id=card.policy_id)
     if ANY in kinds and policy.kind not in kinds:
         usual = parameters_of(own)
         given = {key: value for key, value in params.items() if value != usual.get(key)}
@@ -142,8 +142,8 @@ def _playing(reader: Reader, policy: Policy, given: Mapping[str, Any], trusted: 
     params = parameters_of(reader.settings)
     target, files = str(reader.settings.get("_target_")), declared_files(reader.name, reader.settings)
     spec = AgentSpec(reader.name, target, params, policy=policy, files=files, trusted=trusted)
-    if spec.takes_policy():
-        own = {key: value for key, value in given.items() if key in params and key != "policy"}
+    if takes := spec.policy_parameter():
+        own = {key: value for key, value in given.items() if key in params and key != takes}
         return replace(spec, params=params | own)
     genes = {key: value for key, value in params.items() if key != "policy"} | dict(policy.parameters)
     return replace(spec, params=genes, policy=None)
@@ -154,12 +154,12 @@ def _genes(params: Mapping[str, Any]) -> list[str]:
     return [name for name, value in params.items() if isinstance(value, float)]
 
 
-def _text(label: str, value: Any) -> str | None:
+def _text(label: str, key: str, value: Any) -> str | None:
     """The name or id in a parameter; Hydra reads an id of digits alone as a number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:012d}"
     if value is not None and not isinstance(value, str):
-        raise RequestError(f"agent '{label}': policy={value} is not a name; put it in quotes: policy='\"…\"'")
+        raise RequestError(f"agent '{label}': {key}={value} is not a name; put it in quotes: {key}='\"…\"'")
     return value
 
 

@@ -39,7 +39,16 @@ from runners.arena.config_groups import (
     settings_of,
     split,
 )
-from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec, label_of, last_parts, made_of, target_of
+from runners.arena.spec import (
+    AGENT_PARAMETERS,
+    POLICY_PARAMETERS,
+    AgentSpec,
+    RunSpec,
+    label_of,
+    last_parts,
+    made_of,
+    target_of,
+)
 from runners.executors.base import THREADS, Executor, available_cores
 
 
@@ -210,7 +219,7 @@ def agent_from_settings(
         if isinstance(params.get(key), str):
             files |= agent_named(params[key], root).files
     spec = AgentSpec(label, target, described, limits=limits, files=files, paths=paths, trusted=trusted)
-    if "policy" not in params:
+    if "policy" not in params and not ("reads" in own and any(each in params for each in POLICY_PARAMETERS)):
         return spec
     from runners.arena.agent_policies import with_policy  # most runs need none
 

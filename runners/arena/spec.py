@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agents.learning.policy import Policy
     from quarto.solver.table import Base
 
+POLICY_PARAMETERS = ("policy", "value")  # parameters that name a policy, for agents whose yaml says what they read
 AGENT_PARAMETERS = ("below",)  # parameters that name an agent by its label; a spec describes that agent in full
 
 # Types of parameters by their names in annotations: the types of valid values, and what all others are.
@@ -62,7 +63,7 @@ class AgentSpec:
         run other people's code although the user did not name it.
         """
         self.require_trusted()
-        others: dict[str, Any] = {"policy": self.policy} if self.policy else {}
+        others: dict[str, Any] = {self.policy_parameter() or "policy": self.policy} if self.policy else {}
         if self.runs_programs:
             others["limits"] = self.limits
         elif self.limits.any:
@@ -98,10 +99,10 @@ class AgentSpec:
             return value
         return AgentSpec(**value, trusted=self.trusted).build()
 
-    def takes_policy(self) -> bool:
-        """Whether its constructor takes a policy. Raises as ``build`` does."""
+    def policy_parameter(self) -> str | None:
+        """The parameter by which its constructor takes a policy; None: it takes none. Raises as ``build`` does."""
         self.require_trusted()
-        return self._takes("policy")
+        return next((each for each in POLICY_PARAMETERS if each in self.params and self._takes(each)), None)
 
     @property
     def runs_programs(self) -> bool:

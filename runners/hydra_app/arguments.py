@@ -26,7 +26,7 @@ from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settin
 LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
 PLAIN = re.compile(r"[A-Za-z_]\w*")
-TEXTS = ("root", "dir", "name", "policy", "where")  # keys whose values are never numbers
+TEXTS = ("root", "dir", "name", "policy", "value", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
 SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
 # Options of Hydra's groups that an extra of ours installs: the plugin's module, and the extra.

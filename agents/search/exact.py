@@ -1,0 +1,59 @@
+"""The exact solver inside an agent: its record travels in the agent's keys, and each thread works on a copy."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import Knowledge, keys
+from quarto.bits import array_pointer
+from quarto.jit import inlined, uint64
+from quarto.rules import CELLS, Rules
+from quarto.solver.table import FIELDS, SEARCH, Base, record, words
+
+MEGABYTES = 64.0  # of the table that all players of these rules share
+RECORD_WORDS = SEARCH.itemsize // 8  # the first of the agent's keys, and of its scratch
+SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * FIELDS  # of scratch
+
+
+@inlined
+def search_of(own: Any) -> Any:
+    """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
+    search = numba.carray(array_pointer(own.scratch_address), 1, SEARCH)[0]
+    if search.images == uint64(0):
+        shared, mine = keys(own), numba.carray(array_pointer(own.scratch_address), RECORD_WORDS, np.uint64)
+        for i in range(RECORD_WORDS):
+            mine[i] = shared[i]
+        search.children = own.scratch_address + uint64(8 * RECORD_WORDS)
+    return search
+
+
+@functools.lru_cache(maxsize=4)
+def _tables(rules: Rules) -> dict[str, NDArray[np.uint64]]:
+    """The proofs under these rules, shared by all players of this process: they depend on nothing else."""
+    return {"table": words(MEGABYTES), "distances": words(MEGABYTES / 4)}
+
+
+@dataclass(frozen=True)
+class SolverKnowledge(Knowledge):
+    """``keys`` begins with a ``SEARCH`` record. This object keeps alive the arrays at its addresses."""
+
+    kept: tuple[Any, ...] = ()
+
+
+def solver_record(rules: Rules, base: Base | None = None) -> tuple[NDArray[np.uint64], tuple[Any, ...]]:
+    """The solver's record under these rules, [RECORD_WORDS] uint64, and the arrays that it points to."""
+    arrays: dict[str, Any] = {
+        **_tables(rules),
+        "stop": np.zeros(1, np.int64),
+        **({"base": base.words} if base else {}),
+    }
+    search = record(rules, arrays)
+    if base:
+        search["base_pieces"] = base.pieces
+    return search.view(np.uint64), tuple(arrays.values())

@@ -1,0 +1,112 @@
+"""A learned policy as the evaluation of a search: values of turns, and exact values of endings.
+
+The value of a turn is P(won) + P(not lost) - 1, from -1 to 1 for the player who makes it. So the same board has the
+opposite value for the other player. An agent's keys hold the solver's record, then the words of the policy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import encode_turn, keys, params, table
+from agents.learning.policy import Policy
+from agents.line_values import ALL_TURNS, Work, check_weights, judge_turns, reading_of, weights_of, work_memory
+from agents.search.exact import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, search_of, solver_record
+from agents.semi_random import gift_turn
+from quarto.bits import popcount
+from quarto.jit import float64, inlined, int64
+from quarto.position import Position, after_giving, after_placing
+from quarto.rng import draw
+from quarto.rules import CELLS, NONE, PIECES, Rules
+from quarto.solver.solver import value_of
+
+MOST_TURNS = CELLS * (PIECES - 1)
+EXACT_FROM = 7  # pieces on the board: 0.3 ms for a position with so many, and less with more
+EXACT = 0  # index of the first parameter; those of the search follow
+
+
+@inlined
+def find_turns(position: Position, kept: int, own: Any) -> Work:
+    """The best ``kept`` safe turns of a position whose hand finishes no line; see ``judge_turns``."""
+    words, work = keys(own)[RECORD_WORDS:], work_memory(np.full(1, 0.5), kept)
+    weights, state = weights_of(words, table(own)), (position.lanes, position.occupied, position.available)
+    judge_turns(*state, position.hand, words, weights, work, ALL_TURNS)
+    return work
+
+
+@inlined
+def number_of(turns: Work) -> int:
+    """The number of turns that were found."""
+    count = int64(0)
+    while count < turns.gifts.shape[1] and turns.gifts[0, count] != NONE:
+        count += 1
+    return count
+
+
+@inlined
+def value_at(turns: Work, rank: int) -> float:
+    """The learned value of a turn: P(won) + P(not lost) - 1."""
+    return float64(2.0 * turns.top[0, rank] - 1.0)
+
+
+@inlined
+def after_turn(position: Position, cell: int, gift: int) -> Position:
+    """The opponent's position after a turn, or after a gift alone."""
+    placed = position if cell == NONE else after_placing(position, cell)
+    return after_giving(placed, gift)
+
+
+@inlined
+def is_exact(position: Position, own: Any) -> bool:
+    """Whether the solver values this position."""
+    return int64(popcount(position.occupied)) >= int64(params(own)[EXACT])
+
+
+@inlined
+def exact_value(position: Position, rules: Any, own: Any) -> int:
+    """The exact value for the player to act."""
+    return int64(value_of(position.lanes, position.occupied, position.available, position.hand, rules, search_of(own)))
+
+
+@inlined
+def turn_without_choice(position: Position, seed: int, rules: Any) -> int:
+    """The turn of ``semi_random``: it finishes a line, or all turns give a win away, or no piece is left."""
+    return gift_turn(position, draw(seed, 0), rules)
+
+
+@inlined
+def exact_turn(position: Position, turns: Work, rules: Any, own: Any) -> tuple[int, int]:
+    """The turn of the greatest learned value among those that keep the exact value, and this value."""
+    value, chosen, last = exact_value(position, rules, own), int64(0), number_of(turns) - 1
+    while value >= 0 and chosen < last:
+        if -exact_value(after_turn(position, turns.cells[0, chosen], turns.gifts[0, chosen]), rules, own) == value:
+            break
+        chosen += 1
+    return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value
+
+
+def valued_knowledge(
+    policy: Policy, rules: Rules, exact_from: int, settings: list[float], scratch: int
+) -> SolverKnowledge:
+    """What a search by a policy reads: ``settings`` follow ``exact_from``, ``scratch`` words follow the solver's.
+
+    Raises ``ValueError`` for rules under which the mover chooses, and for a policy of other lines.
+    """
+    if rules.mover_chooses:
+        raise ValueError("value=POLICY has no meaning where the mover chooses the piece: nothing is given")
+    reading, (record, kept) = reading_of(policy, rules), solver_record(rules)
+    return SolverKnowledge(
+        params=np.array([exact_from, *settings], np.float64),
+        table=reading.table,
+        keys=np.concatenate([record, reading.keys]),
+        scratch_size=SOLVER_WORDS + scratch,
+        kept=kept,
+    )
+
+
+def check_value(policy: Policy, player: str) -> Policy:
+    """The policy. Raises ``ValueError`` for one that values no afterstates."""
+    check_weights(policy, player)
+    return policy
