@@ -36,6 +36,7 @@ from quarto.threats import winning_cells
 
 BREADTH = 16  # of the best turns of a node, those that are searched
 TEMPERATURE = 0.15  # of the priors: differences of values that count
+STEPS = 2.0**30  # of an exponential, whose last bit differs from machine to machine
 ITERATIONS, C = 1, 2  # indices of the parameters
 NODE = np.dtype(
     [
@@ -73,7 +74,7 @@ def add_children(nodes: Any, parent: int, size: int, turns: Work) -> int:
         node = nodes[size + k]
         node.total, node.value, node.visits, node.made = 0.0, value_at(turns, k), 0, 0
         node.cell, node.gift = turns.cells[0, k], turns.gifts[0, k]
-        node.prior = math.exp((value_at(turns, k) - value_at(turns, 0)) / TEMPERATURE)
+        node.prior = np.rint(STEPS * math.exp((value_at(turns, k) - value_at(turns, 0)) / TEMPERATURE)) / STEPS
         total += node.prior
     for k in range(count):
         nodes[size + k].prior /= total
