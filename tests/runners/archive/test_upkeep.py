@@ -41,7 +41,7 @@ def test_a_policy_is_derived_again_bit_for_bit_after_compaction(tmp_path: Path, 
     assert files > 4
     done = qarena("archive", "compact", *where)
     assert done.code == 0
-    assert done.out.startswith(f"{files} files of games are now 1; 'qarena archive gc --remove' removes the old files")
+    assert done.out.startswith(f"{files} files of games are now 1; 'qarena archive gc --remove --archive ")
     assert qarena("sql", question, "--format", "csv", *where).out == asked
     assert f"0 of {3 * files} files removed" in qarena("archive", "gc", "--remove", *where).out
     assert qarena("archive", "gc", "--remove", "--age", "0", *where).code == 0

@@ -212,6 +212,6 @@ def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
         with pytest.raises(RequestError, match=r"code that is not this project's .* allow it with --trust-agents"):
             spec.build()
         with pytest.raises(RequestError, match="--trust-agents"):
-            spec.takes_policy()
+            spec.policy_parameter()
     assert replace(deeper, trusted=True).build()
     assert not [*RULE_BASED.code_of_others()]
