@@ -23,7 +23,7 @@ from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.solver import value_of
 
 MOST_TURNS = CELLS * (PIECES - 1)
-EXACT_FROM = 7  # pieces on the board: 0.3 ms for a position with so many, and less with more
+EXACT_FROM = 7  # pieces on the board; a few positions with so many take milliseconds
 EXACT = 0  # index of the first parameter; those of the search follow
 
 
