@@ -36,18 +36,17 @@ from agents.base import (
     turn,
 )
 from agents.learning.policy import Policy
+from agents.line_values import check_weights
 from agents.parameters import checked_whole
 from agents.search.valued import (
     EXACT_FROM,
-    MOST_TURNS,
+    UNDECIDED,
     after_turn,
-    check_value,
-    exact_turn,
     exact_value,
     find_turns,
     is_exact,
     number_of,
-    turn_without_choice,
+    root_turns,
     value_at,
     valued_knowledge,
 )
@@ -244,20 +243,10 @@ def valued_search(position: Position, depth: int, alpha: float, beta: float, rul
 
 @turn
 def valued_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    hand = position.hand
-    won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
-    if won or position.available == 0:
-        think(own, float64(int64(won)), NO_VISITS)
-        return turn_without_choice(position, seed, rules)
-    exact, depth = is_exact(position, own), int64(params(own)[DEPTH])
-    turns = find_turns(position, MOST_TURNS if exact else BREADTH, own)
-    if turns.gifts[0, 0] == NONE:
-        think(own, -1.0, NO_VISITS)
-        return turn_without_choice(position, seed, rules)
-    if exact:
-        found, result = exact_turn(position, turns, rules, own)
-        think(own, float64(result), NO_VISITS)
-        return found
+    decided, turns = root_turns(position, BREADTH, seed, rules, own)
+    if decided != UNDECIDED:
+        return decided
+    depth = int64(params(own)[DEPTH])
     best, chosen = value_at(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
     for k in range(number_of(turns) if depth > 1 else 0):
         given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
@@ -284,7 +273,9 @@ class AlphaBeta(KernelAgent):
 
     def __init__(self, depth: int = 2, value: Policy | None = None, exact_from: int = EXACT_FROM) -> None:
         self.depth = checked_whole("depth", depth, 1, CELLS)
-        self.value = None if value is None else check_value(value, "alpha_beta")
+        if value is not None:
+            check_weights(value, "alpha_beta")
+        self.value = value
         self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
 
     def turn_kernel(self) -> TurnKernel:

@@ -9,6 +9,7 @@ import numpy as np
 
 from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
 from agents.learning.policy import Policy
+from agents.line_values import check_weights
 from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
 from agents.search.puct import puct_turn, words_of_nodes
@@ -29,7 +30,7 @@ from agents.search.tree import (
     words_of_kept_tree,
     words_of_tree,
 )
-from agents.search.valued import EXACT_FROM, check_value, valued_knowledge
+from agents.search.valued import EXACT_FROM, valued_knowledge
 from quarto.jit import float64, inlined, int64, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, Rules
@@ -283,7 +284,9 @@ class Mcts(KernelAgent):
             raise ValueError("solver=true needs faithful=false: nothing can be proven about an opponent that helps")
         if reuse and faithful:
             raise ValueError("reuse=true needs faithful=false: the study's code throws its tree away")
-        self.value = None if value is None else check_value(value, "mcts")
+        if value is not None:
+            check_weights(value, "mcts")
+        self.value = value
         self.exact_from = checked_whole("exact_from", exact_from, 5, CELLS)
         others = {"draw_reward": draw_reward, "final": final, "faithful": faithful, "solver": solver}
         for name, given in (others | {"safe_gifts": safe_gifts, "reuse": reuse}).items() if value else ():

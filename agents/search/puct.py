@@ -18,21 +18,19 @@ from agents.base import encode_turn, params, think, turn
 from agents.line_values import Work
 from agents.search.exact import SOLVER_WORDS
 from agents.search.valued import (
-    MOST_TURNS,
+    UNDECIDED,
     after_turn,
-    exact_turn,
     exact_value,
     find_turns,
     is_exact,
     number_of,
-    turn_without_choice,
+    root_turns,
     value_at,
 )
 from quarto.bits import array_pointer
 from quarto.jit import float64, inlined, int64, uint64
 from quarto.position import Position
 from quarto.rules import CELLS, NONE
-from quarto.threats import winning_cells
 
 BREADTH = 16  # of the best turns of a node, those that are searched
 TEMPERATURE = 0.15  # of the priors: differences of values that count
@@ -106,7 +104,7 @@ def visit(position: Position, here: int, size: int, nodes: Any, rules: Any, own:
     """The value of a node for the player who moved there, and the new size of the tree: it may get children."""
     if position.available == 0:
         return float64(0.0), size
-    if here != 0 and is_exact(position, own):
+    if is_exact(position, own):
         return float64(-exact_value(position, rules, own)), size
     turns = find_turns(position, BREADTH, own)
     if turns.gifts[0, 0] == NONE:
@@ -128,24 +126,14 @@ def most_visited(nodes: Any) -> int:
 
 @turn
 def puct_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    hand = position.hand
-    if position.available == 0 or (hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0):
-        think(own, float64(position.available != 0), int64(0))
-        return turn_without_choice(position, seed, rules)
-    if is_exact(position, own):
-        turns = find_turns(position, MOST_TURNS, own)
-        if turns.gifts[0, 0] == NONE:
-            think(own, -1.0, int64(0))
-            return turn_without_choice(position, seed, rules)
-        found, result = exact_turn(position, turns, rules, own)
-        think(own, float64(result), int64(0))
-        return found
-    nodes, path = nodes_of(own), np.empty(CELLS + 2, np.int64)
-    nodes[0].total, nodes[0].value, nodes[0].visits, nodes[0].made = 0.0, 0.0, 0, 0
-    size, c = int64(1), params(own)[C]
-    for _ in range(int64(params(own)[ITERATIONS])):
+    decided, turns = root_turns(position, BREADTH, seed, rules, own)
+    if decided != UNDECIDED:
+        return decided
+    nodes, path = nodes_of(own), np.zeros(CELLS + 2, np.int64)
+    nodes[0].total, nodes[0].visits = 0.0, 1
+    size, c = add_children(nodes, 0, 1, turns), params(own)[C]
+    for _ in range(int64(params(own)[ITERATIONS]) - 1):
         here, depth, state = int64(0), int64(0), position
-        path[0] = 0
         while nodes[here].made != 0:
             here = best_child(nodes, here, c)
             state = after_turn(state, int64(nodes[here].cell), int64(nodes[here].gift))
@@ -155,16 +143,11 @@ def puct_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         if nodes[here].visits == 0:
             value, size = visit(state, here, size, nodes, rules, own)
             nodes[here].value = value
-            if nodes[0].made == 0:
-                break
         for step in range(depth, -1, -1):
             node = nodes[path[step]]
             node.total += value
             node.visits += 1
             value = -value
-    if nodes[0].made == 0:
-        think(own, -1.0, int64(0))
-        return turn_without_choice(position, seed, rules)
     best = most_visited(nodes)
     think(own, mean_of(nodes[best]), int64(nodes[best].visits))
     return encode_turn(int64(nodes[best].cell), int64(nodes[best].gift))

@@ -10,20 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import encode_turn, keys, params, table
+from agents.base import encode_turn, keys, params, table, think
 from agents.learning.policy import Policy
-from agents.line_values import ALL_TURNS, Work, check_weights, judge_turns, reading_of, weights_of, work_memory
+from agents.line_values import ALL_TURNS, Work, judge_turns, reading_of, weights_of, work_memory
 from agents.search.exact import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, search_of, solver_record
 from agents.semi_random import gift_turn
+from quarto.batch import NO_VISITS
 from quarto.bits import popcount
 from quarto.jit import float64, inlined, int64
 from quarto.position import Position, after_giving, after_placing
 from quarto.rng import draw
 from quarto.rules import CELLS, NONE, PIECES, Rules
 from quarto.solver.solver import value_of
+from quarto.threats import winning_cells
 
 MOST_TURNS = CELLS * (PIECES - 1)
 EXACT_FROM = 7  # pieces on the board; a few positions with so many take milliseconds
+UNDECIDED = -1
 EXACT = 0  # index of the first parameter; those of the search follow
 
 
@@ -71,12 +74,6 @@ def exact_value(position: Position, rules: Any, own: Any) -> int:
 
 
 @inlined
-def turn_without_choice(position: Position, seed: int, rules: Any) -> int:
-    """The turn of ``semi_random``: it finishes a line, or all turns give a win away, or no piece is left."""
-    return gift_turn(position, draw(seed, 0), rules)
-
-
-@inlined
 def exact_turn(position: Position, turns: Work, rules: Any, own: Any) -> tuple[int, int]:
     """The turn of the greatest learned value among those that keep the exact value, and this value."""
     value, chosen, last = exact_value(position, rules, own), int64(0), number_of(turns) - 1
@@ -87,10 +84,33 @@ def exact_turn(position: Position, turns: Work, rules: Any, own: Any) -> tuple[i
     return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value
 
 
+@inlined
+def root_turns(position: Position, kept: int, seed: int, rules: Any, own: Any) -> tuple[int, Work]:
+    """The turn of a position that needs no search, or UNDECIDED; and the best ``kept`` turns to search.
+
+    It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
+    with an exact value have ``exact_turn``.
+    """
+    hand, exact = position.hand, is_exact(position, own)
+    won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
+    if won or position.available == 0:
+        think(own, float64(int64(won)), NO_VISITS)
+        return gift_turn(position, draw(seed, 0), rules), work_memory(np.full(1, 0.5), 1)
+    turns = find_turns(position, MOST_TURNS if exact else kept, own)
+    if turns.gifts[0, 0] == NONE:
+        think(own, -1.0, NO_VISITS)
+        return gift_turn(position, draw(seed, 0), rules), turns
+    if exact:
+        found, value = exact_turn(position, turns, rules, own)
+        think(own, float64(value), NO_VISITS)
+        return found, turns
+    return int64(UNDECIDED), turns
+
+
 def valued_knowledge(
     policy: Policy, rules: Rules, exact_from: int, settings: list[float], scratch: int
 ) -> SolverKnowledge:
-    """What a search by a policy reads: ``settings`` follow ``exact_from``, ``scratch`` words follow the solver's.
+    """The knowledge of a search by a policy: ``settings`` follow ``exact_from``, ``scratch`` words the solver's.
 
     Raises ``ValueError`` for rules under which the mover chooses, and for a policy of other lines.
     """
@@ -104,9 +124,3 @@ def valued_knowledge(
         scratch_size=SOLVER_WORDS + scratch,
         kept=kept,
     )
-
-
-def check_value(policy: Policy, player: str) -> Policy:
-    """The policy. Raises ``ValueError`` for one that values no afterstates."""
-    check_weights(policy, player)
-    return policy

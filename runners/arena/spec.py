@@ -102,7 +102,8 @@ class AgentSpec:
     def policy_parameter(self) -> str | None:
         """The parameter by which its constructor takes a policy; None: it takes none. Raises as ``build`` does."""
         self.require_trusted()
-        return next((each for each in POLICY_PARAMETERS if each in self.params and self._takes(each)), None)
+        named = next((each for each in POLICY_PARAMETERS if each in self.params), None)
+        return named if named and self._takes(named) else None
 
     @property
     def runs_programs(self) -> bool:

@@ -203,6 +203,20 @@ def test_values_of_simple_types_are_checked(name: str, value: Any, wrong: str) -
         typed.build()
 
 
+class Genome:
+    """A player with a gene that has the name of a parameter for policies."""
+
+    def __init__(self, value: float = 0.5) -> None:
+        self.value = value
+
+
+def test_a_gene_is_no_name_of_a_policy() -> None:
+    genome = AgentSpec("mine", f"{__name__}.Genome", {"policy": None, "value": 0.5}, trusted=True)
+    assert genome.policy_parameter() is None
+    assert AgentSpec("mcts", "agents.mcts.Mcts", {"value": None}).policy_parameter() == "value"
+    assert AgentSpec("lines", "agents.line_values.LineValues", {"policy": None}).policy_parameter() == "policy"
+
+
 def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
     polito: dict[str, Any] = {"label": "p", "target": "runners.polito.agent.Polito", "params": {}}
     inside = AgentSpec("o", "agents.oracle.Oracle", {"below": polito})
