@@ -39,7 +39,7 @@ def kept_rules(start: Start, rules: Rules) -> Iterator[tuple[str, str | None]]:
 
 
 def _wrong(rule: Rule, start: Start, rules: Rules) -> str | None:
-    """What is wrong by a rule; the processes that it starts are ended."""
+    """The faults by a rule; the processes that it starts are ended."""
     with ExitStack() as ends:
 
         def begun() -> EngineProcess:

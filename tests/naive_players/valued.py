@@ -16,7 +16,7 @@ Move = tuple[int, int]  # cell, gift
 
 
 class Valued:
-    """What both searches share; ``value_of`` is the mean of the chances of an afterstate not to lose and to win."""
+    """The shared part of both searches; ``value_of`` is the mean of an afterstate's chances not to lose and to win."""
 
     def __init__(self, value_of: Callable[[Afterstate], float], exact_from: int) -> None:
         self.value_of, self.exact_from = value_of, exact_from

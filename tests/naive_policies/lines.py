@@ -139,7 +139,7 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
 
 
 def decided(after: Afterstate) -> str | None:
-    """How the game ends, if the replies show it; with fewer than seven pieces nobody looks."""
+    """The end of the game, if the replies show it; with fewer than seven pieces nobody looks."""
     if 16 - after.board.count(NONE) < 7:
         return None
     replies, left = list(replies_to(after)), len(after.left)

@@ -194,7 +194,7 @@ Stages = dict[int, NDArray[np.int16]]  # the weights of both heads by number of 
 
 
 class LearningPlan(NamedTuple):
-    """How weights are learned: see ``conf/kind/line_values.yaml``."""
+    """The plan of learning weights: see ``conf/kind/line_values.yaml``."""
 
     passes: int
     rate: float

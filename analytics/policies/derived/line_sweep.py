@@ -49,7 +49,7 @@ ONE_IN = 16  # games is not learned from, but measures the error
 
 
 class StagePlan(NamedTuple):
-    """How a stage is learned."""
+    """The plan of learning a stage."""
 
     games: int  # whose boards are learned from, at most
     turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
