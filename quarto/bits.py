@@ -14,7 +14,6 @@ from llvmlite import ir
 from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from quarto.jit import inlined, int64, uint64
 
@@ -82,16 +81,9 @@ def prefetch(typing_context: Any, address: Any) -> Any:
     return types.void(address), generate
 
 
-def _bit_positions() -> NDArray[np.uint8]:
-    """[256 x 8] by byte and n: the index of the n-th set bit of the byte."""
-    positions = np.zeros((256, 8), np.uint8)
-    for byte in range(256):
-        of_byte = [bit for bit in range(8) if byte >> bit & 1]
-        positions[byte, : len(of_byte)] = of_byte
-    return positions.reshape(-1)
-
-
-BIT_POSITIONS = _bit_positions()
+IS_SET = np.arange(256)[:, None] >> np.arange(8) & 1  # [256 x 8] by byte and bit
+# [256 x 8] by byte and n, flat: the index of the n-th set bit. A stable sort puts the indices of set bits first.
+BIT_POSITIONS = np.argsort(-IS_SET, axis=1, kind="stable").astype(np.uint8).ravel()
 
 
 @inlined
@@ -125,15 +117,14 @@ def nth_bit_by_deposit(mask: int, n: int) -> int:
     return int64(lowest_bit(deposit_bits(uint64(1) << uint64(n), uint64(mask))))
 
 
-def _deposits_bits() -> bool:
-    """Whether numba compiles for this machine's own processor, and that has PDEP."""
-    if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
-        return False
-    return platform.machine() in ("x86_64", "AMD64") and bool(get_host_cpu_features().get("bmi2"))
-
-
+# Whether numba compiles for this machine's own processor, and that has PDEP.
+DEPOSITS_BITS = (
+    not (numba.config.CPU_NAME or numba.config.CPU_FEATURES)
+    and platform.machine() in ("x86_64", "AMD64")
+    and bool(get_host_cpu_features().get("bmi2"))
+)
 # Index of the n-th (from 0) set bit of a 16-bit mask; n must be below its number of set bits.
-nth_bit = nth_bit_by_deposit if _deposits_bits() else nth_bit_by_table
+nth_bit = nth_bit_by_deposit if DEPOSITS_BITS else nth_bit_by_table
 
 
 @inlined

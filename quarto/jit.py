@@ -35,8 +35,15 @@ from numba.core.datamodel.models import OpaqueModel
 from numba.core.registry import CPUDispatcher
 from numba.extending import register_model
 
-from quarto import caches
-from quarto.sources import find, fingerprint_of, kernel_sources, outside_fingerprint, project_root
+from quarto.sources import (
+    cache_root,
+    compiling,
+    find,
+    fingerprint_of,
+    kernel_sources,
+    outside_fingerprint,
+    project_root,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,7 +64,7 @@ def cache_directory(outside: str = "") -> Path:
     """
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(f"{fingerprint_of(kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
-    chosen = caches.cache_root() / "kernels" / stamp
+    chosen = cache_root() / "kernels" / stamp
     try:
         chosen.mkdir(parents=True, exist_ok=True)
         writable = os.access(chosen, os.W_OK)
@@ -329,7 +336,7 @@ def inlined(function: F) -> F:
 
 
 class _Listener(event.Listener):  # type: ignore[misc]
-    """Calls ``caches.before_compiling`` whenever numba compiles what the cache lacks, and keeps ``caches.compiling``.
+    """Calls ``compiling.announce`` whenever numba compiles what the cache lacks, and counts it in ``compiling``.
 
     numba compiles in one thread at a time, and what a kernel inlines while it compiles the kernel.
     """
@@ -341,13 +348,13 @@ class _Listener(event.Listener):  # type: ignore[misc]
         if self._depth == 0:
             self._since = time.perf_counter()
         self._depth += 1
-        caches.before_compiling()
+        compiling.announce()
 
     def on_end(self, _event: event.Event) -> None:
         self._depth -= 1
         if self._depth == 0:
-            caches.compiling.compiled += 1
-            caches.compiling.seconds += time.perf_counter() - self._since
+            compiling.compiled += 1
+            compiling.seconds += time.perf_counter() - self._since
 
 
 event.register("numba:compile", _Listener())

@@ -5,9 +5,9 @@ choose. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number gene
 to seat ``t mod 2``, so no seat uses the other's words. A game depends on its own stream alone, not on block size,
 thread, shard or machine. No seat depends on the words that the other one used.
 
-The streams of games follow from the run's id (``run_word``): no two runs draw the same words, so their games are
-independent evidence. The streams of openings follow from the run's seed and the pair's number alone. So all pairings
-and runs of one seed begin with the same openings, and their results can be compared pair by pair.
+The streams of games follow from the run's word, its id as a number: no two runs draw the same words, so their games
+are independent evidence. The streams of openings follow from the run's seed and the pair's number alone. So all
+pairings and runs of one seed begin with the same openings, and their results can be compared pair by pair.
 """
 
 from __future__ import annotations
@@ -31,12 +31,6 @@ def mix(word: int) -> int:
     word = (word ^ (word >> uint64(30))) * uint64(0xBF58_476D_1CE4_E5B9)
     word = (word ^ (word >> uint64(27))) * uint64(0x94D0_49BB_1331_11EB)
     return word ^ (word >> uint64(31))
-
-
-def run_word(run_id: str) -> int:
-    """The first argument of ``stream`` for the games of a run, uint64: its id, hex digits, as a number."""
-    word: int = uint64(int(run_id, 16))
-    return word
 
 
 @kernel()

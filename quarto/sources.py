@@ -1,8 +1,11 @@
-"""The source files that kernels and agents are made of, and their fingerprints.
+"""The source files that kernels and agents are made of, their fingerprints, and the folder of compiled kernels.
 
 Which modules a module imports, and which these import, is read from their texts: nothing is imported to find out. So
 the answer depends on the files and on the import path alone, not on what this process has imported so far. Imports
 inside functions count too, and so does ``import_module('name')``; a name that a program computes cannot be seen.
+
+This module imports nothing heavy. So a command line can ask to be told of compiling (``compiling.announce``) before it
+knows whether it needs kernels.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ import ast
 import functools
 import hashlib
 import importlib.util
+import os
 import pkgutil
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 
@@ -25,6 +30,27 @@ INSTALLED = ("site-packages", "dist-packages")  # folders whose packages have ve
 TEXTS = (".py", ".pyw")
 IMPORTING = ("import_module", "__import__")
 STAR = ".*"  # after the name of a module of which everything is imported
+
+
+def cache_root() -> Path:
+    """``$QARENA_CACHE``, else a folder in the user's cache folder; it may not exist yet.
+
+    It holds files that the project can make again.
+    """
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena")
+
+
+@dataclass
+class Compiling:
+    """The progress of compiling in this process."""
+
+    compiled: int = 0  # kernels that the cache lacked
+    seconds: float = 0.0  # spent on compiling
+    announce: Callable[[], None] = lambda: None  # called before numba compiles a function that the cache lacks
+
+
+compiling = Compiling()
 
 
 @functools.cache

@@ -12,12 +12,10 @@ from quarto.rules import ATTRIBUTES, PIECES
 VALUES = 2 * ATTRIBUTES  # attribute values: 0-3 an attribute bit set, 4-7 the same bit clear
 
 
-def _safe_pieces(danger: int) -> int:
-    """The pieces that have none of the values in a danger byte, as 16 bits."""
-    return sum(1 << piece for piece in range(PIECES) if not (piece | (~piece & 15) << ATTRIBUTES) & danger)
-
-
-SAFE_PIECES = np.array([_safe_pieces(danger) for danger in range(1 << VALUES)], np.int64)  # [256], by danger byte
+_EACH_PIECE = np.arange(PIECES)
+_VALUES_OF = _EACH_PIECE | (~_EACH_PIECE & 15) << ATTRIBUTES  # [16] the values that each piece has, as 8 bits
+# [256], by danger byte: the pieces that have none of its values, as 16 bits
+SAFE_PIECES = (_VALUES_OF & np.arange(1 << VALUES)[:, None] == 0) @ (1 << _EACH_PIECE)
 
 
 @inlined

@@ -42,7 +42,6 @@ from analytics.parquet.packing import (
     PLAIN,
     RLE_DICTIONARY,
     Facts,
-    bytes_for,
     pack_ascending,
     pack_small,
 )
@@ -154,9 +153,19 @@ def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str]
     return bytes(file.ended())
 
 
+def bytes_for(rows: int) -> int:
+    """The most bytes that packing a column of so many rows needs."""
+    return 9 * rows + 2048
+
+
 def buffer_for(rows: int, columns: int = 1) -> NDArray[np.uint8]:
     """Room in which columns of a row group of at most so many rows are packed."""
     return np.empty(columns * bytes_for(rows), np.uint8)
+
+
+def facts_for(columns: int = 1) -> Facts:
+    """Room for the facts about columns that are packed."""
+    return Facts(*np.empty((len(Facts._fields), columns), np.int64))
 
 
 def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChunk:
@@ -164,7 +173,7 @@ def integers(values: NDArray[np.integer], room: NDArray[np.uint8]) -> ColumnChun
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
-    facts, wide = Facts.empty(1), values.dtype == np.int64
+    facts, wide = facts_for(), values.dtype == np.int64
     values = np.ascontiguousarray(values)
     if wide:
         pack_ascending(values.view(np.int64), room, 0, facts, 0)
@@ -195,7 +204,7 @@ def labels(indices: NDArray[np.integer], known: Sequence[str], room: NDArray[np.
 
     It is packed in ``room`` (``buffer_for``), so the chunk is valid until that is written again.
     """
-    facts = Facts.empty(1)
+    facts = facts_for()
     indices = np.ascontiguousarray(indices)
     end = pack_small(indices.view(np.uint8), indices.itemsize, len(known), room, 0, facts, 0)  # never PLAIN
     least, largest = int(facts.least[0]), int(facts.largest[0])

@@ -26,16 +26,6 @@ class Facts(NamedTuple):
     encoding: NDArray[np.int64]  # [columns]
     end: NDArray[np.int64]  # [columns] index after the last byte
 
-    @staticmethod
-    def empty(columns: int) -> Facts:
-        """Uninitialised facts."""
-        return Facts(*(np.empty(columns, np.int64) for _ in range(4)))
-
-
-def bytes_for(rows: int) -> int:
-    """The most bytes that packing a column of so many rows needs."""
-    return 9 * rows + 2048
-
 
 FACTS_TYPE = types.NamedUniTuple(types.int64[::1], 4, Facts)
 BYTES_READ = types.Array(types.uint8, 1, "C", readonly=True)  # whether or not they may be written
@@ -47,10 +37,10 @@ WIDE_READ = types.Array(types.int64, 1, "C", readonly=True)
 def pack_small(
     values: NDArray[np.uint8], size: int, widest: int, out: NDArray[np.uint8], start: int, facts: Facts, column: int
 ) -> int:
-    """Pack integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
+    """Pack R integers of ``size`` bytes, 1 or 4, from ``start`` on; returns the end. ``values`` are their bytes.
 
     They become indices into the range from the least to the largest, unless that is ``widest`` or wider. There is at
-    least one. ``out`` needs ``bytes_for`` bytes from there. The facts about column number ``column`` are written.
+    least one. ``out`` needs ``9 R + 2048`` bytes from there. The facts about column number ``column`` are written.
     """
     narrow, wide = values.view(np.int8), values[: values.shape[0] // 4 * 4].view(np.int32)  # ``size`` says which it is
     least, largest, runs = _summary(narrow) if size == 1 else _summary(wide)

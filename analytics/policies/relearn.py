@@ -20,10 +20,9 @@ from agents.lift import KernelPlayer
 from analytics.query.selection import within
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import read_games, read_rows
-from analytics.store.records import RunRecord
+from analytics.store.records import RunRecord, run_word
 from quarto.batch import Games
 from quarto.errors import RequestError
-from quarto.rng import run_word
 from quarto.rules import Rules
 
 

@@ -11,8 +11,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, integers, labels, packed_integers
-from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, bytes_for, pack_ascending, pack_small
+from analytics.parquet.encoder import (
+    ColumnChunk,
+    ParquetFile,
+    buffer_for,
+    bytes_for,
+    encode,
+    facts_for,
+    integers,
+    labels,
+    packed_integers,
+)
+from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, pack_ascending, pack_small
 from analytics.store.ranges import UnitLine, game_ids
 from analytics.store.schema import GAMES, PLIES, THOUGHTS
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, side_by_side
@@ -220,7 +230,7 @@ def thoughts_of(blocks: Sequence[Block]) -> pl.DataFrame | None:
 
 def _plies(parts: Sequence[RangeGames], games: int, room: NDArray[np.uint8]) -> TableBytes:
     """The rows exist for one row group at a time: they are packed while the processor's cache holds them."""
-    file, facts = ParquetFile(PLIES), Facts.empty(len(PLIES))
+    file, facts = ParquetFile(PLIES), facts_for(len(PLIES))
     columns, filled = PlyColumns.empty(min(ROW_GROUP_ROWS, PIECES * games)), np.zeros(2, np.int64)
     turns = [(ply, part) for ply in range(PIECES) for part in parts]
     for number, (ply, part) in enumerate(turns, 1):

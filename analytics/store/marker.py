@@ -24,8 +24,8 @@ from analytics.parquet.metadata import footer_of
 from analytics.store.ranges import range_named
 from analytics.store.records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
-from quarto.caches import cache_root
 from quarto.errors import FailureError, RequestError
+from quarto.sources import cache_root
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
+import numpy as np
 
 from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
 from analytics.files.local import LOCAL
@@ -207,6 +208,11 @@ def run_id_of(spec: Mapping[str, Any]) -> str:
     The beginning of the SHA-256 of the spec as JSON: keys sorted, no spaces, ASCII only.
     """
     return hashlib.sha256(canonical(spec)).hexdigest()[:12]
+
+
+def run_word(run_id: str) -> int:
+    """The first argument of ``quarto.rng.stream`` for the games of a run, uint64: its id as a number."""
+    return cast("int", np.uint64(int(run_id, 16)))
 
 
 @lru_cache(256, typed=True)

@@ -28,7 +28,6 @@ from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES, TABLES
 from analytics.upkeep.garbage import remove_replaced
-from quarto.caches import ignore
 from quarto.errors import FailureError
 
 SIBLINGS = 64  # files of rows that become one by themselves
@@ -106,7 +105,7 @@ def roll_up(
     fits: Fits,
     progress: Callable[[Family], None] = _ignored,
     threads: int = 1,
-    on_wait: Callable[[], None] = ignore,
+    on_wait: Callable[[], None] = lambda: None,
 ) -> int:
     """Make parents of the files of tables that hold the same ranges; returns how many were made.
 
@@ -231,7 +230,7 @@ def roll_up_small(archive: Archive, run_id: str) -> None:
     roll_up(archive, record, (THOUGHTS_TABLE,), small(SIBLINGS, most))
 
 
-def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = ignore) -> int:
+def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[], None] = lambda: None) -> int:
     """Make parents of the positions and first plies of a run; returns how many were made.
 
     ``on_wait`` is called several times a second; it may end the work by an exception.

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from agents.base import ERROR, LATE, Agent
 from agents.lift import KernelPlayer, LiftedPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts, side_by_side
-from quarto.caches import ignore
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
@@ -91,7 +90,7 @@ class Engine:
     """Plays the pairings of one run.
 
     ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,
-    all else by ``run``, the run's word (``quarto.rng.run_word``). Unless ``swapped``, only the first game of each pair
+    all else by ``run``, the run's word (``run_word``). Unless ``swapped``, only the first game of each pair
     is played. Everything that affects the games is given here, so a block depends on its ``Order`` alone.
     """
 
@@ -123,7 +122,7 @@ class Engine:
         orders: Iterable[Order],
         threads: int,
         stop: threading.Event | None = None,
-        idle: Callable[[], None] = ignore,
+        idle: Callable[[], None] = lambda: None,
     ) -> Iterator[TimedBlock]:
         """Play ``orders`` on ``threads`` threads and yield the blocks as they are finished, not always in order.
 

@@ -19,11 +19,10 @@ from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, UnitLine, parts
-from analytics.store.records import RunRecord, joined_code, now
-from quarto import caches
+from analytics.store.records import RunRecord, joined_code, now, run_word
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
-from quarto.rng import run_word
+from quarto.sources import compiling
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
 from runners.arena.engine import Engine
@@ -148,7 +147,7 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
 
 def _clock() -> float:
     """The seconds since some moment, without those in which kernels were compiled."""
-    return time.perf_counter() - caches.compiling.seconds
+    return time.perf_counter() - compiling.seconds
 
 
 def engine_of(

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
 from agents.lift import lift
-from quarto import caches
 from quarto.batch import Batch, Block, Games, side_by_side
 from quarto.errors import OURS, FailureError, raised_at
 from quarto.jit import uint64
@@ -26,6 +25,7 @@ from quarto.notation import format_cell, format_piece
 from quarto.position import EMPTY, Position
 from quarto.rng import Streams, stream
 from quarto.rules import CELLS, CLASSIC, NONE, Rules
+from quarto.sources import compiling
 from quarto.views import BatchView, PositionView
 from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_agent
@@ -241,18 +241,18 @@ def _one_by_one(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
 @contextmanager
 def _captured(printed: io.StringIO) -> Iterator[None]:
     """Collects printed text in ``printed``, except for the notice that kernels are compiled."""
-    screen, notice = sys.stderr, caches.before_compiling
+    screen, notice = sys.stderr, compiling.announce
 
     def noticed() -> None:
         with redirect_stderr(screen):
             notice()
 
-    caches.before_compiling = noticed
+    compiling.announce = noticed
     try:
         with redirect_stdout(printed), redirect_stderr(printed):
             yield
     finally:
-        caches.before_compiling = notice
+        compiling.announce = notice
 
 
 def ask_rarely(guarded: GuardedAgent, seed: int) -> int:

@@ -17,8 +17,8 @@ import typer
 from typer import Option
 from typer.core import TyperGroup
 
-from quarto import caches
 from quarto.errors import ArenaError, RequestError
+from quarto.sources import INSTALLED, compiling
 from runners.cli import archive, learn, perfect, play
 from runners.cli.options import MARKUP, ROOT
 from runners.hosting.interruption import INTERRUPTED, answered_interrupts
@@ -108,8 +108,6 @@ def _refuse_shadows() -> None:
             place, remedy = (*places, name)[0], "rename that folder, or take it off PYTHONPATH"
             from importlib import metadata
 
-            from quarto.sources import INSTALLED
-
             if any(part in place for part in INSTALLED):
                 owners = {*metadata.packages_distributions().get(name, [])} - {"quarto-arena"}
                 owner = " and ".join(sorted(owners)) or "another distribution"
@@ -139,7 +137,7 @@ class CompilingNotice:
         elif now - self._last < self.SECONDS:
             return
         else:
-            self.say(f"… {number_of(caches.compiling.compiled, 'kernel')} so far")
+            self.say(f"… {number_of(compiling.compiled, 'kernel')} so far")
         self._last = now
 
     def end(self) -> None:
@@ -147,9 +145,8 @@ class CompilingNotice:
         from runners.terminal.console import number_of
 
         if self._last is not None:
-            done = caches.compiling
-            count = number_of(done.compiled, "kernel")
-            self.say(f"Compiled {count} in {done.seconds:.1f} s. Speeds leave this time out.")
+            count = number_of(compiling.compiled, "kernel")
+            self.say(f"Compiled {count} in {compiling.seconds:.1f} s. Speeds leave this time out.")
 
     def say(self, text: str) -> None:
         """Print on standard error."""
@@ -175,7 +172,7 @@ def _main() -> None:
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
         _refuse_shadows()
-        notice = caches.before_compiling = CompilingNotice()
+        notice = compiling.announce = CompilingNotice()
         try:
             _carry_out()
         finally:

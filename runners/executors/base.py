@@ -32,7 +32,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from quarto.caches import ignore
 from quarto.errors import RequestError
 from runners.hosting.interruption import WORKING
 
@@ -129,7 +128,7 @@ class Executor(ABC):
         parts: Iterable[Part],
         threads: int,
         stop: threading.Event,
-        idle: Callable[[], None] = ignore,
+        idle: Callable[[], None] = lambda: None,
     ) -> Iterator[Answer]:
         """The answers about all parts, as they come.
 

@@ -35,8 +35,8 @@ from analytics.sql.views import among, literal
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.ranges import StoredRange
 from analytics.upkeep.rolling import roll_up_small
-from quarto import caches
 from quarto.errors import RequestError
+from quarto.sources import compiling
 from runners.executors.base import Executor, Stop, Task, available_cores, check_tables
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
@@ -84,7 +84,7 @@ class LongTime:
 
     @staticmethod
     def _clock() -> float:
-        return time.perf_counter() - caches.compiling.seconds  # compiled once, however many games there are
+        return time.perf_counter() - compiling.seconds  # compiled once, however many games there are
 
     def reach(self, games: int) -> None:
         """``games`` are judged by now."""

@@ -21,13 +21,13 @@ from analytics.store.archive import Archive
 from analytics.store.blocks import one_game
 from analytics.store.range_files import store_games
 from analytics.store.ranges import first_game_id, merged, missing
-from analytics.store.records import LABEL
+from analytics.store.records import LABEL, run_word
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Batch, Block, Turns
 from quarto.errors import ArenaError, RequestError
 from quarto.jit import uint64
 from quarto.position import Position
-from quarto.rng import Streams, run_word, stream, turn_offset_of
+from quarto.rng import Streams, stream, turn_offset_of
 from quarto.rules import Rules
 from runners.arena.code import code_of, differences
 from runners.arena.experiment import begin, end

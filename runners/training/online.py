@@ -16,11 +16,10 @@ from agents.learning.learner import Learner, TrainingGames
 from agents.lift import KernelPlayer
 from agents.parameters import checked_whole
 from analytics.policies.relearn import LearnerState, learning_curve, logged
-from analytics.store.records import LABEL, SEATS
+from analytics.store.records import LABEL, SEATS, run_word
 from analytics.store.schema import MAX_PAIRS
 from quarto.batch import Block, Games
 from quarto.errors import RequestError, is_ctrl_c
-from quarto.rng import run_word
 from runners.arena.code import differences
 from runners.arena.config import rounding_notes
 from runners.arena.config_groups import check_choice, names, settings_of

@@ -78,8 +78,8 @@ def test_scipys_algebra_is_imported_by_kernels_that_need_it_only(tmp_path: Path)
 def test_another_copy_of_the_same_sources_compiles_nothing(tmp_path: Path) -> None:
     """As another environment of the same user has it; an edited copy compiles its own."""
     script = (
-        "import quarto, numpy as np; from quarto import caches, rng; rng.Streams(np.zeros(1, np.uint64)).draw(0);"
-        "print(quarto.__file__, caches.compiling.compiled)"
+        "import quarto, numpy as np; from quarto import rng, sources; rng.Streams(np.zeros(1, np.uint64)).draw(0);"
+        "print(quarto.__file__, sources.compiling.compiled)"
     )
     found = []
     for name in ("one", "two", "edited"):

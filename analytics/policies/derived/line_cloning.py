@@ -44,11 +44,12 @@ from analytics.policies.derived.line_fit import (
 )
 from analytics.policies.derived.line_sweep import ONE_IN, board_of, words_of_games
 from analytics.store.blocks import RangeGames
+from analytics.store.records import run_word
 from quarto.batch import Games
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import float64, inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
-from quarto.rng import draw, run_word
+from quarto.rng import draw
 from quarto.rules import CELLS
 from quarto.threats import SAFE_PIECES
 

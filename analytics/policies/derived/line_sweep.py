@@ -34,11 +34,12 @@ from analytics.policies.derived.line_fit import (
     rounded,
 )
 from analytics.store.blocks import games_at
+from analytics.store.records import run_word
 from quarto.batch import Games
 from quarto.bits import popcount, spread
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS, ALL_PIECES
-from quarto.rng import GAMMA, draw, mix, run_word
+from quarto.rng import GAMMA, draw, mix
 from quarto.rules import CELLS, NONE
 from quarto.solver.solver import Solver
 from quarto.threats import safe_pieces, winning_cells

@@ -17,9 +17,10 @@ from agents.q_table import QTableLearner
 from agents.rl_encoded import EncodedLearner
 from analytics.policies.derived.dataset import Dataset, check_played, seats_of
 from analytics.policies.relearn import LearnerState
+from analytics.store.records import run_word
 from quarto.batch import GAME_BITS, Games
 from quarto.jit import int64, kernel
-from quarto.rng import run_word, stream
+from quarto.rng import stream
 from quarto.rules import CELLS
 
 GAMES_TYPE = numba.typeof(Games.zeros(1))

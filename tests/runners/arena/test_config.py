@@ -15,8 +15,8 @@ import polars as pl
 import pytest
 
 from agents.dumb import Dumb
+from analytics.store.records import run_word
 from quarto.errors import RequestError
-from quarto.rng import run_word
 from runners.arena import experiment
 from runners.arena.config import Request, agent_named, usual_label
 from runners.arena.config_groups import ArchiveSettings, load_rules, names, settings_of

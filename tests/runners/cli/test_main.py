@@ -20,8 +20,8 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.ranges import check_of
-from quarto import caches
 from quarto.errors import FailureError, RequestError
+from quarto.sources import Compiling
 from runners.cli import options
 from runners.cli.main import CompilingNotice
 from runners.terminal.results import QUESTIONS
@@ -76,11 +76,12 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches, "compiling", caches.Compiling(seconds=25.04))
+    compiling = Compiling(seconds=25.04)
+    monkeypatch.setattr("runners.cli.main.compiling", compiling)
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 25.0])
     notice = CompilingNotice(lambda: next(times))
     for compiled in range(1, 7):
-        caches.compiling.compiled = compiled
+        compiling.compiled = compiled
         notice()
     notice.end()
     first, *more = capsys.readouterr().err.splitlines()

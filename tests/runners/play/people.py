@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
 from agents.base import Agent
+from analytics.store.records import run_word
 from quarto.notation import format_cell, format_piece
-from quarto.rng import run_word
 from quarto.rules import Rules
 from runners.arena.config import agent_named
 from runners.hosting.guarded_agent import GuardedAgent
