@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RUN_DIGITS = 6  # of a run's id in the name of a game
 ITSELF = "·"  # where the agent of the row is that of the column
 MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
+SEATS = ("gives the first piece", "places it")  # what each seat does first
+SEATS_OF_MOVERS = ("places the second piece", "the first")  # where the mover chooses the piece
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,12 @@ def _shares(frame: pl.DataFrame) -> list[ResultColumn]:
     """The shares of games won, drawn and lost."""
     kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
     return [column(heading, frame[name] / frame["games"], percent, spare) for heading, name, spare in kinds]
+
+
+def seats_explained(mover_chooses: bool) -> str:
+    """The sentence below a table with columns by seat."""
+    zero, one = SEATS_OF_MOVERS if mover_chooses else SEATS
+    return f"Seat 0 {zero}, seat 1 {one}."
 
 
 def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:

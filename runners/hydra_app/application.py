@@ -1,4 +1,4 @@
-"""Commands that Hydra carries out: ``Application``, which each of them is, and ``RUN``, which plays.
+"""Commands that Hydra carries out: ``Application``, which each of them is, and ``RUN``, which plays and shows a run.
 
 What plays or learns is imported when something is to be done: most wrong requests are refused before that.
 """
@@ -18,13 +18,15 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from analytics.results.columns import ResultColumn
+from analytics import archive_option
+from analytics.results.columns import ResultColumn, column, pairing_columns, percent, seats_explained
 from runners.arena.config_groups import RunConfig, check_values, plain
 from runners.arena.objectives import Objective, Target, objective_of
 from runners.hosting import interruption
 from runners.terminal import console
 
 if TYPE_CHECKING:
+    from analytics.results.pairings import PairingResult
     from runners.arena.config import Request
     from runners.arena.experiment import Experiment
     from runners.arena.playing import Outcome
@@ -158,7 +160,6 @@ def _objective(cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Objective:
 def _played(experiment: Experiment, objective: Objective) -> Finished:
     """The outcome of an experiment that was ready."""
     from runners.arena.playing import carry_out
-    from runners.terminal.results import show_outcome
 
     request, running = experiment.request, HydraConfig.get()
     log = Path(running.runtime.output_dir) / f"{running.job.name}.log"
@@ -187,15 +188,97 @@ def _played(experiment: Experiment, objective: Objective) -> Finished:
 
 def _columns(outcome: Outcome, objective: Objective, value: float | None) -> list[ResultColumn]:
     """The pairings as a sweep shows them; the value of the objective stands in the first row."""
-    from analytics.results.columns import pairing_columns
-    from analytics.results.pairings import pairings_frame
-
     if not outcome.results:
         return []
-    shown = pairing_columns(pairings_frame(outcome.results), with_scores=False)
+    shown = _pairings(outcome.results)
     if value is not None:
         shown.append(ResultColumn(objective.heading, [objective.text(value), *[""] * (len(outcome.results) - 1)]))
     return shown
+
+
+def _pairings(found: Sequence[PairingResult]) -> list[ResultColumn]:
+    from analytics.results.pairings import pairings_frame
+
+    return pairing_columns(pairings_frame(found), with_scores=False)
+
+
+# A run in the terminal.
+
+# What to ask about the games of a run; the condition on it goes into the braces.
+QUESTIONS = (
+    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
+    (
+        "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
+        "FROM first_plies WHERE {} GROUP BY ALL ORDER BY ALL"
+    ),
+    "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
+)
+
+
+def show_outcome(outcome: Outcome, log: Path) -> None:
+    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
+    if not outcome.results:
+        console.print_note(f"run {outcome.run_id} has no games yet")
+        return
+    if len(outcome.results) > 1:
+        from analytics.results.pairings import crosstable
+        from runners.terminal.results import show_crosstable
+
+        # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
+        shared = any(each.by_pairs for each in outcome.results)
+        show_crosstable(crosstable(outcome.results), intervals=not shared)
+        if shared:
+            command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+            console.print_line(f"Pairings share openings; intervals over openings: {command}")
+    _show_pairings(outcome.results, outcome.mover_chooses)
+    if any(each.tally.is_uniform for each in outcome.results):
+        from analytics import open_archive
+        from analytics.query.selection import repeated_games
+
+        with open_archive(outcome.root) as opened:
+            for note in repeated_games(opened, [outcome.run_id]):
+                console.print_note(note)
+    console.print_line(_summary(outcome))
+    if not outcome.interrupted:
+        console.print_line("Ask the archive:")
+        for question in QUESTIONS:
+            of_run = question.format(f"run_id = '{outcome.run_id}'")
+            console.print_line(f"  {console.sql_command(of_run, outcome.root)}")
+    _show_forfeits(outcome, log)
+
+
+def _show_forfeits(outcome: Outcome, log: Path) -> None:
+    """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
+    for line in outcome.misbehaviour:
+        console.print_note(line)
+    forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
+    told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
+    told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
+    if told:
+        console.print_note("; ".join(told))
+
+
+def _summary(outcome: Outcome) -> str:
+    total = sum(result.games for result in outcome.results)
+    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
+    if outcome.played == 0:
+        return f"Nothing to play: {where}."
+    return f"{console.speed(outcome.played, outcome.seconds)}; {where}."
+
+
+def _show_pairings(found: Sequence[PairingResult], mover_chooses: bool) -> None:
+    seats = [
+        column(
+            f"win in seat {seat}",
+            [row[2] / max(1, sum(row)) for row in (each.in_seat(seat) for each in found)],
+            percent,
+            7,
+        )
+        for seat in (0, 1)
+    ]
+    plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
+    console.show([console.tabulated([*_pairings(found), *seats, plies], "Pairings (the first agent's view, in %)")])
+    console.print_line(seats_explained(mover_chooses))
 
 
 RUN = RunApplication()

@@ -1,17 +1,15 @@
-"""Results in the terminal: those of a run, crosstables, and ratings."""
+"""Results in the terminal: crosstables and ratings."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analytics import archive_option
 from analytics.results.columns import (
+    SEATS,
+    SEATS_OF_MOVERS,
     ResultColumn,
-    column,
     elo,
     interval,
     opponent_columns,
@@ -19,110 +17,18 @@ from analytics.results.columns import (
     percent,
     ranked,
     rating_columns,
+    seats_explained,
     standing_columns,
     superiority_columns,
 )
-from analytics.results.pairings import Crosstable, PairingResult, crosstable, pairings_frame
-from runners.terminal.console import (
-    print_line,
-    print_note,
-    program,
-    show,
-    speed,
-    sql_command,
-    tabulated,
-)
+from analytics.results.pairings import Crosstable, crosstable
+from runners.terminal.console import print_line, show, tabulated
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from analytics.ratings.head_to_head import HeadToHead  # most runs need no more than their outcome
+    from analytics.ratings.head_to_head import HeadToHead
     from analytics.ratings.ratings import Rating, Ratings
-    from runners.arena.playing import Outcome
-
-# A run.
-
-# What to ask about the games of a run; the condition on it goes into the braces.
-QUESTIONS = (
-    "SELECT agent_0, agent_1, avg((winner = 0)::int) AS seat_0_wins FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-    (
-        "SELECT agent, cell_name(cell) AS first_cell, sum(games) AS games, sum(wins) / sum(games) AS win_rate "
-        "FROM first_plies WHERE {} GROUP BY ALL ORDER BY ALL"
-    ),
-    "SELECT plies, ending, count(*) AS games FROM games WHERE {} GROUP BY ALL ORDER BY ALL",
-)
-SEATS = ("gives the first piece", "places it")  # what each seat does first
-SEATS_OF_MOVERS = ("places the second piece", "the first")  # where the mover chooses the piece
-
-
-def show_outcome(outcome: Outcome, log: Path) -> None:
-    """Print the tables of a run, its speed, and commands that ask about its games; ``log`` has more on misbehaviour."""
-    if not outcome.results:
-        print_note(f"run {outcome.run_id} has no games yet")
-        return
-    if len(outcome.results) > 1:
-        # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
-        shared = any(each.by_pairs for each in outcome.results)
-        show_crosstable(crosstable(outcome.results), intervals=not shared)
-        if shared:
-            command = f"{program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
-            print_line(f"Pairings share openings; intervals over openings: {command}")
-    _show_pairings(outcome.results, outcome.mover_chooses)
-    if any(each.tally.is_uniform for each in outcome.results):
-        from analytics import open_archive
-        from analytics.query.selection import repeated_games
-
-        with open_archive(outcome.root) as opened:
-            for note in repeated_games(opened, [outcome.run_id]):
-                print_note(note)
-    print_line(_summary(outcome))
-    if not outcome.interrupted:
-        print_line("Ask the archive:")
-        for question in QUESTIONS:
-            of_run = question.format(f"run_id = '{outcome.run_id}'")
-            print_line(f"  {sql_command(of_run, outcome.root)}")
-    _show_forfeits(outcome, log)
-
-
-def _show_forfeits(outcome: Outcome, log: Path) -> None:
-    """Print what agents did wrong in the games of this command, and how many games of the run are forfeits."""
-    for line in outcome.misbehaviour:
-        print_note(line)
-    forfeits, games = (sum(sum(each.forfeits) for each in outcome.results), sum(each.games for each in outcome.results))
-    told = [f"warning: {forfeits:,} of {games:,} games of this run are forfeits"] if forfeits else []
-    told += [f"more in {os.path.relpath(log)}"] if outcome.misbehaviour else []
-    if told:
-        print_note("; ".join(told))
-
-
-def _summary(outcome: Outcome) -> str:
-    total = sum(result.games for result in outcome.results)
-    where = f"run {outcome.run_id} in {outcome.root} holds {total:,} games, fingerprint {outcome.fingerprint:016x}"
-    if outcome.played == 0:
-        return f"Nothing to play: {where}."
-    return f"{speed(outcome.played, outcome.seconds)}; {where}."
-
-
-def _show_pairings(found: Sequence[PairingResult], mover_chooses: bool) -> None:
-    seats = [
-        column(
-            f"win in seat {seat}",
-            [row[2] / max(1, sum(row)) for row in (each.in_seat(seat) for each in found)],
-            percent,
-            7,
-        )
-        for seat in (0, 1)
-    ]
-    plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
-    columns = [*pairing_columns(pairings_frame(found), with_scores=False), *seats, plies]
-    show([tabulated(columns, "Pairings (the first agent's view, in %)")])
-    print_line(_seats(mover_chooses))
-
-
-def _seats(mover_chooses: bool) -> str:
-    zero, one = SEATS_OF_MOVERS if mover_chooses else SEATS
-    return f"Seat 0 {zero}, seat 1 {one}."
-
 
 # Crosstables.
 
@@ -152,7 +58,7 @@ def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) 
     title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
     show([tabulated(pairing_columns(met.frame(by_seat)), title)], wide=wide)
     if by_seat:
-        print_line(_seats(met.mover_chooses))
+        print_line(seats_explained(met.mover_chooses))
 
 
 # Ratings.

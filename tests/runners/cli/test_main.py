@@ -24,7 +24,7 @@ from quarto.errors import FailureError, RequestError
 from quarto.sources import Compiling
 from runners.cli import options
 from runners.cli.main import CompilingNotice
-from runners.terminal.results import QUESTIONS
+from runners.hydra_app.application import QUESTIONS
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play

@@ -20,9 +20,10 @@ from rich.console import Console
 from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
+from runners.hydra_app.application import show_outcome
 from runners.terminal import console, files, tables
 from runners.terminal.console import progress_bar
-from runners.terminal.results import show_crosstable, show_outcome
+from runners.terminal.results import show_crosstable
 from tests.runners.experiments import play
 
 AGENTS = "agents=[random,dumb,semi_random,rule_based]"
