@@ -16,12 +16,11 @@ import polars as pl
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import RangeTable, extents_found, lacking
 from analytics.derived_tables.positions import POSITIONS, positions_of
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import counted, damaged, read_rows, tallies_frame
+from analytics.store.range_files import THOUGHTS_FOLDER, counted, damaged, read_rows, tallies_frame
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
-from analytics.store.schema import TABLES, TALLIES
+from analytics.store.schema import TABLES, TALLIES, THOUGHTS
 from quarto.errors import FailureError
 from quarto.symmetry import symmetries
 
@@ -34,6 +33,17 @@ TALLIES_TABLE = RangeTable(
     totals=dict.fromkeys(TALLIES.names()[1:], np.add),
     rows=lambda games, record, _extent: tallies_frame(counted(games, record.swapped)),
     of="games",
+)
+
+
+# The thoughts of players: the value, the visits and the time of each turn, where that was asked for. They come with the
+# games. The seconds were measured, so two writers of one range may write different bytes: the smaller check counts.
+
+THOUGHTS_TABLE = RangeTable(
+    THOUGHTS_FOLDER,
+    THOUGHTS,
+    key=("ply", "game_id"),
+    command="qarena run ... archive.thoughts=true",
 )
 
 

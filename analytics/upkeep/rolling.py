@@ -18,8 +18,7 @@ import polars as pl
 from analytics.derived_tables.decisions import DECISIONS_TABLE, AnnotationExtent
 from analytics.derived_tables.derived_table import RangeTable, extents_found, rows_at_once
 from analytics.derived_tables.jobs import run_jobs
-from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE
+from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE, THOUGHTS_TABLE
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table

@@ -26,7 +26,7 @@ from analytics.derived_tables.decisions import (
 )
 from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges, rows_at_once
 from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE, faults
+from analytics.derived_tables.tables import THOUGHTS_TABLE
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, united
@@ -35,6 +35,7 @@ from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.verify.games import Problem
 from analytics.verify.replay import known_values
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS
 from quarto.errors import FailureError
 from quarto.rules import Rules
 
@@ -114,8 +115,28 @@ def _of_file(file: StoredTable, with_rows: bool) -> tuple[int, list[Problem]]:
 def _thoughts(table: StoredTable) -> Iterator[Problem]:
     """The problems of a file of thoughts."""
     games, remedy = united([table.read(source) for source in table.sources]), table.table.remedy
-    for fault in faults(pl.concat(table.parts()), games, table.record.rules):
+    for fault in _faults(pl.concat(table.parts()), games, table.record.rules):
         yield Problem(table.path, f"{fault}: {remedy}")
+
+
+def _faults(rows: pl.DataFrame, games: RangeGames, rules: Rules) -> Iterator[str]:
+    """The faults of the thoughts of some games."""
+    ids, ply = rows["game_id"].to_numpy(), rows["ply"].to_numpy()
+    if not ((ply[1:] > ply[:-1]) | ((ply[1:] == ply[:-1]) & (ids[1:] > ids[:-1]))).all():
+        yield "its rows are not in order"
+    if not rows.select((pl.col("seat") == (pl.col("ply") + 1) % 2).all()).item():
+        yield "a seat is not that of its ply"
+    value, visits = pl.col("value"), pl.col("visits")
+    told = (value == NO_VALUE) | value.is_between(-VALUE_UNITS, VALUE_UNITS)
+    if not rows.select((told & (visits >= NO_VISITS) & (pl.col("microseconds") >= 0)).all()).item():
+        yield "a value is not from -1 to 1, or a number of visits or microseconds is below 0"
+    column = np.searchsorted(games.game_id, ids)
+    if not (games.game_id[np.minimum(column, len(games.game_id) - 1)] == ids).all():
+        yield "a turn is of no game of its range"
+        return
+    opening, last = games.opening[column], np.minimum(games.games.plies[column], 15)  # a turn may have been illegal
+    if not ((opening - (not rules.mover_chooses) <= ply) & (ply <= last)).all():
+        yield "a turn is at a ply that its game has not"
 
 
 def _decisions(table: StoredTable) -> Iterator[Problem]:

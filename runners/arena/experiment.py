@@ -13,8 +13,6 @@ import numpy as np
 from msgspec import structs
 
 from agents.base import Agent, KernelAgent
-from analytics.derived_tables.derived_table import lacking, made_inside, parts_lacking
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
@@ -60,6 +58,9 @@ class Experiment:
         """
         if not (self.request.storage.thoughts and self.request.spec.repeatable):
             return []
+        from analytics.derived_tables.derived_table import lacking, made_inside, parts_lacking
+        from analytics.derived_tables.tables import THOUGHTS_TABLE
+
         end, most = self.line.end_of(games), self.request.storage.most_units(self.line.games_a_pair)
         lacks = lacking(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
         made = made_inside(self.archive, self.run_id, THOUGHTS_TABLE, lacks)

@@ -13,12 +13,12 @@ from analytics.derived_tables.tables import (
     END_PLY,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
+    THOUGHTS_TABLE,
     count_positions,
     extent_of,
     first_plies_of,
     index_runs,
 )
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE
 from analytics.perfect.annotate import AnnotationSettings, annotate_runs
 from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses, SequentialTest

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 from agents.base import Thought
 from analytics import open_archive
-from analytics.derived_tables.thoughts import THOUGHTS_TABLE
+from analytics.derived_tables.tables import THOUGHTS_TABLE
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from analytics.upkeep.garbage import remove_replaced, unneeded_files
