@@ -75,6 +75,13 @@ def contents_of(package: str) -> Mapping[str, bytes]:
     return found
 
 
+def contents_of_modules(modules: Iterable[str]) -> dict[str, bytes]:
+    """The content of the file of each of these modules, and of the packages around them, by name."""
+    specs = ((name, find(name)) for name in _with_parents(modules))
+    contents = {name: _content(spec) for name, spec in specs if spec is not None}
+    return {name: content for name, content in contents.items() if content is not None}
+
+
 def kernel_sources() -> list[Path]:
     """The project's files that decide what its kernels do: an edit to any other one compiles nothing anew."""
     importing = (path for path in _sources(OTHER_PACKAGES) if b"from quarto.jit import" in path.read_bytes())

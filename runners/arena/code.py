@@ -16,6 +16,7 @@ from quarto.errors import RequestError
 from quarto.sources import (
     KERNEL_PACKAGES,
     contents_of,
+    contents_of_modules,
     fingerprint_of_modules,
     imported_modules,
     is_ours,
@@ -50,7 +51,7 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
     playing = plays if spec.learner is None else _playing(learning=True)
     digest = hashlib.sha256("\n".join([playing, *sorted(codes.values())]).encode())
     sums = {label: {file.shown: file.sha256 for file in own} for label, own in files.items() if own}
-    contents = {**contents_of("quarto"), **_contents(PLAYING_MODULES)}
+    contents = {**contents_of("quarto"), **contents_of_modules(PLAYING_MODULES)}
     for each in own.values():
         contents |= {name: content for found in each.values() for name, content in found.items()}
     modules = {name: hashlib.sha256(contents[name]).hexdigest()[:MODULE_DIGITS] for name in sorted(contents)}
@@ -98,16 +99,8 @@ def version() -> str:
 def _playing(learning: bool) -> str:
     """The fingerprint of what plays, whoever the agents are, and of what learns."""
     packages = KERNEL_PACKAGES if learning else ("quarto",)
-    modules = _contents((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
+    modules = contents_of_modules((*PLAYING_MODULES, *(LEARNING_MODULES if learning else ())))
     return source_fingerprint(packages) + fingerprint_of_modules(modules)
-
-
-def _contents(modules: Iterable[str]) -> dict[str, bytes]:
-    """The contents of these modules with the packages that hold them, without what they import."""
-    found: dict[str, bytes] = {}
-    for name in modules:
-        found |= imported_modules(name, lambda _importing, _imported: False)
-    return found
 
 
 def _modules_of_agent(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
