@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from copy import copy
 from itertools import chain
 from typing import Annotated, Any
 
@@ -33,8 +34,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of the commands, panel by panel."""
-        order = [of.info.name if isinstance(of, typer.Typer) else of.__name__ for of in chain(*PANELS.values())]
-        return sorted(super().list_commands(ctx), key=order.index)
+        return sorted(super().list_commands(ctx), key=[*map(_name_of, chain(*PANELS.values()))].index)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
@@ -77,6 +77,11 @@ for panel, commands in PANELS.items():
             app.add_typer(command, rich_help_panel=panel)
         else:
             app.command(rich_help_panel=panel)(command)
+
+
+def _name_of(command: Any) -> str:
+    """The name of a command, given its function, or of a group of commands."""
+    return str(command.info.name if isinstance(command, typer.Typer) else command.__name__)
 
 
 def _print_version(wanted: bool) -> None:
@@ -194,7 +199,7 @@ def _main() -> None:
 def _carry_out() -> None:
     """Carry out the typed command. Raises ``RequestError`` for options and arguments that it does not take."""
     try:
-        code = _commands()(prog_name="qarena", standalone_mode=False)
+        code = _commands(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="qarena", standalone_mode=False)
     except typer.TyperException as error:
         message, context = error.format_message(), getattr(error, "ctx", None)
         if not message:  # a group without a command: its help is printed
@@ -221,9 +226,15 @@ def _advice(error: Any, context: typer.Context, message: str) -> str:
 
 
 @functools.cache
-def _commands() -> Any:
-    """All commands as Click has them: what runs many in one process, as the tests do, need not make them anew."""
-    return _with_plain_flags(typer.main.get_command(app))
+def _commands(typed: str) -> Any:
+    """The typed command as Click has it, or all of them if there is none of this name.
+
+    Each takes a millisecond to make. What runs many in one process, as the tests do, need not make them anew.
+    """
+    one = copy(app)
+    one.registered_commands = [each for each in app.registered_commands if _name_of(each.callback) == typed]
+    one.registered_groups = [each for each in app.registered_groups if _name_of(each.typer_instance) == typed]
+    return _with_plain_flags(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
 
 
 def _with_plain_flags(command: Any) -> Any:
