@@ -138,15 +138,17 @@ def imported_modules(
     is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
     cannot be found by its name, such as ``__main__``. Without it nothing is known of such a module.
     """
-    own, found = module.partition(".")[0], dict[str, bytes]()
+    own, found, known = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
     waiting = list(_with_parents([module]))
     seen = set(waiting)
     while waiting:
         name = waiting.pop()
-        spec = find(name)
+        if (outermost := name.partition(".")[0]) != own and not _is_local(find(outermost, known)):
+            continue  # nor is what is in it: most imported names are of numba and NumPy
+        spec = find(name, known)
         if spec is None and name == module and source is not None and source.is_file():
             spec = ModuleSpec(name, SourceFileLoader(name, str(source)), origin=str(source))
-        if spec is None or not (_is_local(spec) or name.partition(".")[0] == own):
+        if spec is None or not (outermost == own or _is_local(spec)):
             continue
         content = _content(spec)
         if content is None:  # a package without a file: only its modules have content
@@ -161,19 +163,18 @@ def imported_modules(
     return found
 
 
-def find(module: str) -> ModuleSpec | None:
-    """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would."""
-    paths: Sequence[str] | None = None
-    spec = None
-    parts = module.split(".")
-    for depth in range(len(parts)):
-        if not parts[depth] or (depth and paths is None):
-            return None
-        spec = _find(".".join(parts[: depth + 1]), paths)
-        if spec is None:
-            return None
-        paths = spec.submodule_search_locations
-    return spec
+def find(module: str, known: dict[str, ModuleSpec | None] | None = None) -> ModuleSpec | None:
+    """Where a module would be imported from, or None. Its packages are not imported, as ``find_spec`` would.
+
+    ``known`` has what was found before, and gets what is found now.
+    """
+    known = {} if known is None else known
+    if module not in known:
+        package, dot, tail = module.rpartition(".")
+        around = find(package, known) if package else None
+        paths = around.submodule_search_locations if around else None
+        known[module] = _find(module, paths) if tail and not (dot and paths is None) else None
+    return known[module]
 
 
 def _find(name: str, paths: Sequence[str] | None) -> ModuleSpec | None:
@@ -200,8 +201,10 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _is_local(spec: ModuleSpec) -> bool:
+def _is_local(spec: ModuleSpec | None) -> bool:
     """Whether a module is somebody's own: neither built in, nor the standard library's, nor installed."""
+    if spec is None:
+        return False
     if spec.origin is None:
         return True
     if not spec.has_location:
