@@ -9,18 +9,25 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
 import yaml
+from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import IConfigRepository
+from hydra._internal.defaults_list import DefaultsList, Overrides
 from hydra.core.config_store import ConfigStore
+from hydra.core.default_element import ResultDefault
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf._utils import get_yaml_loader
 
+from runners.arena.config_groups import CONF
 from runners.cli import main
 from runners.hydra_app.application import LAUNCH
 
@@ -49,7 +56,8 @@ def prepared_once() -> Iterator[None]:
     """Commands of this process share what each would prepare anew: half of the time of a short command.
 
     The text of a configuration file is parsed once, and Hydra's store of schemas, which commands only read, is not
-    copied for each composition. A launch lets Hydra compose each configuration two or three times: here, once.
+    copied for each composition. A launch lets Hydra compose each configuration two or three times: here, once. What
+    Hydra makes of the same options of groups is made once: values are set in a copy.
     """
     load = yaml.load
 
@@ -87,11 +95,39 @@ def prepared_once() -> Iterator[None]:
             launched[key] = compose(loader, config_name, overrides, *others, **more)
         return copy.deepcopy(launched[key])
 
+    find, join = config_loader_impl.create_defaults_list, ConfigLoaderImpl._compose_config_from_defaults_list
+    found_before: dict[Any, DefaultsList] = {}
+    joined_before: dict[Any, DictConfig] = {}
+
+    def find_once(
+        repo: IConfigRepository, config_name: str, overrides_list: list[Override], *others: Any, **more: Any
+    ) -> DefaultsList:
+        given = Overrides(repo, overrides_list)
+        options = given.override_choices, given.append_group_defaults, given.deletions
+        key = (searched(repo), config_name, repr(options), *others, *more.values())
+        if key not in found_before or not key[0]:
+            found_before[key] = find(repo, config_name, overrides_list, *others, **more)
+        return replace(found_before[key], config_overrides=given.config_overrides)
+
+    def join_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        key = searched(repo), repr(defaults)
+        if key not in joined_before or not key[0]:
+            joined_before[key] = join(loader, defaults, repo)
+        return copy.deepcopy(joined_before[key])
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config_loader_impl, "create_defaults_list", find_once)
+        patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)
         patch.setattr(ConfigLoaderImpl, "load_configuration", compose_once)
         patch.setattr(ConfigStore, "__deepcopy__", lambda self, _: self, raising=False)
         yield
+
+
+def searched(repo: IConfigRepository) -> str:
+    """The folders in which Hydra looks for configuration files; empty if tests may write files there."""
+    places = [(source.scheme(), source.path) for source in repo.get_sources()]
+    return repr(places) if all(scheme != "file" or path == str(CONF) for scheme, path in places) else ""
 
 
 @pytest.fixture(autouse=True)
