@@ -124,7 +124,8 @@ def sum_up(work: Work, count: int, stage: int, features: int, weights: Weights) 
     """The chance of each head into ``work.chances``; ``count`` is what ``features_of`` returned."""
     values, sums = weights.values, work.sums
     if count < 0:
-        work.chances[:] = DECIDED[count + 3]
+        for head in range(HEADS):  # numba takes seconds to compile the copying of a slice
+            work.chances[head] = DECIDED[count + 3, head]
         return
     base, units = int64(weights.stages[2 * stage]), int64(weights.stages[2 * stage + 1])
     width = HEADS + units

@@ -128,7 +128,8 @@ def _fill(opening: NDArray[np.int8], games: Games, options: StepOptions, rules: 
                 hand = int64(games.pieces[turn - 1, game])
             seen = episodes.observations[row]
             if i > 0:
-                seen[:CELLS] = episodes.observations[row - 1, :CELLS]
+                for cell in range(CELLS):  # numba takes seconds to compile the copying of a slice
+                    seen[cell] = episodes.observations[row - 1, cell]
             while placed < count:
                 piece, cell = int64(games.pieces[placed, game]), int64(games.cells[placed, game])
                 seen[cell] = piece

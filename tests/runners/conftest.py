@@ -19,7 +19,7 @@ import yaml
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import IConfigRepository
-from hydra._internal.defaults_list import DefaultsList, Overrides
+from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
@@ -95,7 +95,7 @@ def prepared_once() -> Iterator[None]:
             launched[key] = compose(loader, config_name, overrides, *others, **more)
         return copy.deepcopy(launched[key])
 
-    find, join = config_loader_impl.create_defaults_list, ConfigLoaderImpl._compose_config_from_defaults_list
+    join = ConfigLoaderImpl._compose_config_from_defaults_list
     found_before: dict[Any, DefaultsList] = {}
     joined_before: dict[Any, DictConfig] = {}
 
@@ -106,7 +106,7 @@ def prepared_once() -> Iterator[None]:
         options = given.override_choices, given.append_group_defaults, given.deletions
         key = (searched(repo), config_name, repr(options), *others, *more.values())
         if key not in found_before or not key[0]:
-            found_before[key] = find(repo, config_name, overrides_list, *others, **more)
+            found_before[key] = create_defaults_list(repo, config_name, overrides_list, *others, **more)
         return replace(found_before[key], config_overrides=given.config_overrides)
 
     def join_once(loader: ConfigLoaderImpl, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
