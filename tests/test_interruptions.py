@@ -67,10 +67,11 @@ ROWS = (
 )
 State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
-# What commands import when they are carried out. A process that starts a command has it all, but no thread.
+# What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
 MODULES = ("hydra_app.application", "hydra_app.launch", "terminal.results", "archive.questions", "perfect.decisions")
+READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging")
 PROCESSES = get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__, *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging"])
+PROCESSES.set_forkserver_preload([__name__, *READY])
 
 
 def type_in(folder: str, arguments: tuple[str, ...], most_bytes: int = resource.RLIM_INFINITY) -> None:

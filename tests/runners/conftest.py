@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -53,6 +54,13 @@ Qarena = Callable[..., Result]
 
 @pytest.fixture(scope="session", autouse=True)
 def prepared_once() -> Iterator[None]:
+    """As ``prepare_once``."""
+    with prepare_once():
+        yield
+
+
+@contextmanager
+def prepare_once() -> Iterator[None]:
     """Commands of this process share what each would prepare anew: half of the time of a short command.
 
     The text of a configuration file is parsed once, and Hydra's store of schemas, which commands only read, is not
