@@ -1,4 +1,4 @@
-"""A process that imports this is ready to start commands that play: each of them would prepare the same for a second."""
+"""A process that imports this is ready to start commands that play: each would prepare the same for a second."""
 
 from hydra import compose, initialize_config_dir
 

@@ -169,6 +169,7 @@ def garbage(folder: Path, archives: Archives) -> None:
     archive = archives.copy("compact", folder / NAME)
     for table in FOLDERS:
         there = Path(archive.folder(table, archive.run_ids()[0]))
+        there.mkdir(parents=True, exist_ok=True)
         (there / f".tmp-{uuid4().hex}").write_bytes(b"half")
         if table != "games":
             extent = {"decisions": "16", "positions": "06"}.get(table, "")
