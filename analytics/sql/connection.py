@@ -309,9 +309,8 @@ class Scratch:
         return self.folder / "spill"
 
     def plain(self, root: Path) -> Path:
-        """A path to an archive that DuckDB takes as it is: no pattern, and UTF-8."""
-        text = str(root)
-        if not _PATTERN & set(text) and text.encode(errors="replace").decode() == text:
+        """A path to an archive that is plain."""
+        if is_plain(root):
             return root
         link = self.folder / _ARCHIVE
         if not link.is_symlink():
@@ -325,6 +324,12 @@ class Scratch:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def is_plain(path: PurePath) -> bool:
+    """Whether DuckDB takes a path as it is: no pattern, and UTF-8."""
+    text = str(path)
+    return not _PATTERN & set(text) and text.encode(errors="replace").decode() == text
 
 
 def remove_abandoned(temporary: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import partial, partialmethod
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -17,7 +17,7 @@ import polars as pl
 from analytics.derived_tables.boards import ORDERED_PLIES
 from analytics.sql import views
 from analytics.sql.answers import NO_LIMITS, Complaint, Limits, QueryResult, Writer, ask, explained
-from analytics.sql.connection import KNOWN, ORDERED, Connection
+from analytics.sql.connection import KNOWN, ORDERED, Connection, is_plain
 from analytics.sql.files import ArchiveFiles, MissingFileError
 from analytics.sql.lazy_rows import Stream, lazily
 from analytics.sql.syntax import check_vocabulary
@@ -73,8 +73,9 @@ class OpenArchive:
         return self._connection
 
     def location(self, path: PurePath) -> PurePath:
-        """The path or URL by which DuckDB and Polars read a file of the archive."""
-        return self._connected().location(path)
+        """The path or URL by which DuckDB and Polars read a file of the archive. A plain path needs no connection."""
+        root = self.archive.backend.absolute(self.archive.root)
+        return path if isinstance(root, Path) and is_plain(root) else self._connected().location(path)
 
     @property
     def archive(self) -> Snapshot:
