@@ -144,8 +144,10 @@ def winning_cells(board: Board, piece: int, rules: Rules) -> list[int]:
 
 
 def safe_pieces(board: Board, available: list[int], rules: Rules) -> list[int]:
-    empty = empty_cells(board)
-    return [piece for piece in available if not any(finishes_line(board, piece, cell, rules) for cell in empty)]
+    """Those that finish a line on no empty cell."""
+    threes = [(board[a], board[b], board[c]) for cell in empty_cells(board) for a, b, c in others_on_lines(cell, rules)]
+    full = [three for three in threes if NONE not in three]
+    return [piece for piece in available if not any(share_a_value(piece, *three) for three in full)]
 
 
 # Players

@@ -18,6 +18,7 @@ from analytics.store.ranges import LARGEST, Range, StoredRange, UnitLine, merged
 from analytics.store.records import RunRecord, now, run_id_of
 from quarto.batch import ENDINGS, FORFEIT_ERROR, FORFEIT_ILLEGAL, FULL_BOARD, LINE, Block, Games
 from quarto.rules import CELLS, CLASSIC, NONE, PIECES, Rules
+from tests.naive import share_a_value
 
 Pairings = Sequence[tuple[str, str]]
 Game = dict[str, Any]  # plies: list of (piece, cell); winner; ending
@@ -28,7 +29,7 @@ PAIRINGS = [("random", "rule_based"), ("random", "dumb(depth=2)"), ("dumb(depth=
 def has_line(board: dict[int, int], rules: Rules) -> bool:
     for line in rules.lines:
         pieces = [board[cell] for cell in line if cell in board]
-        if len(pieces) == 4 and any(len({piece >> bit & 1 for piece in pieces}) == 1 for bit in range(4)):
+        if len(pieces) == 4 and share_a_value(*pieces):
             return True
     return False
 
