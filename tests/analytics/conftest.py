@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -5,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.store.archive import Archive
+from analytics.store.marker import MARKER
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.object_storage import root_of
 
@@ -12,13 +14,24 @@ if TYPE_CHECKING:
     from analytics.sql.database import OpenArchive
 
 
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such an archive, which is only copied."""
+    return Path(filled(tmp_path_factory.mktemp("written") / "archive").root)
+
+
 @pytest.fixture
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+def archive(request: pytest.FixtureRequest, tmp_path: Path, written: Path) -> Archive:
     """An archive with one run of two ranges, ``BLOCKS``: units 0 to 15 and 16 to 23, pairs 0 to 7 of each pairing.
 
     It is in a folder or, with ``BOTH`` of ``tests.object_storage``, also in a bucket.
     """
-    return filled(root_of(request, tmp_path))
+    root = root_of(request, tmp_path)
+    if not isinstance(root, Path):
+        return filled(root)
+    archive = Archive.open(root, create=True)  # its marker is not copied: copies would be those of strangers
+    shutil.copytree(written, root, ignore=shutil.ignore_patterns(MARKER), copy_function=shutil.copy, dirs_exist_ok=True)
+    return archive
 
 
 @pytest.fixture(scope="module")

@@ -266,7 +266,8 @@ def test_an_engine_tells_value_and_nodes(tmp_path: Path) -> None:
 def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qarena: Qarena) -> None:
     archive, run_id = only_run(copy)
     where = ("--archive", str(copy))
-    built = qarena("policy", "build", "kind=line_values", "kind.method=thoughts", "name=mine", *where)
+    learned = ("kind=line_values", "kind.method=thoughts", "kind.passes=1")
+    built = qarena("policy", "build", *learned, "name=mine", *where)
     assert built.code == 0, built.err
     card = policy_store.find(archive, "mine")
     values = told(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM thoughts WHERE value IS NOT NULL")
