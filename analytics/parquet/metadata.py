@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 # Codes of the types in the encoded bytes.
@@ -20,7 +20,9 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, STRUCT = 1, 2, 3, 4
 SIZES = {TRUE: 0, FALSE: 0, BYTE: 1, DOUBLE: 8}  # in bytes, of a field's value
 
 Field = tuple[int, int, bytes]  # id, code of the type, encoded value
-Wanted = Mapping[tuple[int, int], Callable[[], Any]]
+# The form of a field that is read: a code of a type, the wanted fields of a struct by id, or a list of such structs.
+Form = int | Mapping[int, Any] | list[Any]
+Wanted = Mapping[int, Form]
 
 _SINGLE_BYTES = tuple(bytes([byte]) for byte in range(0x80))
 
@@ -83,64 +85,51 @@ def many(identifier: int, kind: int, values: list[bytes]) -> Field:
     return identifier, LIST, head + b"".join(values)
 
 
-class Reader:
-    """Reads fields one after the other; nothing is kept of those that are skipped.
+def read_struct(content: bytes, at: int, wanted: Wanted) -> tuple[dict[int, Any], int]:
+    """The values of some fields, by id, of a struct that begins at a byte, and where it ends; the others are skipped.
 
-    What it reads may be a stranger's. It raises ``IndexError`` where the bytes end too soon, ``ValueError`` or
-    ``RecursionError`` for other bytes that are none of this protocol.
+    The bytes may be a stranger's. Raises ``IndexError`` where they end too soon, ``ValueError`` or ``RecursionError``
+    for other bytes that are none of this protocol.
     """
+    identifier, found = 0, dict[int, Any]()
+    while head := content[at]:
+        at, kind = at + 1, head & 15
+        if head >> 4:
+            identifier += head >> 4
+        else:
+            identifier, at = _number_at(content, at)
+        form = wanted.get(identifier)
+        if form is None or kind != (form if isinstance(form, int) else LIST if isinstance(form, list) else STRUCT):
+            at = _end_of(content, at, kind)
+            continue
+        _require(identifier not in found)
+        found[identifier], at = _value_at(content, at, form)
+    return found, at + 1
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self.at = 0  # bytes that were read
 
-    def struct(self, wanted: Wanted) -> dict[int, Any]:
-        """The values of some fields of a struct by id: ``wanted`` has what reads a field of an id and a type."""
-        identifier, found = 0, dict[int, Any]()
-        while head := self._byte():
-            identifier = identifier + (head >> 4) if head >> 4 else self.number()
-            if read := wanted.get((identifier, head & 15)):
-                _require(identifier not in found)
-                found[identifier] = read()
-            else:
-                self.skip(head & 15)
-        return found
+def _value_at(content: bytes, at: int, form: Form) -> tuple[Any, int]:
+    """A value of a wanted form that begins at a byte, and where it ends."""
+    if form == BINARY:
+        size, at = _varint_at(content, at)
+        return content[at : at + size], at + size
+    if isinstance(form, int):
+        return _number_at(content, at)
+    if isinstance(form, Mapping):
+        return read_struct(content, at, form)
+    head, at = content[at], at + 1
+    size, at = _varint_at(content, at) if head >> 4 == 15 else (head >> 4, at)
+    found = []
+    for _ in range(size):
+        _require(head & 15 == STRUCT)
+        each, at = read_struct(content, at, form[0])
+        found.append(each)
+    return found, at
 
-    def structs(self, wanted: Wanted) -> Iterator[dict[int, Any]]:
-        """The same for each struct of a list. Each has to be taken before anything else is read."""
-        head = self._byte()
-        for _ in range(self._varint() if head >> 4 == 15 else head >> 4):
-            _require(head & 15 == STRUCT)
-            yield self.struct(wanted)
 
-    def number(self) -> int:
-        """A signed number."""
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
-
-    def binary(self) -> bytes:
-        """Bytes or UTF-8 text."""
-        size = self._varint()
-        self._forward(size)
-        return self._content[self.at - size : self.at]
-
-    def skip(self, kind: int) -> None:
-        """Pass over a value."""
-        self.at = _end_of(self._content, self.at, kind)
-        self._forward(0)
-
-    def _forward(self, size: int) -> None:
-        self.at += size
-        if self.at > len(self._content):
-            raise IndexError("the bytes end too soon")
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self._content[self.at - 1]
-
-    def _varint(self) -> int:
-        number, self.at = _varint_at(self._content, self.at)
-        return number
+def _number_at(content: bytes, at: int) -> tuple[int, int]:
+    """The signed number that begins at a byte, and where it ends."""
+    found, at = _varint_at(content, at)
+    return (found >> 1) ^ -(found & 1), at
 
 
 def _varint_at(content: bytes, at: int) -> tuple[int, int]:
@@ -204,18 +193,12 @@ class Footer(NamedTuple):
     columns: tuple[str, ...]
 
 
-class _Chunk(NamedTuple):
-    """A column of a row group, as the footer describes it."""
-
-    codec: int = -1
-    values: int = -1
-    unpacked: int = -1  # bytes
-    packed: int = -1
-    data: int = -1  # offset of its first page of values
-    dictionary: int = 0  # offset of its dictionary; 0: it has none
-
-
-CHUNK = {4: "codec", 5: "values", 6: "unpacked", 7: "packed", 9: "data", 11: "dictionary"}  # fields by id
+# What the footer says of a column of a row group: its codec; its values, bytes unpacked and bytes packed; the offsets of
+# its first page of values and of its dictionary, which it may lack.
+CODEC, VALUES, UNPACKED, PACKED, DATA, DICTIONARY = 4, 5, 6, 7, 9, 11  # fields by id
+COLUMN: Wanted = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, DICTIONARY), I64)}
+FOOTER: Wanted = {2: [{4: BINARY}], 3: I64, 4: [{1: [COLUMN], 3: I64}]}  # names, rows, row groups
+PAGE: Wanted = {2: I32, 3: I32}  # bytes unpacked and packed
 
 
 def footer_of(file: io.BufferedIOBase) -> Footer:
@@ -226,7 +209,7 @@ def footer_of(file: io.BufferedIOBase) -> Footer:
     size = file.seek(0, os.SEEK_END)
     try:
         found, groups = _parsed(_content(file, size))
-        _require(sum(chunk.packed for _, chunks in groups for chunk in chunks) <= size)
+        _require(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
         unpacked = sum(_in_memory(chunk, rows, file) for rows, chunks in groups for chunk in chunks)
     except (LookupError, ValueError, RecursionError) as error:
         raise ValueError("is not a readable Parquet file: its footer is damaged") from error
@@ -247,50 +230,32 @@ def _content(file: io.BufferedIOBase, size: int) -> bytes:
     return file.read(length)
 
 
-def _parsed(content: bytes) -> tuple[Footer, list[tuple[int, list[_Chunk]]]]:
+def _parsed(content: bytes) -> tuple[Footer, list[tuple[int, list[dict[int, int]]]]]:
     """The facts in a footer, and its row groups: the rows and the columns of each."""
-    reader = Reader(content)
-    name: Wanted = {(4, BINARY): reader.binary}
-    chunk: Wanted = {(field, kind): reader.number for field in CHUNK for kind in (I32, I64)}
-    column: Wanted = {(3, STRUCT): lambda: _chunk(reader.struct(chunk))}
-    group: Wanted = {(1, LIST): lambda: [each[3] for each in reader.structs(column)], (3, I64): reader.number}
-    found = reader.struct(
-        {
-            (2, LIST): lambda: [each[4].decode() for each in reader.structs(name)],
-            (3, I64): reader.number,
-            (4, LIST): lambda: [(each[3], each[1]) for each in reader.structs(group)],
-        }
-    )
-    names, groups = found[2], found[4]
+    found, _ = read_struct(content, 0, FOOTER)
+    names = [each[4].decode() for each in found[2]]
+    groups = [(group[3], [column[3] for column in group[1]]) for group in found[4]]
     _require(all(map(str.isprintable, names)))  # they are shown
     _require(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
     return Footer(found[3], tuple(names[1:])), groups  # the first element is the whole
 
 
-def _chunk(facts: Mapping[int, int]) -> _Chunk:
-    """A column of a row group."""
-    found = _Chunk(**{CHUNK[field]: fact for field, fact in facts.items()})
-    _require(min(found) >= 0)
-    return found
-
-
-def _in_memory(chunk: _Chunk, rows: int, file: io.BufferedIOBase) -> int:
+def _in_memory(chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase) -> int:
     """The bytes that a column of a row group may take in memory.
 
     Readers make room for a compressed page by the size in its header, whatever the footer says.
     """
-    sizes = [chunk.unpacked, VALUE_BYTES * max(rows, chunk.values)]
-    if chunk.codec != UNCOMPRESSED:
-        at, pages = chunk.dictionary or chunk.data, 0
-        end = at + chunk.packed
+    _require(min(chunk.values()) >= 0)
+    sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
+    if chunk[CODEC] != UNCOMPRESSED:
+        at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
+        end = at + chunk[PACKED]
         while at < end:
             file.seek(at)
-            reader = Reader(file.read(HEADER))
-            header = reader.struct({(2, I32): reader.number, (3, I32): reader.number})
-            unpacked, packed = header.get(2, -1), header.get(3, -1)
-            _require(min(unpacked, packed) >= 0)
-            pages += unpacked
-            at += reader.at + packed
+            header, size = read_struct(file.read(HEADER), 0, PAGE)
+            _require(min(header[2], header[3]) >= 0)
+            pages += header[2]
+            at += size + header[3]
         sizes.append(pages)
     return max(sizes)
 
