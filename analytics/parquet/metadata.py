@@ -193,8 +193,8 @@ class Footer(NamedTuple):
     columns: tuple[str, ...]
 
 
-# What the footer says of a column of a row group: its codec; its values, bytes unpacked and bytes packed; the offsets of
-# its first page of values and of its dictionary, which it may lack.
+# What the footer says of a column of a row group: its codec, its values, its bytes unpacked and packed, and the offsets
+# of its first page of values and of its dictionary, which it may lack.
 CODEC, VALUES, UNPACKED, PACKED, DATA, DICTIONARY = 4, 5, 6, 7, 9, 11  # fields by id
 COLUMN: Wanted = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, DICTIONARY), I64)}
 FOOTER: Wanted = {2: [{4: BINARY}], 3: I64, 4: [{1: [COLUMN], 3: I64}]}  # names, rows, row groups

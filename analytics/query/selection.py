@@ -266,8 +266,8 @@ def repeated_games(opened: OpenArchive, run_ids: Iterable[str]) -> list[str]:
     """
     alike = {
         (run_id, pairing): tally.games
-        for run_id in run_ids
-        for pairing, tally in read_tallies(opened.archive, run_id).items()
+        for run_id, tallies in read_tallies(opened.archive, [*run_ids]).items()
+        for pairing, tally in tallies.items()
         if tally.is_uniform
     }
     if not alike:

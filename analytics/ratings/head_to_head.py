@@ -18,7 +18,7 @@ from analytics.results.pairings import (
     agent_names,
     pairings_frame,
     question,
-    results,
+    results_of,
     shared_openings,
     sharing,
 )
@@ -153,9 +153,9 @@ def openings_shared(
 def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
     """Every pairing of these runs that has games, from their tallies; in the order of the runs."""
     return {
-        (record.run_id, result.pairing): result
-        for record in records
-        for result in results(opened.archive, record.run_id)
+        (run_id, result.pairing): result
+        for run_id, found in results_of(records, opened.archive).items()
+        for result in found
         if result.games
     }
 

@@ -95,13 +95,20 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
-    record = archive.run_named(run_id)
-    labels = record.pairings
-    return [
-        PairingResult(pairing, *labels[pairing], tally, record.by_pairs)
-        for pairing, tally in read_tallies(archive, run_id).items()
-        if pairing < len(labels)
-    ]
+    return results_of([archive.run_named(run_id)], archive)[run_id]
+
+
+def results_of(records: Iterable[RunRecord], archive: Archive) -> dict[str, list[PairingResult]]:
+    """The same of several runs, by run: their tallies are read at once."""
+    runs = {record.run_id: record for record in records}
+    return {
+        run_id: [
+            PairingResult(pairing, *runs[run_id].pairings[pairing], tally, runs[run_id].by_pairs)
+            for pairing, tally in tallies.items()
+            if pairing < len(runs[run_id].pairings)
+        ]
+        for run_id, tallies in read_tallies(archive, [*runs]).items()
+    }
 
 
 def pairings_frame(found: Sequence[PairingResult]) -> pl.DataFrame:

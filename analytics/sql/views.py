@@ -21,7 +21,7 @@ import polars as pl
 
 from analytics.derived_tables import tables
 from analytics.derived_tables.boards import KEYS, MORE, ORDERS, VALUE_WORDS
-from analytics.results.pairings import PairingResult, results
+from analytics.results.pairings import PairingResult, results, results_of
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, PolicyCard
@@ -430,9 +430,9 @@ _ROWS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
     "runs": lambda archive: [_run_row(archive, record) for record in archive.runs()],
     "results": lambda archive: [
         row
-        for record in archive.runs()
-        for result in results(archive, record.run_id)
-        for row in _result_rows(result, record)
+        for run_id, found in results_of(archive.runs(), archive).items()
+        for result in found
+        for row in _result_rows(result, archive.known_run(run_id))
     ],
     "sweeps": lambda archive: [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)],
     "verdicts": lambda archive: [_verdict_row(verdict) for verdict in archive.verdicts()],

@@ -130,13 +130,15 @@ def parse(content: bytes, kind: type[T]) -> T:
 
 def _texts(value: Any) -> Iterator[str]:
     """All texts in JSON values, keys too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for each in value:
-            yield from _texts(each)
-        if isinstance(value, dict):
-            yield from _texts([*value.values()])
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list):
+            waiting += each
 
 
 def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:

@@ -122,7 +122,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
     yield lambda: remove(archive, unneeded_files(archive), 0)
     yield lambda: asked(archive, check=True)
     yield lambda: asked(archive, check=False)
-    yield lambda: read_tallies(archive, RUN_ID)
+    yield lambda: read_tallies(archive, [RUN_ID])[RUN_ID]
     yield lambda: policy_store.read(archive, "mine")
     yield lambda: policy_store.listing(archive)
     yield archive.next_number

@@ -36,7 +36,7 @@ def test_the_answers_are_those_of_the_tallies(sample: OpenArchive) -> None:
     expected = {
         (record.run_id, pairing): tally
         for record in archive.runs()
-        for pairing, tally in read_tallies(archive, record.run_id).items()
+        for pairing, tally in read_tallies(archive, [record.run_id])[record.run_id].items()
     }
     counts = {row[:2]: row[4:] for row in sample.sql(query("pentanomial")).iter_rows()}
     games = {row[:2]: row[4:6] for row in sample.sql(query("pairings")).iter_rows()}

@@ -246,7 +246,7 @@ def test_a_missing_file_takes_its_games_with_it_and_they_may_come_again(archive:
 
 @BOTH
 def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
-    before = stored(archive, "games"), stored(archive, "plies"), read_tallies(archive, RUN_ID)
+    before = stored(archive, "games"), stored(archive, "plies"), read_tallies(archive, [RUN_ID])[RUN_ID]
     first = archive.ranges(RUN_ID)[0]
     for table in ("games", "plies", "tallies", "decisions"):
         folder = archive.folder(table, RUN_ID)
@@ -257,7 +257,7 @@ def test_half_written_and_foreign_files_are_not_read(archive: Archive) -> None:
     archive.backend.replace(archive.root / "games" / "run=mine" / "notes.txt", b"mine")
     archive.backend.replace(archive.root / "runs" / "notes.json", b"{}")
     again = Archive.open(archive.root, create=True)
-    assert (stored(again, "games"), stored(again, "plies"), read_tallies(again, RUN_ID)) == before
+    assert (stored(again, "games"), stored(again, "plies"), read_tallies(again, [RUN_ID])[RUN_ID]) == before
     assert len(again.runs()) == 1
     assert not verify(again).problems
 

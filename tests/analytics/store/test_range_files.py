@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from analytics.statistics.tally import tally
+from analytics.store import range_files
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
 from analytics.store.range_files import (
@@ -163,7 +164,7 @@ def test_every_flipped_byte_is_named(archive: Archive, table: str) -> None:
     for at in range(0, len(content), 97):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
         with pytest.raises(FailureError, match=f"{path.name} has other bytes than its name says"):
-            _ = read_tallies(archive, RUN_ID) if table == "tallies" else read_rows(archive, RUN_ID, stored, table)
+            _ = read_tallies(archive, [RUN_ID]) if table == "tallies" else read_rows(archive, RUN_ID, stored, table)
     path.write_bytes(content)
     read_games(archive, RUN_ID, stored)
 
@@ -285,10 +286,10 @@ def test_tallies_survive_their_table_and_add_up() -> None:
 
 def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:
     expected = tally(BLOCKS)
-    assert read_tallies(archive, RUN_ID) == expected
+    assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
     for stored in archive.ranges(RUN_ID, "tallies"):
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
-        assert read_tallies(archive, RUN_ID) == expected
+        assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
 
 
 def test_tallies_that_were_rolled_up_since_they_were_listed_are_counted(archive: Archive) -> None:
@@ -296,7 +297,7 @@ def test_tallies_that_were_rolled_up_since_they_were_listed_are_counted(archive:
     assert len(seen.ranges(RUN_ID, "tallies")) == 2
     for stored in archive.ranges(RUN_ID, "tallies"):
         archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
-    assert read_tallies(seen, RUN_ID) == tally(BLOCKS)
+    assert read_tallies(seen, [RUN_ID])[RUN_ID] == tally(BLOCKS)
 
 
 def test_games_without_twins_are_counted_from_their_rows(archive: Archive) -> None:
@@ -306,4 +307,25 @@ def test_games_without_twins_are_counted_from_their_rows(archive: Archive) -> No
     store(archive, fixed.run_id, [block], PAIRINGS)
     for stored in archive.ranges(fixed.run_id, "tallies"):
         archive.backend.remove(archive.folder("tallies", fixed.run_id) / stored.name)
-    assert read_tallies(archive, fixed.run_id) == tally([block])
+    assert read_tallies(archive, [fixed.run_id])[fixed.run_id] == tally([block])
+
+
+def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_files, "_kept", {})
+    other, block = record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
+    archive.save_run(other)
+    store(archive, other.run_id, [block], PAIRINGS)
+    both, expected = [RUN_ID, other.run_id], {RUN_ID: tally(BLOCKS), other.run_id: tally([block])}
+    seen = Snapshot(archive.root)
+    for _ in range(2):  # taken apart, and kept
+        assert read_tallies(archive, both) == expected
+        assert [*read_tallies(seen, both[::-1])] == both[::-1]
+    path = archive.folder("tallies", RUN_ID) / archive.ranges(RUN_ID, "tallies")[1].name
+    content = archive.backend.read(path)
+    archive.backend.replace(path, content[:-20])
+    with pytest.raises(FailureError, match=f"{path.name} has other bytes than its name says"):
+        read_tallies(archive, both)
+    archive.backend.remove(path)
+    assert read_tallies(seen, both) == expected

@@ -155,7 +155,7 @@ def test_a_table_of_a_run_is_counted_before_it_is_read(
             read_rows(archive, RUN_ID, archive.ranges(RUN_ID)[0], table)
     if table == "tallies":
         with pytest.raises(FailureError, match="would unpack to"):
-            read_tallies(archive, RUN_ID)
+            read_tallies(archive, [RUN_ID])[RUN_ID]
         return
     monkeypatch.undo()
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):

@@ -106,7 +106,7 @@ def assert_whole(archive: Archive, same: bool = True) -> None:
     assert verify(archive).problems == []
     if same:
         assert ranges.fingerprint == sum(one_thread().values()) % (1 << 64)
-        assert read_tallies(archive, OTHER.run_id) == tally(games_of())
+        assert read_tallies(archive, [OTHER.run_id])[OTHER.run_id] == tally(games_of())
     remove_replaced(archive, OTHER.run_id, 0.0)
     assert archive.ranges(OTHER.run_id).fingerprint == ranges.fingerprint
     left = [file for file in unneeded_files(archive) if TEMPORARY not in file.path.name]

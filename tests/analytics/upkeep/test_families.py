@@ -182,7 +182,7 @@ def test_parents_hold_the_rows_of_their_children_or_their_sums(empty: Archive) -
     assert of_positions.equals(twin_of(positions))
     assert of_positions.height < positions.height
     assert first.equals(first_plies_of(of_plies))
-    assert read_tallies(empty, run.run_id) == tally(blocks)
+    assert read_tallies(empty, [run.run_id])[run.run_id] == tally(blocks)
 
 
 def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive) -> None:

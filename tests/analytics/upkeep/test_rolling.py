@@ -275,14 +275,14 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(arc
     before = answers(grown(archive).root)
     files = len(archive.ranges(RUN_ID))
     assert files == 2 + 9
-    tallies, fingerprint = read_tallies(archive, RUN_ID), archive.ranges(RUN_ID).fingerprint
+    tallies, fingerprint = read_tallies(archive, [RUN_ID])[RUN_ID], archive.ranges(RUN_ID).fingerprint
     assert files_to_compact(archive, RUN_ID) == files
     told: list[int] = []
     assert compact(archive, RUN_ID, progress=told.append) == (files, 1, 0)
     assert told == [files]
     for table in (*STORED, *DERIVED.values()):
         assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 96, fingerprint)]
-    assert read_tallies(archive, RUN_ID) == tallies
+    assert read_tallies(archive, [RUN_ID])[RUN_ID] == tallies
     assert_same(answers(archive.root), before)
     assert problems(archive) == []
     assert files_to_compact(archive, RUN_ID) == 0
