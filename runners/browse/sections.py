@@ -17,7 +17,7 @@ from analytics.store.records import RunRecord
 from quarto.errors import NotFoundError, RequestError
 from runners.browse import links
 from runners.browse.archive_page import ArchivePage
-from runners.browse.runs import RunRow, chosen_records, record_of, row_of, run_tables
+from runners.browse.runs import chosen_records, record_of, row_of, run_tables
 from runners.perfect.solve import VALUE_NAMES
 
 FIRST_SCORE = 3  # column of a crosstable
@@ -54,15 +54,15 @@ def one_run(opened: OpenArchive, run_id: str) -> ArchivePage:
         "Openings": links.openings_page("", run=run_id, rules=rules),
         **{each.name: links.results_page(each.slug, run=run_id) for each in SUBJECTS},
     }
-    parts = [*crosstable_of(opened, row), *run_tables(opened, row)]
+    parts = [*crosstable_of(opened, run_id), *run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
 
 
-def crosstable_of(opened: OpenArchive, row: RunRow) -> list[Table]:
+def crosstable_of(opened: OpenArchive, run_id: str) -> list[Table]:
     """The crosstable of a run of several pairings that has games."""
-    if len(row.record.pairings) < 2 or not row.games:
+    if len(record_of(opened, run_id).pairings) < 2 or not opened.archive.games_held(run_id):
         return []
-    table = section(opened, "crosstable", GameFilter(runs=(row.run_id,))).section.table
+    table = section(opened, "crosstable", GameFilter(runs=(run_id,))).section.table
     return [table] if table else []
 
 

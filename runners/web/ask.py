@@ -120,7 +120,6 @@ def _shown(request: Request, given: AskFields, error: ArenaError | None = None) 
         request,
         "ask.html",
         200 if error is None else status_of(error),
-        charts=True,
         title=_title(text, chosen),
         text=text,
         empty=_is_empty(request),

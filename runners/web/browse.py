@@ -100,7 +100,7 @@ class ArchiveReader:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page about the archive, which names the records that were left out because they are damaged."""
-        known = {"tabs": TABS, "charts": True, "damaged": self.content.damaged, "known": self.known, **WHOLE}
+        known = {"tabs": TABS, "damaged": self.content.damaged, "known": self.known, **WHOLE}
         return page(self.request, template, status, **(known | values))
 
     def pager(self, rows: int, size: int = ROWS) -> dict[str, Any]:
@@ -223,10 +223,10 @@ def first_look(request: Request) -> dict[str, Any]:
         rows = reader.rows[:LATEST]
         table = reader.ask(_latest)
         best = reader.ask(ranking, rules)[:LATEST]
+        running = next((row for row in rows if row.status == "running"), None)
+        standings = reader.ask(sections.crosstable_of, running.run_id) if running else []
     except (NothingToReadError, ArenaError):  # the pages about the archive say what is wrong with it
         return {"archive_shown": False}
-    running = next((row for row in rows if row.status == "running"), None)
-    standings = reader.ask(sections.crosstable_of, running) if running else []
     shown = {"latest": table, "best": best, "rules": rules, "running": running, "standings": standings}
     return {"archive_shown": True, **shown}
 
@@ -335,7 +335,7 @@ def results(
 
 @router.get("/browse/charts.css")
 def charts_css() -> Response:
-    """The colours of charts, on light and on dark paper."""
+    """The styles that pages share with reports."""
     return Response(render("colours.css"), media_type="text/css", headers={"cache-control": "max-age=3600"})
 
 

@@ -56,7 +56,6 @@ def page(request: Request, template: str, status: int = 200, **values: object) -
         "typed": False,  # somebody types here: without the script the page does not load itself again
         "tabs": (),
         "damaged": (),
-        "charts": False,
     }
     headers = {"retry-after": str(RETRY_SECONDS)} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
     answer = HTMLResponse(environment().get_template(template).render(known | values), status, headers)

@@ -25,9 +25,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from analytics.store.archive import Archive
-from analytics.store.marker import content_of
-
 Service = TypeVar("Service")
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -78,11 +75,6 @@ class Site:
             for service in self._services.values():
                 if hasattr(service, "close"):
                     service.close()
-
-    def existing_archive(self) -> Archive | None:
-        """The archive, or None where there is none yet. Raises ``RequestError`` for one of another version."""
-        root = self.settings.archive
-        return None if content_of(root) is None else Archive.open(root)
 
 
 def site_of(request: Request) -> Site:

@@ -13,6 +13,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.query.openings import openings
+from analytics.store.marker import content_of
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
 from runners.web.analyse import solving
@@ -190,7 +191,7 @@ def test_the_archive_says_what_was_played_here(reader: Visitor) -> None:
 
 def test_an_empty_archive_names_the_command_that_fills_it(ada: Visitor) -> None:
     assert "qarena run rule_based random games=10000 fills it" in ada.ready("/analyse").text
-    assert ada.site.existing_archive() is None
+    assert content_of(ada.site.settings.archive) is None
 
 
 def test_several_games_of_a_text_are_a_choice(reader: Visitor) -> None:

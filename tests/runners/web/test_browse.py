@@ -243,6 +243,17 @@ def test_the_first_page_stands_and_others_name_the_damage_if_no_record_can_be_re
                 assert f"{file.name} is damaged" in plain(guest.ready(path).text), path
 
 
+def test_the_first_page_shows_the_standings_of_a_tournament_that_is_played(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path / "games", create=True)
+    archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
+    store(archive, RUN_ID, [random_block(1, 0, 0, 2)])
+    with visitor(archive.root) as guest:
+        words = plain(guest.ready("/").text)
+    assert f"Playing now: run {RUN_ID}" in words
+    assert "4 of 30,000 games" in words
+    assert "Scores of all agents against each other, in %" in words
+
+
 def test_a_run_that_was_killed_does_not_say_for_ever_that_it_is_running(tmp_path: Path) -> None:
     archive = Archive.open(tmp_path / "games", create=True)
     archive.save_run(structs.replace(record(), status="running", games=10_000, created=now()))
