@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,10 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ENOUGH:
 
 # What a user has set is not what commands without --archive are tested with.
 os.environ.pop("QARENA_ARCHIVE", None)
+
+# Jobs that a script starts in the background ignore Ctrl-C, and so would all that tests start: these send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers take a file at a time: the files that take longest begin first, so that no worker ends long after the others.
 LONGEST_FIRST = (
