@@ -34,7 +34,7 @@ from analytics.statistics.tally import (
 )
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_tallies
-from analytics.store.records import RunRecord
+from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import MAX_PAIRS
 
 
@@ -109,6 +109,13 @@ def results_of(records: Iterable[RunRecord], archive: Archive) -> dict[str, list
         ]
         for run_id, tallies in read_tallies(archive, [*runs]).items()
     }
+
+
+def results_of_jobs(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
+    """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive."""
+    records = [record for job in jobs if job.run_id is not None and (record := archive.run(job.run_id))]
+    found = results_of(records, archive)
+    return [(job, found.get(str(job.run_id), [])) for job in jobs]
 
 
 def pairings_frame(found: Sequence[PairingResult]) -> pl.DataFrame:

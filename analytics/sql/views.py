@@ -21,7 +21,7 @@ import polars as pl
 
 from analytics.derived_tables import tables
 from analytics.derived_tables.boards import KEYS, MORE, ORDERS, VALUE_WORDS
-from analytics.results.pairings import PairingResult, results, results_of
+from analytics.results.pairings import PairingResult, results_of, results_of_jobs
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, PolicyCard
@@ -346,10 +346,8 @@ def _result_rows(result: PairingResult, record: RunRecord) -> Iterator[Row]:
             }
 
 
-def _job_rows(archive: Archive, job: SweepJob) -> list[Row]:
+def _job_rows(job: SweepJob, found: Sequence[PairingResult]) -> list[Row]:
     """A row for each pairing that was played; one row without agents and counts if the job played none."""
-    known = job.run_id is not None and archive.run(job.run_id) is not None
-    of_pairings = [_pairing_columns(result) for result in (results(archive, str(job.run_id)) if known else [])]
     of_job = {
         "sweep_id": job.sweep_id,
         "job": job.job,
@@ -361,7 +359,7 @@ def _job_rows(archive: Archive, job: SweepJob) -> list[Row]:
         "value": job.value,
     }
     empty = dict.fromkeys(VIEWS["sweeps"])
-    return [empty | of_job | columns for columns in of_pairings or [{}]]
+    return [empty | of_job | columns for columns in map(_pairing_columns, found)] or [empty | of_job]
 
 
 def _pairing_columns(result: PairingResult) -> Row:
@@ -434,7 +432,9 @@ _ROWS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
         for result in found
         for row in _result_rows(result, archive.known_run(run_id))
     ],
-    "sweeps": lambda archive: [row for job in archive.sweep_jobs() for row in _job_rows(archive, job)],
+    "sweeps": lambda archive: [
+        row for played in results_of_jobs(archive, archive.sweep_jobs()) for row in _job_rows(*played)
+    ],
     "verdicts": lambda archive: [_verdict_row(verdict) for verdict in archive.verdicts()],
     "agents": lambda archive: [row for record in archive.runs() for row in _agent_rows(record)],
     "policies": _policy_rows,

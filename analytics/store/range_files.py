@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import islice
 from pathlib import PurePath
 from typing import IO, TypeVar, cast
 
@@ -297,7 +297,7 @@ def _taken_apart(files: Sequence[File]) -> list[dict[int, Tally]]:
     if not files:
         return []
     try:
-        rows = [_sound_rows(io.BytesIO(content), path.name) for path, content in files]
+        sizes = [_sound_rows(io.BytesIO(content), path.name) for path, content in files]
         frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?
@@ -305,8 +305,8 @@ def _taken_apart(files: Sequence[File]) -> list[dict[int, Tally]]:
         raise FailureError(f"{files[0][0]} {error}: remove it, it follows from the games") from error
     if frame.schema != TALLIES:
         raise damaged(files[0][0], "has not the columns of tallies")
-    ends = [*accumulate(rows)]
-    return [tallies_of(frame[end - size : end]) for size, end in zip(rows, ends, strict=True)]
+    rows = frame.iter_rows(named=True)
+    return [tallies_of(islice(rows, size)) for size in sizes]
 
 
 def _counted(archive: Archive, run_id: str, stored: StoredRange) -> dict[int, Tally]:
@@ -336,9 +336,9 @@ def _counts(tally: Tally) -> Iterable[int]:
     return *(n for row in (*tally.pairs, *tally.singles, *forfeits) for n in row), tally.plies
 
 
-def tallies_of(frame: pl.DataFrame) -> dict[int, Tally]:
-    """The tallies by pairing of one such table, or of several in one frame."""
-    return dict(sorted(summed((row["pairing"], _tally(row)) for row in frame.iter_rows(named=True)).items()))
+def tallies_of(rows: Iterable[Mapping[str, int]]) -> dict[int, Tally]:
+    """The tallies by pairing of the rows of such tables."""
+    return dict(sorted(summed((row["pairing"], _tally(row)) for row in rows).items()))
 
 
 def _tally(row: Mapping[str, int]) -> Tally:

@@ -22,7 +22,7 @@ from analytics.results.columns import (
     properties,
     words,
 )
-from analytics.results.pairings import PairingResult, pairings_frame, results
+from analytics.results.pairings import PairingResult, pairings_frame, results, results_of
 from analytics.sql.database import OpenArchive
 from analytics.store.archive import GAMES, unknown_run
 from analytics.store.records import RunRecord
@@ -147,14 +147,16 @@ def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[Ru
         raise RequestError(f"an order is one of {', '.join(ORDERS)}")
     if order == ORDERS[1]:
         return sorted(rows, key=lambda row: -row.games)
-    return [*rows] if order == ORDERS[0] else sorted(rows, key=lambda row: -(first_score(opened, row) or 0.0))
+    if order == ORDERS[0]:
+        return [*rows]
+    scores = {row.run_id: score or 0.0 for row, score in zip(rows, first_scores(opened, rows), strict=True)}
+    return sorted(rows, key=lambda row: -scores[row.run_id])
 
 
-def first_score(opened: OpenArchive, row: RunRow) -> float | None:
-    """The score of the first agent of a match; None for a tournament, and where there are no games."""
-    if len(row.record.pairings) != 1 or not row.games:
-        return None
-    return results(opened.archive, row.run_id)[0].score.mean
+def first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
+    """The score of the first agent of each match; None for a tournament, and where there are no games."""
+    found = results_of((row.record for row in rows if len(row.record.pairings) == 1 and row.games), opened.archive)
+    return [found[row.run_id][0].score.mean if row.run_id in found else None for row in rows]
 
 
 def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
@@ -163,7 +165,7 @@ def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief:
     columns = [
         words("run", names if brief else [replace(name, box=name.text) for name in names]),
         words("agents", [few(row) for row in rows]),
-        column("first one's score, %", [first_score(opened, row) for row in rows], percent),
+        column("first one's score, %", first_scores(opened, rows), percent),
         ResultColumn("games", [row.games_text for row in rows]),
     ]
     if not brief:

@@ -11,7 +11,7 @@ import polars as pl
 
 from analytics.report.style import Figure
 from analytics.results.columns import MISSING, ResultColumn, Table, column, intervals, linked, percent, words
-from analytics.results.pairings import PairingResult, results
+from analytics.results.pairings import PairingResult, results_of_jobs
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import value_of
 from analytics.store.records import SweepJob
@@ -74,7 +74,7 @@ def one_sweep(opened: OpenArchive, sweep_id: str) -> ArchivePage:
         known = {job.sweep_id for job in opened.archive.sweep_jobs()}
         raise NotFoundError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
     settings = _varying(jobs)
-    found = [(job, _results(opened, job)) for job in jobs]
+    found = results_of_jobs(opened.archive, jobs)
     named = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
     shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(named))
     lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
@@ -96,11 +96,6 @@ def _varying(jobs: Sequence[SweepJob]) -> list[str]:
     """The settings that are not the same in all jobs, in the order in which they were given."""
     names = dict.fromkeys(name for job in jobs for name in job.overrides)
     return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
-
-
-def _results(opened: OpenArchive, job: SweepJob) -> list[PairingResult]:
-    known = job.run_id is not None and opened.archive.run(job.run_id) is not None
-    return results(opened.archive, str(job.run_id)) if known else []
 
 
 Found = Sequence[tuple[SweepJob, list[PairingResult]]]
