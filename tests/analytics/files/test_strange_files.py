@@ -29,7 +29,7 @@ from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
-from tests.analytics.indexed import derive_all
+from tests.analytics.indexed import derive_all, think
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.marks import seldom
@@ -59,6 +59,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     archive.save_run(record())
     store(archive, RUN_ID, [random_block(16, pairing) for pairing in range(3)])
     derive_all(archive, RUN_ID, from_pieces=13)
+    think(archive, RUN_ID)
     assert verify(archive).problems == []
     return root
 
