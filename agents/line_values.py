@@ -66,7 +66,7 @@ class Work(NamedTuple):
 
     risks: NDArray[np.float64]  # [R] the shares of the chance to win for which the best turns are looked for
 
-    boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, and after a reply to that
+    boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
     found: NDArray[np.int64]  # [MOST_FEATURES]
     sums: NDArray[np.int32]  # [HEADS + MOST_UNITS] of an afterstate, multiples of UNIT
     chances: NDArray[np.float64]  # [HEADS] of an afterstate
@@ -80,7 +80,7 @@ def work_memory(risks: Any, kept: int) -> Work:
     """Memory for the best ``kept`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
     return Work(
         risks,
-        np.empty((3, BOARD), np.int64),
+        np.empty((4, BOARD), np.int64),
         np.empty(MOST_FEATURES, np.int64),
         np.empty(HEADS + MOST_UNITS, np.int32),
         np.empty(HEADS, np.float64),
@@ -181,7 +181,7 @@ def judge_turns(
             gift = lowest_bit(safe)
             safe &= safe - 1
             left = available & ~(int64(1) << gift)
-            count = features_of(filled, gift, left, words, board, work.boards[2], work.found)
+            count = features_of(filled, gift, left, words, board, work.boards[2:], work.found)
             sum_up(work, count, stage, features, weights)
             for row in range(work.risks.shape[0]):
                 risk = work.risks[row]

@@ -60,14 +60,15 @@ MOBILE_PIECES = 4  # on the board, from which placements of the opponent are loo
 REPLIES_FROM = 7  # pieces on the board from which the turns after each reply are looked at
 MOST_EMPTY = CELLS - REPLIES_FROM
 MOST_PAIRS = MAX_LINES_THROUGH_A_CELL * (MAX_LINES_THROUGH_A_CELL - 1) // 2  # of lines through a cell
-MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (MOST_EMPTY + 1 + MOST_PAIRS)
+MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (2 * MOST_EMPTY + 1 + MOST_PAIRS)
 
 # Groups of features: see ``features_of``
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
-REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING = range(13, 18)
+REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
-FEATURES = 2  # changes when the numbers of features change their meaning
+FEATURES = 3  # changes when the numbers of features change their meaning
 MOST_TURNS = 31  # that are told apart
+SHARP_TURNS = 8  # of the giver after a reply, at most, for which the opponent's turns after each are counted
 
 VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
     [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
@@ -95,7 +96,7 @@ def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
         *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
-        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS),
+        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS, (SHARP_TURNS + 1) * COUNTS, COUNTS**2),
     ]
 
 
@@ -250,15 +251,49 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
 
 
 @inlined
+def turns_with(piece: int, rest: int, cells: int, board: Any) -> int:
+    """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
+    byte, turns = piece_byte(piece), int64(0)
+    while cells != 0:
+        turns += int64(popcount(rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, board)]))
+        cells &= cells - 1
+    return turns
+
+
+@inlined
+def fewest_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> int:
+    """The least number of turns that a turn with ``piece`` and a gift from ``rest`` leaves to the other player.
+
+    ``after[0]`` is the board before that turn, with pieces on ``filled``. ``after[1]`` is overwritten.
+    """
+    fewest, empty = int64(COUNTS - 1), ~filled & ALL_CELLS
+    byte, cells = piece_byte(piece), empty
+    while cells != 0:
+        cell = lowest_bit(cells)
+        cells &= cells - 1
+        gifts = rest & SAFE_PIECES[dangers_after(cell, byte, after[0])]
+        if gifts == 0:
+            continue
+        others = empty & ~(int64(1) << cell)
+        place_on_lines(after[0], piece, cell, words, after[1])
+        survey_cells(filled | int64(1) << cell, words, after[1])
+        while gifts != 0:
+            gift = lowest_bit(gifts)
+            gifts &= gifts - 1
+            fewest = min(fewest, turns_with(gift, rest & ~(int64(1) << gift), others, after[1]))
+    return fewest
+
+
+@inlined
 def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
     """Features of the turns that the giver has after each reply, or how the game ends: see ``features_of``.
 
-    ``after`` is overwritten.
+    ``after`` [2, BOARD] is overwritten.
     """
     for piece in range(PIECES):
         board[LEAST_OF + piece], board[CELLS_OF + piece] = MOST_TURNS, 0
     byte, empty, count = piece_byte(gift), ~occupied & ALL_CELLS, int64(0)
-    safe, replies, least = SAFE_PIECES[board[DANGERS]], int64(0), int64(MOST_TURNS)
+    safe, replies, least, refuted = SAFE_PIECES[board[DANGERS]], int64(0), int64(MOST_TURNS), int64(0)
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
@@ -266,16 +301,21 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
         if gifts == 0:
             continue
         filled, least_here, number = occupied | int64(1) << cell, int64(MOST_TURNS), int64(popcount(gifts))
-        place_on_lines(board, gift, cell, words, after)
-        survey_cells(filled, words, after)
+        place_on_lines(board, gift, cell, words, after[0])
+        survey_cells(filled, words, after[0])
         while gifts != 0:
             piece = lowest_bit(gifts)
             gifts &= gifts - 1
             rest = left & ~(int64(1) << piece)
-            turns = add_reply(piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after, found, count)
+            turns = add_reply(piece * 2 + ((safe >> piece) & 1), rest, ~filled & ALL_CELLS, after[0], found, count)
             if turns == 0 and rest != 0:
                 return int64(LOST_AFTER)
             found[count] += int64(words[OFFSETS + REPLY])
+            if turns <= SHARP_TURNS and rest & (rest - 1) != 0:
+                count += 1
+                fewest = fewest_turns(piece, rest, filled, words, after)
+                found[count] = int64(words[OFFSETS + SHARP]) + turns * COUNTS + fewest
+                refuted += int64(fewest == 0)
             least_here = min(least_here, turns)
             board[LEAST_OF + piece] = min(board[LEAST_OF + piece], turns)
             board[CELLS_OF + piece] += 1
@@ -286,7 +326,7 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
         count += 1
     if left == 0 or (replies != 0 and int64(popcount(left)) < 3):
         return int64(DRAWN_AFTER)
-    if replies == 0:
+    if replies == refuted:
         return int64(WON_AFTER)
     while left != 0:
         piece = lowest_bit(left)
@@ -296,7 +336,8 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
             found[count] = int64(words[OFFSETS + PIECE_REPLIES]) + key
             count += 1
     found[count] = int64(words[OFFSETS + REPLIES]) + least * COUNTS + min(replies, 15)
-    return count + 1
+    found[count + 1] = int64(words[OFFSETS + REFUTED]) + min(refuted, 15) * COUNTS + min(replies - refuted, 15)
+    return count + 2
 
 
 @inlined
@@ -349,15 +390,15 @@ def add_crossings(board: Any, byte: int, occupied: int, words: Any, found: Any, 
     return count
 
 
-@kernel(types.int64(types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS, NUMBERS, NUMBERS))
+@kernel(types.int64(types.int64, types.int64, types.int64, types.uint64[::1], NUMBERS, types.int64[:, ::1], NUMBERS))
 def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, after: Any, found: Any) -> int:
     """Write the numbers of an afterstate's features within its stage into ``found``; returns how many.
 
     Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
-    ``board`` was filled by ``survey``. ``left`` are the pieces neither on the board nor given. The gift is safe. A
-    value matches or opposes that of the gift. *Safe* are pieces left that finish no line on this board. Features are
-    numbers of:
+    ``board`` was filled by ``survey``, ``after`` [2, BOARD] is overwritten. ``left`` are the pieces neither on the
+    board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that finish
+    no line on this board. Features are numbers of:
 
     - for each line: its pieces, its shared values that match, those that oppose, and the pieces left with such a value;
     - the dangers, the lines of three and of two that can be finished, and the cells that finish one, each with the safe
@@ -372,12 +413,15 @@ def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, aft
 
     - for each reply: the cells that leave one, two or more safe gifts, the pieces among these gifts, and whether the
       reply's gift is safe on this board;
+    - for each *sharp* reply, after which the giver has at most ``SHARP_TURNS`` turns: their number, and the least
+      number of turns that one of them leaves to the opponent. If that is none, the reply is *refuted*;
     - the least number of turns and the number of replies: of each cell, of each gift, and in all;
+    - the number of refuted replies, and that of all others;
     - for each pair of lines that cross in an empty cell: their pieces and, for the four attributes in no order, whether
       each line has the matching and the opposing value.
 
-    The giver wins if the opponent has no reply, and loses if a reply leaves no turn. The game is drawn if neither is so
-    and at most two pieces are left.
+    The giver wins if each reply of the opponent is refuted, or there is none, and loses if a reply leaves no turn. The
+    game is drawn if neither is so and at most two pieces are left.
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:

@@ -138,6 +138,14 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
             yield Reply(cell, piece, [set(naive.safe_pieces(each, rest, after.rules)) for each in boards])
 
 
+def fewest_turns(after: Afterstate, reply: Reply) -> int | None:
+    """The fewest turns that an answer of the giver leaves, if the reply is sharp: it allows at most eight answers."""
+    if reply.turns > 8 or len(after.left) < 3:
+        return None
+    then = naive.with_piece(after.board, after.gift, reply.cell)
+    return min(answer.turns for answer in replies_to(Afterstate(then, reply.piece, after.rules)))
+
+
 def decided(after: Afterstate) -> str | None:
     """The end of the game, if the replies show it; with fewer than seven pieces nobody looks."""
     if 16 - after.board.count(NONE) < 7:
@@ -147,11 +155,16 @@ def decided(after: Afterstate) -> str | None:
         return LOST
     if left == 0 or (replies and left < 3):
         return DRAWN
-    return None if replies else WON
+    return WON if all(fewest_turns(after, reply) == 0 for reply in replies) else None
 
 
 def reply_features(after: Afterstate) -> Iterator[Feature]:
     replies, safe = list(replies_to(after)), naive.safe_pieces(after.board, after.left, after.rules)
+    fewest = [fewest_turns(after, reply) for reply in replies]
+    for reply, least in zip(replies, fewest, strict=True):
+        if least is not None:
+            yield "sharp", reply.turns, min(least, 15)
+    yield "refuted", min(fewest.count(0), 15), min(len(fewest) - fewest.count(0), 15)
     for _, piece, gifts in replies:
         one, two = ([len(each) for each in gifts].count(number) for number in (1, 2))
         more = sum(len(each) > 2 for each in gifts)

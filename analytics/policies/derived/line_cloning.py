@@ -59,7 +59,7 @@ SAMPLED = 8  # turns that are compared, the logged one first; all if there are n
 class TurnMemory(NamedTuple):
     """Memory for the turns of one position that are compared."""
 
-    boards: NDArray[np.int64]  # [3, BOARD]: before the placement, after it, after a reply
+    boards: NDArray[np.int64]  # [4, BOARD]: before the placement, after it, a reply, and an answer to it
     gifts: NDArray[np.int64]  # [16] the safe gifts after a placement on each cell, as bits
     found: NDArray[np.int64]  # [SAMPLED, MOST_FEATURES]
     counts: NDArray[np.int64]  # [SAMPLED] features
@@ -73,7 +73,7 @@ class TurnMemory(NamedTuple):
 def choice_memory(units: int) -> TurnMemory:
     """Memory of one thread."""
     return TurnMemory(
-        np.empty((3, BOARD), np.int64),
+        np.empty((4, BOARD), np.int64),
         np.empty(CELLS, np.int64),
         np.empty((SAMPLED, MOST_FEATURES), np.int64),
         np.empty(SAMPLED, np.int64),
@@ -158,7 +158,7 @@ def look_at(
     survey(filled, words, choice.boards[1])
     rest = left & ~(int64(1) << gift)
     found = choice.found[i]
-    count = features_of(filled, gift, rest, words, choice.boards[1], choice.boards[2], found)
+    count = features_of(filled, gift, rest, words, choice.boards[1], choice.boards[2:], found)
     choice.counts[i] = max(count, 0)
     forward(found, choice.counts[i], fit, choice.sums[i])
     if count < 0:

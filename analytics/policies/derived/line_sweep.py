@@ -56,18 +56,18 @@ class StagePlan(NamedTuple):
     turns: tuple[int, int] = (1, 2)  # so many second-last turns and last turns after each, the first as it was logged
     units: int = 0
     passes: int = 5
-    exact: float = 0.5  # the share of the exact value; the rest is what the best reply leaves
+    exact: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
 
 
 PLANS = {  # by number of pieces; from 13 on, replies always show how a game ends
     12: StagePlan(60_000, exact=1.0),
-    11: StagePlan(300_000, (4, 6), MOST_UNITS, 5, exact=1.0),
-    10: StagePlan(300_000, (3, 6), MOST_UNITS, 4, exact=1.0),
-    9: StagePlan(400_000, (1, 7), 96, 4),
-    8: StagePlan(150_000, (1, 5), 64),
-    7: StagePlan(50_000, (1, 3), 64),
-    6: StagePlan(25_000, exact=0.0),
-    **{stage: StagePlan(15_000, exact=0.0) for stage in range(5, 0, -1)},
+    11: StagePlan(500_000, (4, 6), MOST_UNITS, 3, exact=1.0),
+    10: StagePlan(700_000, (3, 6), MOST_UNITS, 2, exact=1.0),
+    9: StagePlan(900_000, (1, 7), MOST_UNITS, 2, exact=1.0),
+    8: StagePlan(500_000, (1, 5), MOST_UNITS, 2, exact=1.0),
+    7: StagePlan(60_000, (1, 3), 96, 4, exact=0.5),
+    6: StagePlan(25_000),
+    **{stage: StagePlan(15_000) for stage in range(5, 0, -1)},
 }
 LEAST_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by heart
 
@@ -208,13 +208,13 @@ def describe(boards: Boards, count: int, words: Any, found: NDArray[np.int32], b
 
     Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
     """
-    state, own = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    state, own = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     kept, begins[0] = int64(0), 0
     for i in range(count):
         occupied = boards.occupied[i]
         read_lines(boards.lanes[i], occupied, words, state[0])
         survey(occupied, words, state[0])
-        features = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1], own)
+        features = features_of(occupied, boards.gift[i], boards.left[i], words, state[0], state[1:], own)
         if features < 0:
             continue
         for k in range(features):

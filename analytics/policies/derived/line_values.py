@@ -63,7 +63,7 @@ def learn_games(
     Games in which it told none are left out, and boards whose replies show how the game ends. The squared errors are
     added to ``sums`` [HEADS].
     """
-    board, found = np.empty((2, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    board, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     boards, rate32, steps = int64(0), np.float32(rate), step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
@@ -85,7 +85,7 @@ def learn_games(
         survey(occupied, words, board[0])
         if (SAFE_PIECES[board[0, DANGERS]] >> gift) & 1 == 0:
             continue
-        count = features_of(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1], found)
+        count = features_of(occupied, gift, left & ~(int64(1) << gift), words, board[0], board[1:], found)
         if count < 0:
             continue
         targets[:] = (float64(thought) / VALUE_UNITS + 1.0) / 2.0

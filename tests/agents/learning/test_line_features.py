@@ -25,10 +25,10 @@ from tests.positions import asked
 
 @kernel()
 def _features(lanes: int, occupied: int, gift: int, left: int, words: Any, found: Any) -> int:
-    state = np.empty((2, BOARD), np.int64)
+    state = np.empty((3, BOARD), np.int64)
     read_lines(lanes, occupied, words, state[0])
     survey(occupied, words, state[0])
-    return features_of(occupied, gift, left, words, state[0], state[1], found)
+    return features_of(occupied, gift, left, words, state[0], state[1:], found)
 
 
 def counted(position: Position, words: Any) -> tuple[int, list[int]]:

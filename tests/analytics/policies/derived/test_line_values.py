@@ -44,7 +44,11 @@ from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
 from tests.naive_solver import solve_position
 
-QUICK = {8: StagePlan(200, (1, 3)), 9: StagePlan(300, (2, 2), 3, 2), 10: StagePlan(300, (1, 2), 2, 2, 1.0)}
+QUICK = {
+    8: StagePlan(200, (1, 3), exact=0.5),
+    9: StagePlan(300, (2, 2), 3, 2, 0.5),
+    10: StagePlan(300, (1, 2), 2, 2, 1.0),
+}
 LEARNING = LearningPlan(1, 0.05, 0)
 
 
