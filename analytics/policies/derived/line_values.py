@@ -141,8 +141,8 @@ class LineValues:
     ``method`` chooses what is learned:
 
     - 'fitted': exact values late in the game, and the value that the best reply by the rules leaves early, in one sweep
-      backwards over the numbers of pieces (fitted Q-iteration, D. Ernst et al., 2005). In between it is the mean of
-      both. The boards are those that were logged and others one or two turns away. Stages with many boards have a
+      backwards over the numbers of pieces (fitted Q-iteration, D. Ernst et al., 2005). With seven pieces it is the mean
+      of both. The boards are those that were logged and others one or two turns away. Stages with many boards have a
       hidden layer: see ``line_sweep.py``.
     - 'thoughts': the values that the logged turns had for their players, as far as these told any: a search's values
       (``archive.thoughts=true``). Both heads learn the expected score. ``agent``: those of one label alone.
