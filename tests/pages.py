@@ -78,6 +78,7 @@ SMALLER = (
 
 # The steps that cannot be run here, by page and beginning, with the reason.
 CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
+MINUTES = "takes minutes, or needs the policies of lines that do"
 OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
 SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
@@ -104,6 +105,22 @@ NOT_RUN = {
     ("docs/results_agents.md", 'qarena sql "SELECT giver'): "asks the games of the commands before",
     ("docs/results_agents.md", "qarena run 'quinto"): "needs the networks of Quinto, which are not ours",
     ("docs/results_agents.md", 'qarena run "agents=[quinto'): "needs the networks of Quinto, which are not ours",
+    (
+        "docs/results_learning.md",
+        "qarena run random 'policy",
+    ): MINUTES,
+    ("docs/results_learning.md", "qarena rate --run 8b56c6ce0697"): "rates the games of the command before",
+    ("docs/results_learning.md", "qarena policy judge 'policy(policy=line_values,risk=0.002)'"): MINUTES,
+    ("docs/results_learning.md", "python docs/strength_by_time.py"): "draws what the commands before wrote",
+    (
+        "docs/results_learning.md",
+        "qarena policy build kind=line_values kind.method=thoughts name=thoughts_of",
+    ): MINUTES,
+    ("docs/results_learning.md", "qarena policy build kind=line_values name=fitted_to_"): MINUTES,
+    (
+        "docs/results_learning.md",
+        "qarena policy judge line_values thoughts_of_search",
+    ): MINUTES,
     ("docs/engines.md", "qarena run engine random a.command='./my_engine"): "plays the reader's own engine",
     ("docs/engines.md", "qarena agents check 'engine(command=./my_engine"): "checks the reader's own engine",
     ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/polito has some",
