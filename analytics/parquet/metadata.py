@@ -245,7 +245,7 @@ def _in_memory(chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase) -> 
 
     Readers make room for a compressed page by the size in its header, whatever the footer says.
     """
-    _require(min(chunk.values()) >= 0)
+    _require(min(chunk.values()) >= 0 and DATA in chunk)
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
     if chunk[CODEC] != UNCOMPRESSED:
         at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0

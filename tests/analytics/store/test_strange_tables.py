@@ -19,6 +19,7 @@ from analytics.parquet.metadata import (
     BINARY,
     BYTE,
     DOUBLE,
+    I32,
     I64,
     LIST,
     STRUCT,
@@ -211,6 +212,15 @@ def test_a_list_that_claims_more_elements_than_there_are_bytes_ends_at_once(kind
     claims = bytes([0x10 | LIST, 0xF0 | kind]) + varint(1 << 62) + b"\0" * 20
     with pytest.raises(IndexError):
         read_struct(claims, 0, {})
+
+
+def test_a_column_without_the_offset_of_its_values_is_damaged() -> None:
+    content = parquet(pl.DataFrame({"value": [1.0, 2.0, 3.0]}), compression="uncompressed", statistics=False)
+    rest = zigzag(4) + b"\0"  # the offset ends what is said of the column
+    before, offset, after = content.rpartition(bytes([0x20 | I64]) + rest)
+    assert footer_of(io.BytesIO(before + offset + after)).rows == 3
+    with pytest.raises(ValueError, match="its footer is damaged"):
+        footer_of(io.BytesIO(before + bytes([0x20 | I32]) + rest + after))
 
 
 def test_any_damage_of_a_footer_is_found_or_harmless_and_never_a_hang() -> None:
