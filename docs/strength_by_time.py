@@ -42,7 +42,7 @@ def points(archive: str, speeds: Path, ratings: Path) -> pl.DataFrame:
         shares.filter(pl.col("agent").str.contains("value=") & own & pl.col("opponent").is_in(rivals)).select(
             "agent", picture=pl.lit(WINS), strength="wins"
         ),
-        elo.select("agent", picture=pl.lit(ELO), strength=pl.col("elo").cast(pl.Float64)),
+        elo.select("agent", picture=pl.lit(ELO), strength="elo"),
     ]
     times = pl.read_csv(speeds).group_by("agent").agg(us=1e6 / pl.col("turns_a_second").max())
     found = pl.concat(strengths, how="vertical_relaxed").join(times, on="agent")
@@ -75,7 +75,7 @@ def main(archive: str, speeds: str, ratings: str, output: str) -> None:
     rows = points(archive, Path(speeds), Path(ratings))
     families = rows["family"].unique(maintain_order=True).to_list()
     picture = alt.vconcat(*(panel(rows, name, families) for name in (DRAWS, WINS, ELO)))
-    Path(output).write_text(style.svg(style.styled(picture, "Strength by the time of a turn")))
+    Path(output).write_text(style.svg(style.styled(picture, "Strength by the time of a turn")), encoding="utf-8")
 
 
 if __name__ == "__main__":

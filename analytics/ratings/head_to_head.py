@@ -154,7 +154,7 @@ def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
     """Every pairing of these runs that has games, from their tallies; in the order of the runs."""
     return {
         (run_id, result.pairing): result
-        for run_id, found in results_of(records, opened.archive).items()
+        for run_id, found in results_of(opened.archive, records).items()
         for result in found
         if result.games
     }

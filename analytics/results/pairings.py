@@ -95,10 +95,10 @@ def results(archive: Archive, run_id: str) -> list[PairingResult]:
 
     Raises ``RequestError`` for a run that is not in the archive, ``FailureError`` for a damaged record.
     """
-    return results_of([archive.run_named(run_id)], archive)[run_id]
+    return results_of(archive, [archive.run_named(run_id)])[run_id]
 
 
-def results_of(records: Iterable[RunRecord], archive: Archive) -> dict[str, list[PairingResult]]:
+def results_of(archive: Archive, records: Iterable[RunRecord]) -> dict[str, list[PairingResult]]:
     """The same of several runs, by run: their tallies are read at once."""
     runs = {record.run_id: record for record in records}
     return {
@@ -114,7 +114,7 @@ def results_of(records: Iterable[RunRecord], archive: Archive) -> dict[str, list
 def results_of_jobs(archive: Archive, jobs: Sequence[SweepJob]) -> list[tuple[SweepJob, list[PairingResult]]]:
     """Jobs of sweeps, each with the results of its run: none if it has no run, or has that in another archive."""
     records = [record for job in jobs if job.run_id is not None and (record := archive.run(job.run_id))]
-    found = results_of(records, archive)
+    found = results_of(archive, records)
     return [(job, found.get(str(job.run_id), [])) for job in jobs]
 
 

@@ -428,7 +428,7 @@ _ROWS: Mapping[str, Callable[[Snapshot], list[Row]]] = {
     "runs": lambda archive: [_run_row(archive, record) for record in archive.runs()],
     "results": lambda archive: [
         row
-        for run_id, found in results_of(archive.runs(), archive).items()
+        for run_id, found in results_of(archive, archive.runs()).items()
         for result in found
         for row in _result_rows(result, archive.known_run(run_id))
     ],

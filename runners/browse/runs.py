@@ -155,7 +155,8 @@ def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[Ru
 
 def first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
     """The score of the first agent of each match; None for a tournament, and where there are no games."""
-    found = results_of((row.record for row in rows if len(row.record.pairings) == 1 and row.games), opened.archive)
+    matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
+    found = results_of(opened.archive, matches)
     return [found[row.run_id][0].score.mean if row.run_id in found else None for row in rows]
 
 
