@@ -15,6 +15,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.exchange import export as exchange
+from analytics.store import marker
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from runners.benchmark import datasets as making
@@ -46,11 +47,13 @@ def sums(folder: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One dataset, small."""
-    folder = tmp_path_factory.mktemp("benchmark") / "made"
+    """One dataset, small. Its archive is none of a stranger."""
+    folder, notices = tmp_path_factory.mktemp("benchmark") / "made", list[tuple[str, ...]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
+        patch.setattr(marker.logger, "warning", lambda *words: notices.append(words))
         assert make(MakeRequest(folder, parts_of(PLAYED, GAMES, 5), 2, "qarena"), threading.Event())
+    assert not notices
     return folder
 
 
@@ -180,8 +183,8 @@ def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, caps
     stop = threading.Event()
     stop.set()
     for games, threads, told in (
-        (40, 1, "44 games, some 1 MB: about 2 s on 1 thread"),
-        (10**6, 2, "about 50 min on 2 thr"),
+        (40, 1, "44 games, some 1 MB: about 3 s on 1 thread"),
+        (10**6, 2, "about 113 min on 2 thr"),
     ):
         parts = parts_of(chosen(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
         assert not make(MakeRequest(tmp_path / "none", parts, threads, "qarena"), stop)

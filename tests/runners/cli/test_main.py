@@ -238,7 +238,7 @@ def test_sql_writes_files_of_every_format(qarena: Qarena, played: Path, tmp_path
 
 @pytest.mark.slow
 def test_parquet_may_be_piped_and_questions_come_from_a_pipe(played: Path, tmp_path: Path) -> None:
-    subprocess.run([QARENA, "archive", "verify"], cwd=tmp_path, capture_output=True, check=True)  # or a notice comes first
+    subprocess.run([QARENA, "archive", "verify"], cwd=tmp_path, capture_output=True, check=True)  # no notice about it
     typed = [QARENA, "sql", "-", "--format", "parquet"]
     done = subprocess.run(typed, cwd=tmp_path, input=COUNTS.encode(), capture_output=True, check=True)
     assert done.stderr == b""
