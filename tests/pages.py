@@ -168,9 +168,12 @@ BEFORE = {
     "docs/engines.md": ("mkdir runners && ln -s $ROOT/runners/engines runners/engines",),
     "docs/exchange.md": (SAMPLE, "import numpy as np; observations = np.full((3, 17), -1)"),
     "docs/leaderboard.md": (
-        "mkdir docs",
+        "mkdir -p docs my_agents/agent",
         "qarena run agent@a=semi_random agent@b=semi_random opening_plies=2 games=400 seed=6",
-        "qarena policy build kind=line_values name=line_values",
+        (
+            "qarena policy build kind=line_values name=line_values "
+            """--where "agent_0 = 'semi_random' AND agent_1 = 'semi_random'\""""
+        ),
     ),
     "docs/openings.md": (SAMPLE,),
     "docs/play.md": (MINE,),
