@@ -47,7 +47,7 @@ def sums(folder: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One dataset, small. Its archive is none of a stranger."""
+    """One dataset, small. Its archive is not taken for a stranger's."""
     folder, notices = tmp_path_factory.mktemp("benchmark") / "made", list[tuple[str, ...]]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(score, "REFERENCE_GAMES", 40)
