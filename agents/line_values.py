@@ -80,7 +80,7 @@ def work_memory(risks: Any, kept: int) -> Work:
     """Memory for the best ``kept`` turns by (1 - risk) P(not lost) + risk P(won), for each of ``risks`` [R]."""
     return Work(
         risks,
-        np.empty((4, BOARD), np.int64),
+        np.empty((5, BOARD), np.int64),
         np.empty(MOST_FEATURES, np.int64),
         np.empty(HEADS + MOST_UNITS, np.int32),
         np.empty(HEADS, np.float64),

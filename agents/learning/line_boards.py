@@ -12,6 +12,7 @@ import numpy as np
 
 from quarto.bits import LANE, lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64
+from quarto.position import ALL_CELLS
 from quarto.rules import ATTRIBUTES, CELLS, MAX_LINES_THROUGH_A_CELL, PIECES
 from quarto.threats import SAFE_PIECES
 
@@ -95,7 +96,10 @@ def put_on_lines(board: Any, piece: int, cell: int, words: Any) -> None:
 @inlined
 def survey_cells(occupied: int, words: Any, board: Any) -> None:
     """The dangers of a board, now and after a piece was placed on each cell, from its lines."""
-    for cell in range(CELLS):
+    cells = ~occupied & ALL_CELLS
+    while cells != 0:
+        cell = lowest_bit(cells)
+        cells &= cells - 1
         board[OTHERS_AT + cell] = board[TWO_AT + cell] = 0  # at first the values that finish a line on this cell
     threes, twos, hot, once, twice = int64(0), int64(0), int64(0), int64(0), int64(0)
     for line in range(int64(words[LINES])):
@@ -119,7 +123,10 @@ def survey_cells(occupied: int, words: Any, board: Any) -> None:
         twice |= once & values
         once |= values
         by_value += BYTE_OF_BITS[values]
-    for cell in range(CELLS):
+    cells = ~occupied & ALL_CELLS
+    while cells != 0:
+        cell = lowest_bit(cells)
+        cells &= cells - 1
         board[OTHERS_AT + cell] = twice | (once & ~board[OTHERS_AT + cell])
     board[DANGERS], board[HOT_BY_VALUE] = once, by_value
     board[THREES_ALIVE], board[TWOS_ALIVE], board[HOT_CELLS] = threes, twos, hot

@@ -48,6 +48,7 @@ from agents.learning.line_boards import (
     place_on_lines,
     survey_cells,
 )
+from agents.learning.line_turns import SHARP_TURNS, sharpness
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel, uint64
 from quarto.position import ALL_CELLS
@@ -66,9 +67,9 @@ MOST_FEATURES = MOST_LINES + 4 + ATTRIBUTES + CELLS + 10 + MOST_EMPTY * (2 * MOS
 LINE, DANGER, SUPPLY, THREES, HOT, ATTRIBUTE, CELL, WIDEST, FEW, PARITY, TOTAL, SPREAD_OUT, UNION = range(13)
 REPLY, CELL_REPLIES, PIECE_REPLIES, REPLIES, CROSSING, SHARP, REFUTED = range(13, 20)
 MULTISETS, PAIR_MULTISETS = 5985, 3876  # of four among 18, and among 16
-FEATURES = 3  # changes when the numbers of features change their meaning
+FEATURES = 4  # changes when the numbers of features change their meaning
 MOST_TURNS = 31  # that are told apart
-SHARP_TURNS = 8  # of the giver after a reply, at most, for which the opponent's turns after each are counted
+DECIDED_PIECES = 4  # left, at most, with which replies always show how the game ends
 
 VALUE_PIECES = np.array(  # [4, 2] the pieces with each value of each attribute
     [[sum(1 << piece for piece in range(PIECES) if piece >> a & 1 == value) for value in (0, 1)] for a in range(4)]
@@ -96,7 +97,13 @@ def _group_sizes(line_classes: int, cell_classes: int) -> list[int]:
         *(line_classes * 4 * STATES * COUNTS, 5 * COUNTS, MULTISETS, 10 * 11 * COUNTS, COUNTS * COUNTS),
         9 * 4 * 4 * 4 * 2 * COUNTS,
         *(cell_classes * COUNTS * 9, COUNTS**3, COUNTS * 8 * 8, COUNTS**2, 128, 8**4, COUNTS**2),
-        *(2 * 8**4, *[(MOST_TURNS + 1) * COUNTS] * 3, 4 * 4 * PAIR_MULTISETS, (SHARP_TURNS + 1) * COUNTS, COUNTS**2),
+        *(
+            2 * 8**4,
+            *[(MOST_TURNS + 1) * COUNTS] * 3,
+            4 * 4 * PAIR_MULTISETS,
+            (SHARP_TURNS + 1) ** 2 * COUNTS,
+            COUNTS**2,
+        ),
     ]
 
 
@@ -251,44 +258,10 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
 
 
 @inlined
-def turns_with(piece: int, rest: int, cells: int, board: Any) -> int:
-    """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
-    byte, turns = piece_byte(piece), int64(0)
-    while cells != 0:
-        turns += int64(popcount(rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, board)]))
-        cells &= cells - 1
-    return turns
-
-
-@inlined
-def fewest_turns(piece: int, rest: int, filled: int, words: Any, after: Any) -> int:
-    """The least number of turns that a turn with ``piece`` and a gift from ``rest`` leaves to the other player.
-
-    ``after[0]`` is the board before that turn, with pieces on ``filled``. ``after[1]`` is overwritten.
-    """
-    fewest, empty = int64(COUNTS - 1), ~filled & ALL_CELLS
-    byte, cells = piece_byte(piece), empty
-    while cells != 0:
-        cell = lowest_bit(cells)
-        cells &= cells - 1
-        gifts = rest & SAFE_PIECES[dangers_after(cell, byte, after[0])]
-        if gifts == 0:
-            continue
-        others = empty & ~(int64(1) << cell)
-        place_on_lines(after[0], piece, cell, words, after[1])
-        survey_cells(filled | int64(1) << cell, words, after[1])
-        while gifts != 0:
-            gift = lowest_bit(gifts)
-            gifts &= gifts - 1
-            fewest = min(fewest, turns_with(gift, rest & ~(int64(1) << gift), others, after[1]))
-    return fewest
-
-
-@inlined
 def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, after: Any, found: Any) -> int:
     """Features of the turns that the giver has after each reply, or how the game ends: see ``features_of``.
 
-    ``after`` [2, BOARD] is overwritten.
+    ``after`` [3, BOARD] is overwritten.
     """
     for piece in range(PIECES):
         board[LEAST_OF + piece], board[CELLS_OF + piece] = MOST_TURNS, 0
@@ -311,11 +284,15 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
             if turns == 0 and rest != 0:
                 return int64(LOST_AFTER)
             found[count] += int64(words[OFFSETS + REPLY])
-            if turns <= SHARP_TURNS and rest & (rest - 1) != 0:
+            if rest & (rest - 1) != 0 and (turns <= SHARP_TURNS or int64(popcount(rest)) < DECIDED_PIECES):
+                survivors, fewest = sharpness(piece, rest, filled, words, after)
+                if survivors == 0:
+                    return int64(LOST_AFTER)
                 count += 1
-                fewest = fewest_turns(piece, rest, filled, words, after)
-                found[count] = int64(words[OFFSETS + SHARP]) + turns * COUNTS + fewest
+                key = min(turns, SHARP_TURNS) * (SHARP_TURNS + 1) + min(survivors, SHARP_TURNS)
+                found[count] = int64(words[OFFSETS + SHARP]) + key * COUNTS + fewest
                 refuted += int64(fewest == 0)
+                turns = survivors
             least_here = min(least_here, turns)
             board[LEAST_OF + piece] = min(board[LEAST_OF + piece], turns)
             board[CELLS_OF + piece] += 1
@@ -324,10 +301,10 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
         least = min(least, least_here)
         found[count] = int64(words[OFFSETS + CELL_REPLIES]) + least_here * COUNTS + number
         count += 1
-    if left == 0 or (replies != 0 and int64(popcount(left)) < 3):
-        return int64(DRAWN_AFTER)
-    if replies == refuted:
+    if left != 0 and replies == refuted:
         return int64(WON_AFTER)
+    if int64(popcount(left)) <= DECIDED_PIECES:
+        return int64(DRAWN_AFTER)
     while left != 0:
         piece = lowest_bit(left)
         left &= left - 1
@@ -396,7 +373,7 @@ def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, aft
 
     Or one of ``WON_AFTER``, ``DRAWN_AFTER``, ``LOST_AFTER``, if the replies show how the game ends.
 
-    ``board`` was filled by ``survey``, ``after`` [2, BOARD] is overwritten. ``left`` are the pieces neither on the
+    ``board`` was filled by ``survey``, ``after`` [3, BOARD] is overwritten. ``left`` are the pieces neither on the
     board nor given. The gift is safe. A value matches or opposes that of the gift. *Safe* are pieces left that finish
     no line on this board. Features are numbers of:
 
@@ -413,15 +390,17 @@ def features_of(occupied: int, gift: int, left: int, words: Any, board: Any, aft
 
     - for each reply: the cells that leave one, two or more safe gifts, the pieces among these gifts, and whether the
       reply's gift is safe on this board;
-    - for each *sharp* reply, after which the giver has at most ``SHARP_TURNS`` turns: their number, and the least
-      number of turns that one of them leaves to the opponent. If that is none, the reply is *refuted*;
-    - the least number of turns and the number of replies: of each cell, of each gift, and in all;
+    - for each *sharp* reply, after which the giver has at most ``SHARP_TURNS`` turns: their number, how many of them
+      survive (``line_turns.py``), and the least number of turns that one of these leaves to the opponent. If that is
+      none, the reply is *refuted*;
+    - the least number of turns, of sharp replies those that survive, and the number of replies: of each cell, of each
+      gift, and in all;
     - the number of refuted replies, and that of all others;
     - for each pair of lines that cross in an empty cell: their pieces and, for the four attributes in no order, whether
       each line has the matching and the opposing value.
 
-    The giver wins if each reply of the opponent is refuted, or there is none, and loses if a reply leaves no turn. The
-    game is drawn if neither is so and at most two pieces are left.
+    The giver wins if each reply of the opponent is refuted, or there is none, and loses if a reply leaves no turn that
+    survives. The game is drawn if neither is so and at most ``DECIDED_PIECES`` are left. Then all replies are sharp.
     """
     byte, pieces, count = piece_byte(gift), int64(popcount(occupied)), int64(0)
     if pieces >= REPLIES_FROM:

@@ -124,7 +124,7 @@ def weights_in(reading: Reading) -> Weights:
 
 def best_of(position: Position, words: Any, weights: Weights, kept: int) -> list[tuple[float, int, int]]:
     """The value, cell and gift of the best turns; -inf and NONE if fewer give no win away."""
-    boards, found = np.empty((4, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    boards, found = np.empty((5, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     top, cells, gifts = np.empty((1, kept)), *np.empty((2, 1, kept), np.int64)
     sums, chances_of = np.empty(HEADS + MOST_UNITS, np.int32), np.empty(HEADS)
     work = Work(np.full(1, 0.25), boards, found, sums, chances_of, top, cells, gifts)

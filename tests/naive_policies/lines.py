@@ -138,12 +138,20 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
             yield Reply(cell, piece, [set(naive.safe_pieces(each, rest, after.rules)) for each in boards])
 
 
-def fewest_turns(after: Afterstate, reply: Reply) -> int | None:
-    """The fewest turns that an answer of the giver leaves, if the reply is sharp: it allows at most eight answers."""
-    if reply.turns > 8 or len(after.left) < 3:
+def answers_to(after: Afterstate, reply: Reply) -> list[int] | None:
+    """How many turns each answer of the giver that survives leaves to the opponent; None if the reply is not sharp.
+
+    An answer survives if the opponent has no turn after it that leaves the giver none, though pieces are left.
+    """
+    if len(after.left) < 3 or (reply.turns > 6 and len(after.left) > 4):
         return None
-    then = naive.with_piece(after.board, after.gift, reply.cell)
-    return min(answer.turns for answer in replies_to(Afterstate(then, reply.piece, after.rules)))
+    sharp = Afterstate(naive.with_piece(after.board, after.gift, reply.cell), reply.piece, after.rules)
+    surviving = []
+    for answer in replies_to(sharp):
+        then = Afterstate(naive.with_piece(sharp.board, sharp.gift, answer.cell), answer.piece, after.rules)
+        if len(then.left) == 1 or all(turn.turns > 0 for turn in replies_to(then)):
+            surviving.append(answer.turns)
+    return surviving
 
 
 def decided(after: Afterstate) -> str | None:
@@ -151,20 +159,23 @@ def decided(after: Afterstate) -> str | None:
     if 16 - after.board.count(NONE) < 7:
         return None
     replies, left = list(replies_to(after)), len(after.left)
-    if left > 1 and any(reply.turns == 0 for reply in replies):
+    answers = [answers_to(after, reply) for reply in replies]
+    if left > 1 and (any(reply.turns == 0 for reply in replies) or [] in answers):
         return LOST
-    if left == 0 or (replies and left < 3):
-        return DRAWN
-    return WON if all(fewest_turns(after, reply) == 0 for reply in replies) else None
+    if left > 0 and all(each is not None and 0 in each for each in answers):
+        return WON
+    return DRAWN if left < 5 else None
 
 
 def reply_features(after: Afterstate) -> Iterator[Feature]:
     replies, safe = list(replies_to(after)), naive.safe_pieces(after.board, after.left, after.rules)
-    fewest = [fewest_turns(after, reply) for reply in replies]
-    for reply, least in zip(replies, fewest, strict=True):
-        if least is not None:
-            yield "sharp", reply.turns, min(least, 15)
-    yield "refuted", min(fewest.count(0), 15), min(len(fewest) - fewest.count(0), 15)
+    answers, turns = [answers_to(after, reply) for reply in replies], dict[tuple[int, int], int]()
+    for reply, each in zip(replies, answers, strict=True):
+        turns[reply.cell, reply.piece] = reply.turns if each is None else len(each)
+        if each is not None:
+            yield "sharp", reply.turns, len(each), min(*each, 15)
+    refuted = sum(each is not None and 0 in each for each in answers)
+    yield "refuted", min(refuted, 15), min(len(answers) - refuted, 15)
     for _, piece, gifts in replies:
         one, two = ([len(each) for each in gifts].count(number) for number in (1, 2))
         more = sum(len(each) > 2 for each in gifts)
@@ -175,7 +186,7 @@ def reply_features(after: Afterstate) -> Iterator[Feature]:
     for name, parts in groups:
         for part in parts:
             if part:
-                yield name, min(31, *(each.turns for each in part), 31), min(len(part), 15)
+                yield name, min(31, *(turns[each.cell, each.piece] for each in part), 31), min(len(part), 15)
 
 
 def crossing_features(after: Afterstate) -> Iterator[Feature]:

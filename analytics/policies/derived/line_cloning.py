@@ -73,7 +73,7 @@ class TurnMemory(NamedTuple):
 def choice_memory(units: int) -> TurnMemory:
     """Memory of one thread."""
     return TurnMemory(
-        np.empty((4, BOARD), np.int64),
+        np.empty((5, BOARD), np.int64),
         np.empty(CELLS, np.int64),
         np.empty((SAMPLED, MOST_FEATURES), np.int64),
         np.empty(SAMPLED, np.int64),

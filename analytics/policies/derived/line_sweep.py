@@ -59,15 +59,12 @@ class StagePlan(NamedTuple):
     exact: float = 0.0  # the share of the exact value; the rest is what the best reply leaves
 
 
-PLANS = {  # by number of pieces; from 13 on, replies always show how a game ends
-    12: StagePlan(60_000, exact=1.0),
-    11: StagePlan(500_000, (4, 6), MOST_UNITS, 3, exact=1.0),
+PLANS = {  # by number of pieces; from 11 on, replies always show how a game ends
     10: StagePlan(700_000, (3, 6), MOST_UNITS, 2, exact=1.0),
     9: StagePlan(900_000, (1, 7), MOST_UNITS, 2, exact=1.0),
-    8: StagePlan(500_000, (1, 5), MOST_UNITS, 2, exact=1.0),
-    7: StagePlan(60_000, (1, 3), 96, 4, exact=0.5),
-    6: StagePlan(25_000),
-    **{stage: StagePlan(15_000) for stage in range(5, 0, -1)},
+    8: StagePlan(400_000, (1, 5), MOST_UNITS, 2, exact=1.0),
+    7: StagePlan(50_000, (1, 3), 96, 4, exact=0.5),
+    **{stage: StagePlan(15_000) for stage in range(6, 0, -1)},
 }
 LEAST_FOR_UNITS = 50_000  # games: with fewer, a hidden layer learns the boards by heart
 
@@ -208,7 +205,7 @@ def describe(boards: Boards, count: int, words: Any, found: NDArray[np.int32], b
 
     Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
     """
-    state, own = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    state, own = np.empty((4, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     kept, begins[0] = int64(0), 0
     for i in range(count):
         occupied = boards.occupied[i]

@@ -63,7 +63,7 @@ def learn_games(
     Games in which it told none are left out, and boards whose replies show how the game ends. The squared errors are
     added to ``sums`` [HEADS].
     """
-    board, found = np.empty((3, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
+    board, found = np.empty((4, BOARD), np.int64), np.empty(MOST_FEATURES, np.int64)
     values, slopes = np.empty(HEADS + fit.units, np.float32), np.empty(max(fit.units, 1), np.float32)
     boards, rate32, steps = int64(0), np.float32(rate), step_memory()
     errors, targets = np.empty(HEADS, np.float32), np.empty(HEADS, np.float64)
