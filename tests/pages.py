@@ -106,7 +106,7 @@ NOT_RUN = {
     ("docs/results_agents.md", "qarena run 'quinto"): "needs the networks of Quinto, which are not ours",
     ("docs/results_agents.md", 'qarena run "agents=[quinto'): "needs the networks of Quinto, which are not ours",
     ("docs/results_learning.md", "qarena run random 'policy"): MINUTES,
-    ("docs/results_learning.md", "qarena rate --run 8b56c6ce0697"): "rates the games of the command before",
+    ("docs/results_learning.md", "qarena rate --run d15fe60d7658"): "rates the games of the command before",
     ("docs/results_learning.md", "qarena policy judge 'policy(policy=line_values,risk=0.002)'"): MINUTES,
     ("docs/results_learning.md", "python docs/strength_by_time.py"): "draws what the commands before wrote",
     ("docs/results_learning.md", "qarena policy build kind=line_values kind.method=thoughts name=thoughts_of"): MINUTES,
