@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import polars as pl
 
+from analytics.conversion import known
 from analytics.query.questions import query
 from analytics.query.selection import EVERY_GAME, EVERYTHING, GameFilter, repeated_games, require_one_rules, select
 from analytics.results.pairings import (
@@ -180,7 +181,7 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
         }
         tally = {"pairs": cells[:3], "singles": cells[3:], **forfeits, "plies": pairing["plies"]}
         labels = pairing["first"], pairing["second"]
-        found[key] = PairingResult(key[1], *labels, msgspec.convert(tally, Tally), by_pairs[key[0]])
+        found[key] = PairingResult(key[1], *labels, msgspec.convert(tally, known(Tally)), by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 

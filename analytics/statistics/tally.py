@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from analytics.conversion import known
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Block
 from quarto.jit import kernel
 
@@ -157,7 +158,7 @@ def tally_of(block: Block) -> Tally:
     pairs = counts[:9].reshape(3, 3).tolist()
     played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
     forfeits = dict(zip(("illegal", "errors", "late"), counts[9:15].reshape(3, 2).tolist(), strict=True))
-    return msgspec.convert({**played, **forfeits, "plies": int(counts[15])}, Tally)
+    return msgspec.convert({**played, **forfeits, "plies": int(counts[15])}, known(Tally))
 
 
 def tally(blocks: Iterable[Block]) -> dict[int, Tally]:

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.conversion import known
 from analytics.files.backend import Backend, explained
 from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
@@ -347,7 +348,7 @@ def _tally(row: Mapping[str, int]) -> Tally:
         for columns, size in ((PAIR_COLUMNS, 3), (SINGLE_COLUMNS, 3), (FORFEIT_COLUMNS, 2))
     )
     named = dict(zip(("illegal", "errors", "late"), forfeits, strict=True))
-    return msgspec.convert({"pairs": pairs, "singles": singles, **named, "plies": row["plies"]}, Tally)
+    return msgspec.convert({"pairs": pairs, "singles": singles, **named, "plies": row["plies"]}, known(Tally))
 
 
 # Contradictions. Fingerprints in names decide wherever the files of one set make up a file of the other. Only where

@@ -21,6 +21,7 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 import numpy as np
 
+from analytics.conversion import known
 from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
 from analytics.files.local import LOCAL
 from analytics.store.ranges import UnitLine
@@ -86,7 +87,7 @@ def typed(value: Any, kind: type[T], name: str = "") -> T:
     Raises ``RecordError`` saying which field is wrong, its value, and what was expected.
     """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, known(kind))
     except msgspec.ValidationError as error:
         raise RecordError(_reason(str(error), value, name)) from error
     except RequestError as error:

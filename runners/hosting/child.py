@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from agents.base import LateError
+from analytics.conversion import known
 from quarto.errors import Failed, RemoteError
 from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
 
@@ -98,8 +99,8 @@ class Child:
             value, content = self._read(text, deadline), self._read(further, deadline)
             try:
                 if message == ANSWER:
-                    return msgspec.json.decode(value, type=kind), content
-                failed = msgspec.json.decode(value, type=Failed)
+                    return msgspec.json.decode(value, type=known(kind)), content
+                failed = msgspec.json.decode(value, type=known(Failed))
             except msgspec.MsgspecError:
                 raise ChildDiedError(NO_ANSWER) from None
         raise RemoteError(failed)
