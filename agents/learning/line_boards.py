@@ -152,3 +152,16 @@ def survey(occupied: int, words: Any, board: Any) -> None:
 def dangers_after(cell: int, byte: int, board: Any) -> int:
     """The danger byte (``quarto/threats.py``) after a piece with this byte was placed on an empty cell."""
     return int64(board[OTHERS_AT + cell] | (board[TWO_AT + cell] & byte))
+
+
+@inlined
+def gifts_after(cell: int, byte: int, rest: int, board: Any) -> int:
+    """The pieces of ``rest`` that are safe after a piece with this byte was placed on an empty cell."""
+    return int64(rest & SAFE_PIECES[dangers_after(cell, byte, board)])
+
+
+@inlined
+def place_and_survey(before: Any, piece: int, cell: int, filled: int, words: Any, after: Any) -> None:
+    """The lines and dangers after ``piece`` was placed on ``cell``; ``filled`` are the cells with pieces then."""
+    place_on_lines(before, piece, cell, words, after)
+    survey_cells(filled, words, after)

@@ -44,9 +44,9 @@ from agents.learning.line_boards import (
     TWOS_BY_VALUE,
     WORDS,
     dangers_after,
+    gifts_after,
     piece_byte,
-    place_on_lines,
-    survey_cells,
+    place_and_survey,
 )
 from agents.learning.line_turns import SHARP_TURNS, sharpness
 from quarto.bits import lowest_bit, popcount
@@ -246,7 +246,7 @@ def add_reply(reply: int, rest: int, cells: int, after: Any, found: Any, count: 
     """
     byte, turns, union, one, two, more = piece_byte(reply >> 1), int64(0), int64(0), int64(0), int64(0), int64(0)
     while cells != 0:
-        gifts = rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, after)]
+        gifts = gifts_after(lowest_bit(cells), byte, rest, after)
         cells &= cells - 1
         number = int64(popcount(gifts))
         one, two, more = one + int64(number == 1), two + int64(number == 2), more + int64(number > 2)
@@ -270,12 +270,11 @@ def add_replies(board: Any, gift: int, left: int, occupied: int, words: Any, aft
     while empty != 0:
         cell = lowest_bit(empty)
         empty &= empty - 1
-        gifts = left & SAFE_PIECES[dangers_after(cell, byte, board)]
+        gifts = gifts_after(cell, byte, left, board)
         if gifts == 0:
             continue
         filled, least_here, number = occupied | int64(1) << cell, int64(MOST_TURNS), int64(popcount(gifts))
-        place_on_lines(board, gift, cell, words, after[0])
-        survey_cells(filled, words, after[0])
+        place_and_survey(board, gift, cell, filled, words, after[0])
         while gifts != 0:
             piece = lowest_bit(gifts)
             gifts &= gifts - 1

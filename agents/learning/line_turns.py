@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.learning.line_boards import COUNTS, dangers_after, piece_byte, place_on_lines, survey_cells
+from agents.learning.line_boards import COUNTS, gifts_after, piece_byte, place_and_survey
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64
 from quarto.position import ALL_CELLS
-from quarto.threats import SAFE_PIECES
 
 SHARP_TURNS = 6  # of the giver after a reply, at most, for which what follows each turn is looked at
 
@@ -22,7 +21,7 @@ def turns_with(piece: int, rest: int, cells: int, board: Any) -> int:
     """The number of turns: placements of ``piece`` on ``cells``, and gifts from ``rest`` that are safe then."""
     byte, turns = piece_byte(piece), int64(0)
     while cells != 0:
-        turns += int64(popcount(rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, board)]))
+        turns += int64(popcount(gifts_after(lowest_bit(cells), byte, rest, board)))
         cells &= cells - 1
     return turns
 
@@ -32,7 +31,7 @@ def has_turn(piece: int, rest: int, cells: int, board: Any) -> bool:
     """Whether ``turns_with`` these is more than 0."""
     byte = piece_byte(piece)
     while cells != 0:
-        if rest & SAFE_PIECES[dangers_after(lowest_bit(cells), byte, board)] != 0:
+        if gifts_after(lowest_bit(cells), byte, rest, board) != 0:
             return True
         cells &= cells - 1
     return False
@@ -49,12 +48,11 @@ def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool
     while cells != 0:
         cell = lowest_bit(cells)
         cells &= cells - 1
-        gifts = rest & SAFE_PIECES[dangers_after(cell, byte, after[0])]
+        gifts = gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
         others = empty & ~(int64(1) << cell)
-        place_on_lines(after[0], piece, cell, words, after[1])
-        survey_cells(filled | int64(1) << cell, words, after[1])
+        place_and_survey(after[0], piece, cell, filled | int64(1) << cell, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1
@@ -65,23 +63,22 @@ def survives(piece: int, rest: int, filled: int, words: Any, after: Any) -> bool
 
 @inlined
 def sharpness(piece: int, rest: int, filled: int, words: Any, after: Any) -> tuple[int, int]:
-    """What follows the turns with ``piece`` and a gift from ``rest``, at least two pieces.
+    """Count the surviving turns with ``piece`` and a gift from ``rest``, at least two pieces.
 
-    Returns the number of turns that survive: the other player has no turn that leaves none then. And the least number
-    of turns that one of them leaves to the other player, at most ``COUNTS - 1``. ``after[0]`` is the board before these
-    turns, with pieces on ``filled``. ``after[1:3]`` are overwritten.
+    A turn survives if no turn of the other player after it leaves none. Returns the number of these turns, and the
+    least number of turns that one of them leaves to the other player, at most ``COUNTS - 1``. ``after[0]`` is the board
+    before these turns, with pieces on ``filled``. ``after[1:3]`` are overwritten.
     """
     byte, empty, survivors, fewest = piece_byte(piece), ~filled & ALL_CELLS, int64(0), int64(COUNTS - 1)
     cells = empty
     while cells != 0:
         cell = lowest_bit(cells)
         cells &= cells - 1
-        gifts = rest & SAFE_PIECES[dangers_after(cell, byte, after[0])]
+        gifts = gifts_after(cell, byte, rest, after[0])
         if gifts == 0:
             continue
         others, then = empty & ~(int64(1) << cell), filled | int64(1) << cell
-        place_on_lines(after[0], piece, cell, words, after[1])
-        survey_cells(then, words, after[1])
+        place_and_survey(after[0], piece, cell, then, words, after[1])
         while gifts != 0:
             gift = lowest_bit(gifts)
             gifts &= gifts - 1

@@ -139,7 +139,7 @@ def replies_to(after: Afterstate) -> Iterator[Reply]:
 
 
 def answers_to(after: Afterstate, reply: Reply) -> list[int] | None:
-    """How many turns each answer of the giver that survives leaves to the opponent; None if the reply is not sharp.
+    """The number of turns that the opponent has after each surviving answer of the giver; None without a sharp reply.
 
     An answer survives if the opponent has no turn after it that leaves the giver none, though pieces are left.
     """
