@@ -1,4 +1,4 @@
-"""Shared parts of the tests of experiments: requests as the command line makes them, players in Python, stored rows."""
+"""Shared parts of the tests of experiments: requests as the command line makes them, stored rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ import numpy as np
 import polars as pl
 import pytest
 from hydra import compose, initialize_config_module
-from numpy.typing import NDArray
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from quarto.rng import Streams
-from quarto.views import BatchView, PositionView
 from runners.arena.config import Request, request_of
 from runners.arena.config_groups import RunConfig, check_values
 from runners.arena.playing import Outcome, execute
@@ -160,55 +157,3 @@ class Watcher:
         self.games += games
         if self.games >= self.enough:
             self.stop.set()
-
-
-class OneByOne:
-    """``dumb`` for single positions: the first empty cell, the first unused piece."""
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        return position.free[0], (*position.available, -1)[0]
-
-
-class Batched:
-    """``dumb`` for batches."""
-
-    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        gifts = np.where(batch.available.any(axis=1), batch.available.argmax(axis=1), -1)
-        return batch.free.argmax(axis=1), gifts
-
-
-class Dice:
-    """``random`` for single positions, from generators of its own stream."""
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        return int(rng.choice(position.free)), int(rng.choice(position.available or [-1]))
-
-
-class Misbehaving(OneByOne):
-    """Does ``what`` (``raise`` or ``cheat``) as soon as ``plies`` are on the board."""
-
-    def __init__(self, what: str, plies: int = 2) -> None:
-        self.what = what
-        self.plies = plies
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
-        if 16 - len(position.free) < self.plies:
-            return super().choose(position, rng)
-        if self.what == "raise":
-            raise RuntimeError("lost my nerve")
-        cell = next((cell for cell in range(16) if cell not in position.free), -1)
-        return cell, (*position.available, -1)[0]
-
-
-class Cheat(Misbehaving):
-    """Answers with illegal turns."""
-
-    def __init__(self) -> None:
-        super().__init__("cheat")
-
-
-class Hot(Misbehaving):
-    """Raises."""
-
-    def __init__(self) -> None:
-        super().__init__("raise", 6)

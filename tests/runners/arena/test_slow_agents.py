@@ -21,16 +21,8 @@ from runners.arena.engine import Engine, Order
 from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
-from tests.runners.experiments import (
-    Dice,
-    OneByOne,
-    Watcher,
-    request,
-    rows,
-    start,
-    stored_at,
-    wait_for,
-)
+from tests.runners.experiments import Watcher, request, rows, start, stored_at, wait_for
+from tests.runners.players import Dice, OneByOne
 
 
 class Listener(Watcher):

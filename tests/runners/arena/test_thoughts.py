@@ -30,7 +30,8 @@ from tests import naive
 from tests.analytics.verify.damage import changed, rewrite
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import Batched, Dice, OneByOne, Watcher, assert_same_rows, play, request, rows, stored_at
+from tests.runners.experiments import Watcher, assert_same_rows, play, request, rows, stored_at
+from tests.runners.players import Batched, Dice, OneByOne
 
 PLAYERS = "tests.runners.arena.test_thoughts"
 OWN = f"{{agent:random,_target_:{PLAYERS}.Own,name:own}}"
@@ -38,15 +39,8 @@ AGENTS = "agents=[{agent:mcts,iterations:20},{agent:oracle,horizon:11},random]"
 GAMES = (AGENTS, "games=40", "opening_plies=1", "threads=1", "seed=3")
 SMALL = ("archive.shard_games=16",)
 THOUGHTS = "archive.thoughts=true"
+THINKERS = {"free": "", "apart": ",isolation:process", "timed": ",turn_seconds:30"}
 TOLD = "FROM thoughts ORDER BY run_id, ply, game_id"
-
-
-class Thinker(Dice):
-    """Thinks of each turn, in one of three ways."""
-
-    def choose(self, position: PositionView, rng: np.random.Generator) -> Any:
-        thoughts = ((), (Thought(0.25, 7),), (Thought(visits=3),))
-        return *super().choose(position, rng), *thoughts[len(position.free) % 3]
 
 
 class Conceited(OneByOne):
@@ -119,9 +113,8 @@ def values_of(root: Path) -> pl.DataFrame:
     return told(root).drop("seconds")
 
 
-@pytest.mark.parametrize("before", [("games=40", "archive.shard_games=64"), ("games=16", *SMALL)])
-def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Path, before: tuple[str, ...]) -> None:
-    play(tmp_path, *GAMES, *before)
+def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Path) -> None:
+    play(tmp_path, *GAMES, "games=16", *SMALL)
     there = files(tmp_path, "games")
     watched = Watcher()
     execute(stored_at(tmp_path, request(*GAMES, *SMALL, THOUGHTS)), "qarena run", threading.Event(), watched)
@@ -137,7 +130,9 @@ def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) ->
     play(tmp_path, *GAMES, "archive.shard_games=64")
     stop = threading.Event()
     asked = stored_at(tmp_path, request(*GAMES, "archive.shard_games=8", THOUGHTS))
-    assert execute(asked, "qarena run", stop, Watcher(stop, 16)).interrupted
+    watched = Watcher(stop, 16)
+    assert execute(asked, "qarena run", stop, watched).interrupted
+    assert watched.started == [120]
     assert 0 < execute(asked, "qarena run", threading.Event()).played < 120
     assert_frame_equal(values_of(tmp_path), values_of(made))
 
@@ -218,49 +213,35 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
     assert any(problem in each for each in problems), problems
 
 
-def agent_of(name: str, **keys: str) -> str:
-    more = "".join(f",{key}:{value}" for key, value in keys.items())
-    return f"{{agent:random,_target_:{PLAYERS}.{name},name:it{more}}}"
-
-
-@pytest.mark.parametrize("keys", [{}, {"isolation": "process"}, {"turn_seconds": "30"}], ids=str)
-def test_an_agent_in_python_may_return_a_thought(tmp_path: Path, keys: dict[str, str]) -> None:
-    asked = (f"agents=[{agent_of('Thinker', **keys)},random]", "games=12", "threads=1")
-    play(tmp_path / "a", *asked, THOUGHTS)
-    found = told(tmp_path / "a", "SELECT ply % 3 AS kind, value, visits FROM thoughts WHERE agent = 'it' GROUP BY ALL")
-    expected = {(0, None, None), (1, None, None), (2, None, None), (1, 0.25, 7), (2, None, 3)}
-    assert {*found.rows()} <= {(kind, value, visits) for kind, value, visits in found.rows() if value in (None, 0.25)}
-    assert {row[1:] for row in found.rows()} == {row[1:] for row in expected}
-    if "turn_seconds" not in keys:
-        play(tmp_path / "b", *asked)
-        assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
-    assert sound(tmp_path / "a")
-
-
-def test_a_batch_may_have_a_thought_and_one_out_of_range_forfeits_with_and_without_the_option(tmp_path: Path) -> None:
-    asked = (
-        f"agents=[{agent_of('Conceited')},{agent_of('BatchThinker').replace('name:it', 'name:other')}]",
-        "games=12",
-    )
-    for folder, more in (("a", (THOUGHTS,)), ("b", ())):
-        play(tmp_path / folder, *asked, "threads=1", "keep_going=true", *more)
-    assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
-    assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
-    low = told(tmp_path / "a", "SELECT min(value) AS low, max(value) AS high FROM thoughts WHERE agent = 'other'").row(
-        0
-    )
-    assert low == (-1.0, 1.0)
-
-
-def test_an_engine_tells_value_and_nodes(tmp_path: Path) -> None:
+def test_agents_in_python_also_in_processes_and_engines_may_return_thoughts(tmp_path: Path) -> None:
     told_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
     script = (ROOT / "runners/engines/examples/careful.py").read_text()
     engine = tmp_path / "engine.py"
     engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
-    asked = ("agent@a=engine", f"a.command='{sys.executable} {engine}'", "a.name=it", "agent@b=random")
-    play(tmp_path / "a", *asked, "games=8", "threads=1", THOUGHTS)
-    found = told(tmp_path / "a", "SELECT DISTINCT value, visits FROM thoughts WHERE agent = 'it'")
-    assert {*found.rows()} == {(0.5, 12), (None, None)}
+    thinker = "agent:random,_target_:tests.runners.players.Thinker"
+    agents = [
+        *(f"{{{thinker},name:{name}{more}}}" for name, more in THINKERS.items()),
+        f"{{agent:engine,command:'{sys.executable} {engine}',name:engine}}",
+    ]
+    root = tmp_path / "archive"
+    play(root, f"agents=[random,{','.join(agents)}]", "schedule=gauntlet", "games=6", "threads=1", THOUGHTS)
+    found = told(root, "SELECT agent, list(DISTINCT (value, visits)) AS thoughts FROM thoughts GROUP BY ALL")
+    distinct = {agent: {tuple(each.values()) for each in thoughts} for agent, thoughts in found.rows()}
+    for name in THINKERS:
+        assert distinct[name] == {(None, None), (0.25, 7), (None, 3)}
+    assert distinct["engine"] == {(0.5, 12), (None, None)}
+    assert sound(root)
+
+
+def test_a_batch_may_have_a_thought_and_one_out_of_range_forfeits_with_and_without_the_option(tmp_path: Path) -> None:
+    players = (f"{{agent:random,_target_:{PLAYERS}.{name},name:{name}}}" for name in ("Conceited", "BatchThinker"))
+    asked = (f"agents=[{','.join(players)}]", "games=12", "threads=1", "keep_going=true")
+    for folder, more in (("a", (THOUGHTS,)), ("b", ())):
+        play(tmp_path / folder, *asked, *more)
+    assert_same_rows(rows(tmp_path / "b"), rows(tmp_path / "a"))
+    assert {*rows(tmp_path / "a")["games"]["ending"]} == {"forfeit_error"}
+    ends = "SELECT min(value), max(value) FROM thoughts WHERE agent = 'BatchThinker'"
+    assert told(tmp_path / "a", ends).row(0) == (-1.0, 1.0)
 
 
 def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qarena: Qarena) -> None:

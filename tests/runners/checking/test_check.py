@@ -26,7 +26,7 @@ from runners.checking import check, watch
 from runners.checking.check import findings_of, rare_positions
 from tests.naive import PRESETS
 from tests.runners.conftest import Qarena
-from tests.runners.experiments import Batched, OneByOne
+from tests.runners.players import Batched, OneByOne
 from tests.runners.polito import folders
 
 HERE = __name__
@@ -74,7 +74,7 @@ class Together(Batched):
 
     def play(self, batch: BatchView, rng: Streams) -> tuple[Any, Any]:
         cells, gifts = super().play(batch, rng)
-        if len(cells) < 5:
+        if len(cells) < 3:
             return cells, gifts
         return 15 - batch.free[:, ::-1].argmax(axis=1), gifts
 
@@ -155,45 +155,38 @@ class Endless(OneByOne):
         return super().choose(position, rng)
 
 
-@pytest.mark.parametrize(
-    ("agent", "wrong", "text"),
-    [
-        ("OneByOne", [], ""),
-        ("Batched", [], ""),
-        ("Chatty", ["prints"], "'thinking'"),
-        ("OwnDice", ["repeatable"], "on rng alone: it drew from random or numpy.random: draw from rng"),
-        ("OwnArrayDice", ["repeatable"], "on rng alone: it drew from random or numpy.random: draw from rng"),
-        ("Numbered", ["repeatable"], "against itself differs at ply 0: 0@"),
-        ("Numbered", ["repeatable"], "on rng alone: keep nothing from other turns"),
-        ("Together", ["no memory between games"], "against itself differs at ply 0: 0@d4, then 0@a1"),
-        ("Remembering", ["no memory between games"], "differs at ply "),
-        ("Cheat", ["legal"], "answered: (cell, gift) = (0, 99): piece 99 is not among those left"),
-        ("Fragile", ["legal", "exceptions"], "no turn was taken\nraised KeyError: 0 ("),
-        (
-            "Confused",
-            ["legal", "exceptions"],
-            "raised ValueError: piece 99 is not in 0..15 (tests/runners/checking/",
-        ),
-        (
-            "CellOnly",
-            ["legal", "exceptions"],
-            "gave no turn: choose returned 3, not (cell, gift): a cell is a number from 0 to 15, 4 * row + column, and",
-        ),
-        ("Nested", ["legal", "exceptions"], "choose returned ((0, 1), 5), not (cell, gift)"),
-        (
-            "Nested",
-            ["legal", "exceptions"],
-            "a cell is a number from 0 to 15",
-        ),
-        ("NoDice", ["legal", "exceptions"], "choose cannot be called as it should: NoDice.choose() takes 2 "),
-        ("Narrow", ["legal", "exceptions"], "play returned cells of shape (1, 1), not (1,)"),
-    ],
-)
-def test_what_an_agent_does_wrong_is_found(agent: str, wrong: list[str], text: str) -> None:
-    place = "tests.runners.experiments" if agent in {"OneByOne", "Batched"} else HERE
-    findings = list(findings_of(AgentSpec("it", f"{place}.{agent}", {}, trusted=True), CLASSIC, seed=1))
+LEGAL, REPEATABLE = ["legal", "exceptions"], ["repeatable"]
+WRONG: dict[str, tuple[list[str], tuple[str, ...]]] = {
+    "tests.runners.players.OneByOne": ([], ()),
+    "tests.runners.players.Batched": ([], ()),
+    "Chatty": (["prints"], ("'thinking'",)),
+    "OwnDice": (REPEATABLE, ("on rng alone: it drew from random or numpy.random: draw from rng",)),
+    "OwnArrayDice": (REPEATABLE, ("on rng alone: it drew from random or numpy.random: draw from rng",)),
+    "Numbered": (REPEATABLE, ("against itself differs at ply 0: 0@", "on rng alone: keep nothing from other turns")),
+    "Together": (["no memory between games"], ("against itself differs at ply 0: 0@d4, then 0@a1",)),
+    "Remembering": (["no memory between games"], ("differs at ply ",)),
+    "Cheat": (["legal"], ("answered: (cell, gift) = (0, 99): piece 99 is not among those left",)),
+    "Fragile": (LEGAL, ("no turn was taken\nraised KeyError: 0 (",)),
+    "Confused": (LEGAL, ("raised ValueError: piece 99 is not in 0..15 (tests/runners/checking/",)),
+    "CellOnly": (
+        LEGAL,
+        ("gave no turn: choose returned 3, not (cell, gift): a cell is a number from 0 to 15, 4 * row + column, and",),
+    ),
+    "Nested": (LEGAL, ("choose returned ((0, 1), 5), not (cell, gift)", "a cell is a number from 0 to 15")),
+    "NoDice": (LEGAL, ("choose cannot be called as it should: NoDice.choose() takes 2 ",)),
+    "Narrow": (LEGAL, ("play returned cells of shape (1, 1), not (1,)",)),
+}
+
+
+@pytest.mark.parametrize("agent", WRONG)
+def test_what_an_agent_does_wrong_is_found(agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "PAIRS", 4)
+    wrong, texts = WRONG[agent]
+    target = agent if "." in agent else f"{HERE}.{agent}"
+    findings = list(findings_of(AgentSpec("it", target, {}, trusted=True), CLASSIC, seed=1))
     assert [finding.subject for finding in findings if not finding.is_fine] == wrong
-    assert text in "\n".join(finding.text for finding in findings if not finding.is_fine)
+    found = "\n".join(finding.text for finding in findings if not finding.is_fine)
+    assert [text for text in texts if text not in found] == []
     assert findings[-1].subject == "speed"
 
 
@@ -262,7 +255,7 @@ def test_a_slow_agent_plays_the_games_that_its_time_allows(
         paced = SimpleNamespace(play_block=lambda _order, seconds=seconds: SimpleNamespace(seconds=seconds))
         assert check._pairs_that_fit(cast("Engine", paced), watch.Watch(120)) == pairs
     assert "took 2.0 seconds, so this check plays 8 games and not 40; --seconds allows more" in capsys.readouterr().err
-    one = AgentSpec("it", "tests.runners.experiments.OneByOne", {}, trusted=True)
+    one = AgentSpec("it", "tests.runners.players.OneByOne", {}, trusted=True)
     with monkeypatch.context() as patched:
         patched.setattr(check, "_pairs_that_fit", lambda _engine, _watch: 1)
         assert next(findings_of(one, CLASSIC, 1)).text.startswith("every turn of 4 games and in ")
@@ -273,11 +266,12 @@ def test_a_slow_agent_plays_the_games_that_its_time_allows(
     assert re.search(r"took \d\.\d seconds: this check needs up to \d+ seconds; --seconds \d+ allows", late.text)
 
 
-def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path) -> None:
+def test_what_a_player_of_another_package_prints_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "PAIRS", 1)
     settings = {"folder": str(folders.write(tmp_path, folders.LEARNER)), "player": "learner.Learner"}
     agent = AgentSpec("it", "runners.polito.agent.Polito", settings, trusted=True)
     prints = next(each for each in findings_of(agent, CLASSIC, 1, timed=False) if each.subject == "prints")
-    assert prints == ("prints", True, "180 lines, which go to the log of a run: 'game 1 of 3'")
+    assert prints == ("prints", True, "18 lines, which go to the log of a run: 'game 1 of 3'")
 
 
 def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp_path: Path) -> None:

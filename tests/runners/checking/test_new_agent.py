@@ -15,7 +15,7 @@ from quarto.batch import Batch
 from quarto.errors import FailureError, RequestError
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC, NONE
-from runners.checking import templates
+from runners.checking import check, templates
 from runners.checking.check import agent_in, faults
 from runners.checking.new_agent import INTERFACES, class_name, new_agent
 from tests import naive
@@ -24,6 +24,12 @@ from tests.paths import ROOT
 from tests.positions import asked, view_of
 from tests.quarto.test_views import safe_after
 from tests.runners.conftest import Qarena
+
+
+@pytest.fixture(autouse=True)
+def few_games(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "PAIRS", 2)
+    monkeypatch.setattr(check, "TIMED_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from analytics.store.archive import Archive
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError
 from runners.cli.main import app
-from tests.runners.greedy import Greedy
+from tests.runners.players import Greedy
 
 pytestmark = pytest.mark.extras
 

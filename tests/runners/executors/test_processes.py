@@ -20,16 +20,16 @@ from runners.arena.spec import RunSpec
 from runners.executors.processes import Processes
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
-from tests.runners.executors.troubled import CUP
 from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
+from tests.runners.players import CUP
 
 WORKERS = 2
 
 
-DICE = "{agent:random,_target_:tests.runners.experiments.Dice,name:dice}"
-CHEAT = "{agent:random,_target_:tests.runners.experiments.Cheat,name:cheat}"
-RAISING = "{agent:random,_target_:tests.runners.experiments.Hot,name:hot}"
-TROUBLED = "{agent:random,_target_:tests.runners.executors.troubled.Troubled,name:troubled}"
+DICE = "{agent:random,_target_:tests.runners.players.Dice,name:dice}"
+CHEAT = "{agent:random,_target_:tests.runners.players.Cheat,name:cheat}"
+RAISING = "{agent:random,_target_:tests.runners.players.Hot,name:hot}"
+TROUBLED = "{agent:random,_target_:tests.runners.players.Troubled,name:troubled}"
 AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
 TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
 
@@ -125,7 +125,7 @@ def test_agents_files_policies_and_archives_are_found_where_the_command_was_type
 
 # A task of a run elsewhere.
 
-AGENTS = "agents=[random,{agent:random,_target_:tests.runners.experiments.Dice,name:dice,turn_seconds:9}]"
+AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:dice,turn_seconds:9}]"
 
 
 @pytest.fixture

@@ -32,9 +32,10 @@ from runners.arena.spec import AgentSpec
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import still_working
 from runners.hosting.limits import TimedAgent
-from tests.runners.experiments import OneByOne, play, request, rows
+from tests.runners.experiments import play, request, rows
+from tests.runners.players import OneByOne
 
-WILD = "tests.runners.wild.Wild"
+WILD = "tests.runners.players.Wild"
 
 
 class Sluggish(OneByOne):

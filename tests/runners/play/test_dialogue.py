@@ -19,8 +19,8 @@ from runners.play.dialogue import HELP, Command, Dialogue, command_of, game_afte
 from runners.play.game import Game
 from runners.play.session import Session
 from tests.naive import PRESETS
-from tests.runners.experiments import OneByOne
 from tests.runners.play.people import Notes, session
+from tests.runners.players import OneByOne
 
 
 def hold(*lines: str, rules: Rules = CLASSIC, seat: int = 1) -> tuple[Session, Notes, bool | None]:

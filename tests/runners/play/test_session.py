@@ -19,8 +19,8 @@ from runners.play.session import Session
 from runners.speed.warm import rules_played_by
 from tests.marks import seldom
 from tests.naive import PRESETS
-from tests.runners.experiments import Dice, Misbehaving
 from tests.runners.play.people import SEED, Notes, any_line, named, session
+from tests.runners.players import Dice, Misbehaving
 
 
 class Repeating:

@@ -226,7 +226,7 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
     ):
         (tmp_path / "mine" / group).mkdir(parents=True)
         (tmp_path / "mine" / group / f"{name}.yaml").write_text(content)
-    (tmp_path / "mine/own_player.py").write_text("from tests.runners.experiments import OneByOne as First\n")
+    (tmp_path / "mine/own_player.py").write_text("from tests.runners.players import OneByOne as First\n")
     found = play(["resign"], "first", "--rules", "columns", "--config-dir", "mine")
     assert found.code == 0, found.err
     assert " against first; columns rules, seed 1, game 0\n" in found.out
@@ -241,7 +241,7 @@ def test_agents_and_rules_of_ones_own_are_played(play: Play, tmp_path: Path, mon
 def test_an_agent_that_misbehaves_forfeits_in_one_line(
     what: str, ending: str, play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = AgentSpec("bad", "tests.runners.experiments.Misbehaving", {"what": what}, trusted=True)
+    bad = AgentSpec("bad", "tests.runners.players.Misbehaving", {"what": what}, trusted=True)
     monkeypatch.setattr(start, "agent_named", lambda *_: bad)
     found = play(["d4 F", "d3 E"], "bad")
     assert (found.code, found.err) == (0, "")
