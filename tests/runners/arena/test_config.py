@@ -89,9 +89,9 @@ def test_values_of_the_command_line_reach_the_request() -> None:
     )
 
 
-def test_threads_are_the_cores_that_may_be_used_unless_said() -> None:
+def test_threads_and_the_storage_are_what_the_code_says_unless_said() -> None:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count()
-    assert request().threads == cores
+    assert (request().threads, request().storage) == (cores, ArchiveSettings())
 
 
 # How agents are named.
@@ -101,8 +101,6 @@ def test_threads_are_the_cores_that_may_be_used_unless_said() -> None:
     ("text", "label", "params"),
     [
         ("random", "random", {}),
-        (" rule_based ", "rule_based", {"faithful": False, "version": "last"}),
-        ("rule_based()", "rule_based", {"faithful": False, "version": "last"}),
         ("rule_based(faithful=true)", "rule_based(faithful=true)", {"faithful": True, "version": "last"}),
         ("rule_based( faithful = false )", "rule_based", {"faithful": False, "version": "last"}),
     ],
@@ -124,9 +122,15 @@ def test_each_yaml_has_all_parameters_of_its_class(group: str) -> None:
         assert {*parameters} <= {*settings, "limits"}, name  # which the keys of every agent make
 
 
-@pytest.mark.parametrize("text", ["rl_tabular(training)", "nobody(x=1)", "rule_based(", ""])
-def test_a_text_that_describes_no_agent_is_no_other_label(text: str) -> None:
-    assert usual_label(text) == text
+def test_labels_of_other_agents_and_names_of_other_rules_say_so() -> None:
+    for text in ("rl_tabular(training)", "nobody(x=1)", "rule_based(", ""):  # which describe no agent
+        assert usual_label(text) == text
+    other_class = request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
+    assert other_class.agents[0].label == "random(_target_=agents.dumb.Dumb)"
+    with pytest.raises(RequestError, match="both named 'x': their games could not be distinguished"):
+        request("agent@a=random", "agent@b=dumb", "a.name=x", "b.name=x")
+    assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
+    assert request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
 
 
 @pytest.mark.parametrize(
@@ -166,52 +170,36 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
 
 REFUSED_BY_HYDRA = {
     "games=ten": "games=ten: 'ten' is not a whole number",
-    "games=2.5": "games=2.5: '2.5' is not a whole number",
-    "games=true": "games=true: 'true' is not a whole number",
-    "games=": "games=: '' is not a whole number",
     "games=1,2": "games=1,2: several values are a sweep, qarena sweep … or -m",
     "games=1,000": "games=1,000 is several values: write games=1000, or games=1_000",
     "games=[1": "'games=[1' cannot be read",
     "games": "'games' is a key: write games=VALUE",
     "agent=mcts": "agent=mcts: name the agents one after the other, qarena run mcts OTHER, or agents=[…]",
-    "mcts": "1 agent is named: name two for a match, qarena run mcts random",
-    "seed=null": "seed=null: 'null' is not a whole number",
     "progress=maybe": "progress=maybe: 'maybe' is not true or false",
     "gamse=4": "key 'gamse' does not exist; did you mean 'games'?",
     "archive.rot=x": "key 'archive.rot' does not exist; did you mean 'archive.root'?",
     "rules=clasic": "rules 'clasic' does not exist; did you mean 'classic'?",
     "rules=null": "rules=null: the group rules takes one name; valid: classic",
-    "agent@a=rulebased": "agent 'rulebased' does not exist; did you mean 'rule_based'?",
     "agent@c=random": "key 'agent@c' does not exist; did you mean 'agent@",
     "a.faithfull=true": "key 'a.faithfull' does not exist; did you mean 'a.faithful'?",
     "agents=random": "agents=random: 'random' is not a list",
     "agents=[random,rule_based(faithful=true)]": "name agents with parameters before the settings",
-    "experiment=round_robbin": "experiment 'round_robbin' does not exist; did you mean 'round_robin'?",
-    "archive=mine": "archive=mine: name the archive's folder by --archive mine",
     "hydra/launcher=jobib": "hydra/launcher 'jobib' does not exist; did you mean 'joblib'?",
     "--config-dir nowhere": "--config-dir nowhere is not a folder",
 }
 
 
-def test_the_yaml_and_the_code_have_the_same_defaults_of_storage() -> None:
-    assert request().storage == ArchiveSettings()
-
-
 REFUSED = {
     "games=0": "games=0 is out of range: it must be at least 1",
-    "games=-4": "games=-4 is out of range: it must be at least 1",
     "games=9999999999999": "games=9999999999999 is out of range: it must be at most 4294967296",
     "~games": "~games removes a key that every run needs",
     "seed=-1": "seed=-1 is out of range: it must be at least 0",
     "seed=9223372036854775808": "is out of range: it must be at most 9223372036854775807",
-    "opening_plies=16": "opening_plies=16 is out of range: it must be at most 15",
-    "threads=0": "threads=0 is out of range: it must be at least 1",
     "archive.shard_games=1": "archive.shard_games=1 is out of range: it must be at least 2",
     "archive.shard_seconds=nan": "archive.shard_seconds=nan is out of range",
     "archive.other_code=x": "archive.other_code=x does not exist; valid: extend, new, refuse",
     "schedule=gauntlett": "schedule=gauntlett does not exist; did you mean 'gauntlet'?",
     "+gamse=4": "key 'gamse' does not exist; did you mean 'games'?",
-    "+archive.rot=x": "key 'archive.rot' does not exist; did you mean 'root'?",
     "rules.name=null": "rules.name=None is not a text",
     "rules.rows_and_columns=yess": "rules.rows_and_columns='yess' is not true or false",
     "rules.squares=round": "rules 'classic': squares='round' is not one of none, plain, wrapped",
@@ -223,10 +211,8 @@ REFUSED = {
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",
-    "agents=[random]": "1 agent is named: name two for a match",
     "agents=[random,random,dumb]": "agents has 'random' 2 times: give one another label",
     "agents=[random,3]": "agents: 3 is neither a name",
-    "agents=[random,dump]": "agent 'dump' does not exist; did you mean 'dumb'?",
     "agents=[random,{agent:rule_based,faithfull:true}]": "no parameter 'faithfull'; did you mean 'faithful'?",
     "agents=[random,dumb] agent@a=dumb": "agent@a=dumb has no effect",
     "agents=[random,dumb] a.name=me": "a.name=me has no effect",
@@ -328,12 +314,10 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
     [
         ("agent@a=by_gam", "agent 'by_gam' does not exist; did you mean 'by_game'?"),
         ("agent@a=by_game a.look=3", "key 'a.look' does not exist; did you mean 'a.luck'?"),
-        ("agents=[dumb,{agent:by_game,look:3}]", "no parameter 'look'; did you mean 'luck'?"),
         ("agent@a=by_game", "cannot be imported (No module named 'own_players'); it names a class"),
         ("agent@a=no_class", "agent 'no_class': its yaml names no class under _target_"),
         ("agent@a=no_yaml", "no_yaml.yaml"),
         ("agent@a=no_interface", "agent 'no_interface' (pathlib.PosixPath) is not a KernelAgent, and has neither play"),
-        ("experiment=mien", "experiment 'mien' does not exist; did you mean 'mine'?"),
         ("experiment=loop", "Recursive interpolation"),
         ("experiment=other", "gamse"),
     ],
@@ -346,22 +330,6 @@ def test_what_is_wrong_in_a_users_own_folder_is_one_line(
     assert expected in found.err
     assert found.err.count("\n") == 1
     assert [path.name for path in own.parent.iterdir()] == ["own"]
-
-
-def test_a_label_never_hides_that_another_class_plays() -> None:
-    spec = request("agent@a=random", "a._target_=agents.dumb.Dumb").spec
-    assert spec.agents[0].label == "random(_target_=agents.dumb.Dumb)"
-
-
-def test_two_different_agents_of_one_name_are_refused() -> None:
-    with pytest.raises(RequestError, match="both named 'x': their games could not be distinguished"):
-        request("agent@a=random", "agent@b=dumb", "a.name=x", "b.name=x")
-
-
-def test_rules_that_were_changed_are_named_so() -> None:
-    assert request("rules=classic").spec.rules.name == "classic"
-    assert request("rules.diagonals=none").spec.rules.name == "classic(diagonals=none)"
-    assert request("rules.diagonals=none", "rules.name=straight").spec.rules.name == "straight"
 
 
 def test_threads_that_read_options_take_turns() -> None:

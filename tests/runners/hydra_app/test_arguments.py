@@ -32,9 +32,7 @@ LABELS = ["random", "rule_based(faithful=true)"]
     ],
 )
 def test_agents_before_the_settings_are_the_same_run(words: list[str], same: list[str]) -> None:
-    found = request(*parsed(["seed=3", *words]).overrides).spec
-    assert found.run_id == request("seed=3", *same).spec.run_id
-    assert found == request("seed=3", *same).spec
+    assert request(*parsed(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
 
 
 def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
@@ -51,14 +49,11 @@ def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) 
     [
         ("run mcts", "1 agent is named: name two for a match, qarena run mcts random, or more for a tournament"),
         ("sprt mcts", "a test is between two agents, not 1: name two, qarena sprt mcts random"),
-        ("sprt random dumb mcts", "a test is between two agents, not 3: name two, qarena sprt random random"),
         ("run random dump", "agent 'dump' does not exist; did you mean 'dumb'?"),
         ("run random dumb agent@a=mcts", "agent@a=mcts has no effect"),
-        ("run random nobody", "one of your own needs its folder, --config-dir DIR"),
         ("run random mine", "agent 'mine' is one of your own: name its folder too, --config-dir own"),
         ("train q_table", "'q_table' is not key=value"),
         ("run random dumb games 1000", "'games' is a key: write games=1000, without spaces"),
-        ("run random dumb games = 1000", "'games' is a key: write games="),
         (
             "run random dumb mcts a.iterations=5",
             "a and b are two agents; of one, or of many, write 'random(iterations=5)'",
@@ -66,8 +61,6 @@ def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) 
         ("run random mcts(iterations=5 games=2", "a closing bracket is missing"),
         ("run random mcts iterations=5", "of the agent mcts: write b.iterations=5 or 'mcts(iterations=5)'"),
         ("run agent@a=mcts agent@b=dumb turn_seconds=5", "write a.turn_seconds=5 or 'mcts(turn_seconds=5)'"),
-        ("run random dumb mcts(c=1) iterations=5", "of the agent mcts: write 'mcts(iterations=5)'"),
-        ("sweep mcts random iterations=5,6", "write a.iterations=5,6 or 'mcts(iterations=5)'"),
         ("run random dumb iterations=5", "key 'iterations' does not exist"),
         ("run own/agent/mine.yaml random", "own/agent/mine.yaml"),
         ("run own random", "own is a file or a folder: write the agent's name, and its folder as --config-dir DIR"),
@@ -83,18 +76,12 @@ def test_agents_that_cannot_play_are_one_line(typed: str, expected: str, qarena:
     assert expected in found.err
 
 
-@pytest.mark.parametrize(
-    ("words", "labels"),
-    [
+def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
+    for words, labels in (
         (["random", "mcts(iterations=20)", "b.c=1"], ("random", "mcts(c=1,iterations=20)")),
-        (["random", "mcts", "b.iterations=20", "a.name=first"], ("first", "mcts(iterations=20)")),
-        (["random(name=first)", "mcts(iterations=20)"], ("first", "mcts(iterations=20)")),
-    ],
-)
-def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names(
-    words: list[str], labels: tuple[str, str]
-) -> None:
-    assert request(*parsed(words).overrides).spec.labels == (labels,)
+        (["random(name=first)", "mcts", "b.iterations=20"], ("first", "mcts(iterations=20)")),
+    ):
+        assert request(*parsed(words).overrides).spec.labels == (labels,)
 
 
 # The archive.

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from analytics import open_archive
 from analytics.ratings.ratings import ratings
+from analytics.results.pairings import PairingResult
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, finished_lines
 from runners.arena.config_groups import load_rules
-from runners.arena.experiment import prepare
+from runners.arena.experiment import Experiment, prepare
 from runners.arena.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at
-from tests.runners.hydra_app.test_sweep import table_of
 
 MATCH = ("agent@a=semi_random", "agent@b=rule_based", "games=40", "seed=3")
 TOURNAMENT = ("agents=[dumb,random,semi_random]", "games=20")
+Played = tuple[Experiment, Sequence[PairingResult]]
 
 
 def printed(out: str) -> tuple[str, str]:
@@ -34,33 +36,40 @@ def in_sql(root: Path, question: str) -> float:
         return float(archive.sql(question).item())
 
 
-def test_win_rate_and_score_count_all_games_of_the_agent(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, ...], Played]]:
+    """An archive of ``MATCH`` and ``TOURNAMENT``: each with its results."""
+    root = tmp_path_factory.mktemp("played")
+    return root, {
+        asked: (prepare(stored_at(root, request(*asked))), play(root, *asked).results) for asked in (MATCH, TOURNAMENT)
+    }
+
+
+def test_the_objectives_of_a_run_are_those_of_all_games_of_the_agent(
+    played: tuple[Path, dict[tuple[str, ...], Played]],
+) -> None:
+    root, runs = played
     for asked, label in ((MATCH, "rule_based"), (TOURNAMENT, "random")):
-        experiment = prepare(stored_at(tmp_path, request(*asked)))
-        results = play(tmp_path, *asked).results
+        experiment, results = runs[asked]
         of = f"FROM seats WHERE run_id = '{experiment.run_id}' AND agent = '{label}'"
         for objective, column in ((WinRate(label), "(score = 1)::INT"), (Score(label), "score")):
-            assert objective.value(experiment, results) == in_sql(tmp_path, f"SELECT avg({column}) {of}")
-
-
-def test_the_first_agent_is_judged_unless_another_is_named(tmp_path: Path) -> None:
-    experiment = prepare(stored_at(tmp_path, request(*MATCH)))
-    results = play(tmp_path, *MATCH).results
+            assert objective.value(experiment, results) == in_sql(root, f"SELECT avg({column}) {of}")
+    # The first agent is judged unless another is named.
+    experiment, results = runs[MATCH]
     first, a, b = (Score(agent).value(experiment, results) for agent in (None, "a", "b"))
     assert first == a == results[0].score.mean == pytest.approx(1 - b)
     assert a != b
-
-
-def test_elo_is_that_of_the_ratings_over_the_anchor(tmp_path: Path) -> None:
-    experiment = prepare(stored_at(tmp_path, request(*TOURNAMENT)))
-    results = play(tmp_path, *TOURNAMENT).results
-    with open_archive(tmp_path) as archive:
-        expected = {each.agent: each.elo.mean for each in ratings(archive, anchor="dumb", samples=0).ratings}
+    # Elo is that of the ratings over the anchor.
+    experiment, results = runs[TOURNAMENT]
+    with open_archive(root) as archive:
+        rated = ratings(archive, f"run_id = '{experiment.run_id}'", anchor="dumb", samples=0)
+    expected = {each.agent: each.elo.mean for each in rated.ratings}
     for agent in ("random", "semi_random"):
         assert Elo(agent, "dumb").value(experiment, results) == expected[agent] != 0
     with pytest.raises(RequestError, match=r"objective=elo needs objective.anchor=LABEL in a tournament"):
         Elo().check(experiment.request.spec)
     assert Elo().text(float("inf")) == "∞"
+    assert agent_in(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1  # its default
 
 
 def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_path: Path) -> None:
@@ -73,24 +82,6 @@ def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_
     late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
     of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
     assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
-
-
-def test_an_agent_is_named_with_defaults_too() -> None:
-    spec = request("agents=[random,mcts]").spec
-    assert agent_in(spec, "mcts(iterations=200)", "objective.agent") == 1
-
-
-def test_a_sweep_shows_and_records_the_objective(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("sweep", *MATCH, "opening_plies=0,2", "objective=elo", "objective.agent=b", "objective.anchor=a")
-    assert found.code == 0
-    heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
-    assert heading.split("┃")[-2].strip() == "elo of b over a"
-    with open_archive(tmp_path / "data/archive") as archive:
-        recorded = archive.sql("SELECT objective, value FROM sweeps ORDER BY job").rows()
-    assert [row[-1] for row in table_of(found)] == [f"{value:.1f}" for _, value in recorded]
-    assert {name for name, _ in recorded} == {"elo"}
-    again = qarena("sweep", *TOURNAMENT, "seed=1,2", "objective=win_rate")
-    assert [bool(row[-1]) for row in table_of(again)] == [True, False, False] * 2  # once a job
 
 
 WRONG = {
@@ -150,8 +141,7 @@ def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
 
 
 def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
-    asked = stored_at(tmp_path, request("agent@a=semi_random", "games=2", "opening_plies=2"))
-    experiment = prepare(asked)
-    results = play(tmp_path, "agent@a=semi_random", "games=2", "opening_plies=2").results
+    asked = ("agent@a=semi_random", "games=2", "opening_plies=2")
+    experiment, results = prepare(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
     with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
         Regret(from_pieces=15).value(experiment, results)
