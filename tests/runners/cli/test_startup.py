@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,52 +47,44 @@ WRONG = (
 )
 
 # Carries out commands one after another; prints for each its exit code, what it printed, and what is imported by then.
+# At last it imports every player.
 IN_ONE_PROCESS = """
-import contextlib, io, json, sys
+import contextlib, importlib, io, json, sys
 from runners.cli.main import main
 
 found = []
 heavy = {"numba", "numpy", "polars", "duckdb", "hydra", "omegaconf", "llvmlite"}
-for typed in json.loads(sys.argv[1]):
+given = sys.argv
+for typed in json.loads(given[1]):
     sys.argv, printed = ["qarena", *typed.split()], io.StringIO()
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             main()
     except SystemExit as stopped:
         found.append((stopped.code, printed.getvalue(), sorted(heavy & set(sys.modules))))
+for module in given[2:]:
+    importlib.import_module(module)
 print(json.dumps(found))
 """
 
 
-def in_one_process(typed: Sequence[str], folder: Path) -> list[tuple[int, str, list[str]]]:
-    """The exit code of each command, what it printed, and the heavy modules that are imported after it."""
-    variables = environment_with(QARENA_CACHE=str(folder / "cache"))
-    (folder / "other.txt").touch()  # a folder with other files in it is no archive
+def test_help_and_what_a_schema_refuses_import_nothing_heavy_and_nothing_compiles(tmp_path: Path) -> None:
+    typed = LIGHT | dict.fromkeys(WRONG, 2)
+    players = [f"agents.{path.stem}" for path in (ROOT / "agents").glob("[a-z]*.py")]
+    (tmp_path / "other.txt").touch()  # a folder with other files in it is no archive
     done = subprocess.run(
-        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps(list(typed))],
-        cwd=folder,
-        env=variables,
+        [sys.executable, "-c", IN_ONE_PROCESS, json.dumps(list(typed)), *players],
+        cwd=tmp_path,
+        env=environment_with(QARENA_CACHE=str(tmp_path / "cache")),
         capture_output=True,
         text=True,
         check=True,
     )
-    found: list[tuple[int, str, list[str]]] = [tuple(each) for each in json.loads(done.stdout)]
-    return found
-
-
-def test_help_and_what_a_schema_refuses_import_nothing_heavy(tmp_path: Path) -> None:
-    found = in_one_process(list(LIGHT), tmp_path)
-    for (typed, code), (ended, printed, imported) in zip(LIGHT.items(), found, strict=True):
-        assert (typed, ended) == (typed, code), printed
-        assert imported == [] or (typed not in HELP and not {"numba", "polars", "duckdb"} & {*imported}), typed
-    assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
-
-
-def test_wrong_requests_compile_nothing(tmp_path: Path) -> None:
-    found = in_one_process(WRONG, tmp_path)
-    for typed, (ended, printed, _imported) in zip(WRONG, found, strict=True):
-        assert (typed, ended) == (typed, 2), printed
+    for (words, code), (ended, printed, imported) in zip(typed.items(), json.loads(done.stdout), strict=True):
+        assert (words, ended) == (words, code), printed
         assert NOTICE not in printed
+        if words in LIGHT:
+            assert imported == [] or (words not in HELP and not {"numba", "polars", "duckdb"} & {*imported}), words
     assert [path.name for path in tmp_path.iterdir()] == ["other.txt"]
 
 
@@ -103,10 +94,3 @@ def test_compiling_is_announced_once_and_only_while_the_cache_lacks_a_kernel(tmp
     assert [done.returncode for done in found] == [0, 0]
     assert [done.stderr.count(NOTICE) for done in found] == [1, 0]
     assert found[0].stdout == found[1].stdout
-
-
-def test_importing_every_player_loads_no_kernel(tmp_path: Path) -> None:
-    modules = ", ".join(f"agents.{path.stem}" for path in (ROOT / "agents").glob("[a-z]*.py"))
-    variables = environment_with(QARENA_CACHE=str(tmp_path / "cache"))
-    subprocess.run([sys.executable, "-c", f"import {modules}"], env=variables, check=True)
-    assert list(tmp_path.iterdir()) == []

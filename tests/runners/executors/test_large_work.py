@@ -111,7 +111,6 @@ def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
     for root in roots:
         with open_archive(root) as opened:
             found.append(opened.sql(f"FROM {view} ORDER BY ALL"))
-        assert verify(Archive.open(root)).problems == []
     assert len(found[0])
     assert_frame_equal(*found)
 
@@ -134,6 +133,7 @@ def test_an_index_and_annotations(
     assert Inline.parts == 10
     for view in ("positions", "decisions"):
         assert_same_view(view, roots)
+    assert verify(Archive.open(roots[1])).problems == []
 
 
 @pytest.mark.slow

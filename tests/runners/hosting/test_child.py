@@ -6,37 +6,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents.base import LateError
 from quarto.errors import FailureError, RemoteError
 from runners.hosting.child import Child, ChildDiedError
-from runners.hosting.child_program import Message, Serve
 
-HERE = f"{__name__}:serve"
-
-
-def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
-    """Does what each request names, in a child."""
-    if "refuse" in setup:
-        raise FailureError(setup["refuse"])
-    started = subprocess.Popen(["sleep", "60"])
-
-    def answer(value: str, further: bytes) -> Message | None:
-        match value:
-            case "raise":
-                raise ValueError(f"a lone \udc80 and {len(further)} bytes")
-            case "sleep":
-                time.sleep(60)
-            case "nothing":
-                return None
-            case "number":
-                return 7, b""
-        return value, further[::-1]
-
-    return (started.pid, content * 2), answer
+SERVED = "tests.runners.hosting.served:serve"
 
 
 def is_running(pid: int) -> bool:
@@ -47,14 +24,14 @@ def is_running(pid: int) -> bool:
 
 
 def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() -> None:
-    child = Child(HERE, {}, b"ab")
+    child = Child(SERVED, {}, b"ab")
     started, content = child.receive(int)
     assert content == b"abab"
     child.send("nothing")
     assert child.ask("x" * 100_000, bytes(range(256)) * 1000, str)[1][:2] == b"\xff\xfe"
     with pytest.raises(RemoteError, match=r"ValueError: a lone .* and 3 bytes") as raised:
         child.ask("raise", b"123", str)
-    assert raised.value.raised_at.startswith("tests/runners/hosting/test_child.py:")
+    assert raised.value.raised_at.startswith("tests/runners/hosting/served.py:")
     assert "in answer" in raised.value.failed.traceback
     assert child.ask("it goes on", b"", str) == ("it goes on", b"")
     assert is_running(started) or sys.platform != "linux"
@@ -68,7 +45,7 @@ def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() ->
 
 @pytest.mark.parametrize(("request_", "kind"), [("sleep", LateError), ("number", ChildDiedError)])
 def test_a_child_that_does_not_answer_as_it_should_is_ended(request_: str, kind: type[Exception]) -> None:
-    child = Child(HERE, {})
+    child = Child(SERVED, {})
     child.receive(int)
     with pytest.raises(kind):
         child.ask(request_, b"", str, seconds=0.5)
@@ -77,7 +54,7 @@ def test_a_child_that_does_not_answer_as_it_should_is_ended(request_: str, kind:
 
 
 def test_an_error_for_the_user_stays_one() -> None:
-    child = Child(HERE, {"refuse": "no room"})
+    child = Child(SERVED, {"refuse": "no room"})
     with pytest.raises(RemoteError) as raised:
         child.receive(int)
     child.end()

@@ -161,7 +161,7 @@ def test_a_process_answers_and_what_it_raises_has_a_place() -> None:
     player = isolated(what="raise")
     with pytest.raises(Exception, match="ValueError: for once") as raised:
         answer(player, seed=0)
-    assert re.search(r"tests/runners/wild.py:\d+$", raised.value.raised_at)  # type: ignore[attr-defined]
+    assert re.search(r"tests/runners/players.py:\d+$", raised.value.raised_at)  # type: ignore[attr-defined]
     assert answer(player) == (0, 0)  # and the same process goes on
 
 

@@ -241,9 +241,16 @@ def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Pa
             polito(folder, "needy.Old", python=str(program)).lifted(CLASSIC, "it")
 
 
-def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path) -> None:
-    venv.create(tmp_path / "bare", with_pip=False)
-    folder, bare = folders.write(tmp_path / "theirs", folders.PLAIN), str(tmp_path / "bare/bin/python")
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter without libraries."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return str(folder / "bin/python")
+
+
+def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, bare: str) -> None:
+    folder = folders.write(tmp_path / "theirs", folders.PLAIN)
     with_numpy, without = (
         texts(
             engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(Order(0, 0, 9)).block.games
@@ -254,16 +261,15 @@ def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path) -
     assert len(set(without)) > 9
     assert {text.rpartition(" ")[2] for text in without} <= {"line", "full_board"}
     for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:24")):
-        expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bare/bin/python$"
+        expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bin/python$"
         with pytest.raises(RequestError, match=expected):
             polito(folder, player, python=bare).lifted(CLASSIC, "it")
 
 
-def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(tmp_path: Path) -> None:
-    venv.create(tmp_path / "bare", with_pip=False)
+def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare: str) -> None:
     listed = "print(*(each.__file__ for each in sys.modules.values() if getattr(each, '__file__', None)), sep='\\n')"
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import runners.polito.program, quarto.objects; {listed}"
-    printed = subprocess.check_output([tmp_path / "bare/bin/python", "-c", program], text=True)
+    printed = subprocess.check_output([bare, "-c", program], text=True)
     ours = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]
     assert len(ours) == 11
     for file in [*ours, *ROOT.glob("runners/polito/sample/*.py")]:
