@@ -107,7 +107,7 @@ def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monk
     trainer = online(games=400, opponent="dumb", **SWAPPED)
     expected = learned(trainer, tmp_path / "jitted")
     for twin in ("OneByOne", "Batched"):
-        opponent(monkeypatch, f"experiments.{twin}")
+        opponent(monkeypatch, f"players.{twin}")
         assert same_bytes(learned(trainer, tmp_path / twin), expected)
         columns = ["game_id", "winner", "plies", "ending"]
         assert rows(tmp_path / twin)["games"].select(columns).equals(rows(tmp_path / "jitted")["games"].select(columns))
@@ -117,7 +117,7 @@ def test_an_opponent_in_python_is_played_one_game_at_a_time(tmp_path: Path, monk
 def test_a_learner_learns_from_forfeits_too(
     what: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    opponent(monkeypatch, "experiments.Misbehaving", what=what, plies=3)
+    opponent(monkeypatch, "players.Misbehaving", what=what, plies=3)
     trainer = online(games=30)
     with caplog.at_level(logging.CRITICAL):
         one = trainer.train(context(tmp_path / "a"))
