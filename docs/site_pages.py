@@ -43,7 +43,8 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
         """analytics analytics.sql.database analytics.query.questions analytics.query.selection
         analytics.query.openings analytics.ratings.ratings analytics.ratings.head_to_head
         analytics.statistics.tally analytics.statistics.sprt analytics.exchange.export
-        analytics.perfect.game_review analytics.perfect.position_set analytics.report.figures.reported_games""",
+        analytics.perfect.game_review analytics.perfect.position_set analytics.report.page
+        analytics.report.reported_games""",
     ),
     "python_agents.md": (
         "Python: agents",

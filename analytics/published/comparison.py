@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
-from analytics.report.page import render
+from analytics.report.rendering import render
 from analytics.report.style import INK, inline
 from analytics.results.columns import Cell, ResultColumn, Table, words
 from analytics.statistics.tally import DRAW, WIN, Estimate, Row, Tally, wilson

@@ -7,24 +7,90 @@ same bytes: the only times in a report are those of the runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import cache
-from itertools import chain
-from typing import TYPE_CHECKING
-
-import polars as pl
+from typing import NamedTuple
 
 from analytics.query.selection import EVERYTHING
 from analytics.report import style
-from analytics.report.figures import strength
-from analytics.report.figures.reported_games import MOST_AGENTS, ReportedGames, reported_games
-from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.report.sections import SECTIONS, ReportSection, crosstable_section, drawn, ratings_section
+from analytics.report.rendering import render
+from analytics.report.reported_games import MOST_AGENTS, ReportedGames, reported_games
+from analytics.report.section import ReportSection
+from analytics.report.sections.learning import learning_curves
+from analytics.report.sections.lengths import game_lengths
+from analytics.report.sections.mistakes import mistakes
+from analytics.report.sections.openings import first_gifts, first_placements
+from analytics.report.sections.runs import runs
+from analytics.report.sections.strength import crosstable, ratings
+from analytics.report.sections.thoughts import thoughts
 from analytics.sql.database import OpenArchive
+from quarto.errors import NotFoundError, RequestError, nearest
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+
+class Subject(NamedTuple):
+    """A question about chosen games, which a section answers."""
+
+    slug: str
+    name: str
+    make: Callable[[ReportedGames], ReportSection]
+    by_rules: bool = False  # it is about games by one set of rules, without trainings
+
+    def sections(self, chosen: ReportedGames, named: Collection[str] = ()) -> list[ReportSection]:
+        """The section about these games, or one for each rules; trainings count if their run is ``named``."""
+        if not self.by_rules:
+            return [replace(self.make(chosen), title=self.name)]
+        parts = chosen.by_rules(named)
+        titles = [f"{self.name}: {part.rules[0]}" if len(parts) > 1 else self.name for part in parts]
+        return [replace(self.make(part), title=title) for part, title in zip(parts, titles, strict=True)]
+
+
+SUBJECTS = {
+    each.slug: each
+    for each in (
+        Subject("crosstable", "Crosstable", crosstable, by_rules=True),
+        Subject("ratings", "Ratings", ratings, by_rules=True),
+        Subject("lengths", "Game lengths", game_lengths),
+        Subject("placements", "First placements", first_placements),
+        Subject("gifts", "First gifts", first_gifts),
+        Subject("learning", "Learning curves", learning_curves),
+        Subject("mistakes", "Mistakes", mistakes),
+        Subject("thoughts", "Thoughts", thoughts),
+        Subject("runs", "Runs", runs),
+    )
+}
+
+
+def subject_named(slug: str) -> Subject:
+    """The subject of this name. Raises ``NotFoundError`` if there is none."""
+    if slug not in SUBJECTS:
+        raise NotFoundError(f"{slug!r} is no section of a report{nearest(slug, SUBJECTS)}")
+    return SUBJECTS[slug]
+
+
+def sections_of(
+    opened: OpenArchive, slug: str, where: str | None = None, named: Collection[str] = ()
+) -> list[ReportSection]:
+    """The sections of the report about one subject, ``mistakes`` say. ``where`` and ``named`` are as for ``report``.
+
+    Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
+    """
+    subject, chosen = subject_named(slug), reported_games(opened, where)
+    return subject.sections(chosen, named) or [ReportSection(missing="all chosen games are those of trainings")]
+
+
+def sections_page(sections: Sequence[ReportSection]) -> str:
+    """Sections about one subject as a page of their own."""
+    return render("sections.html", title=sections[0].title.partition(":")[0], sections=sections)
+
+
+def sections_svg(sections: Sequence[ReportSection]) -> str:
+    """The figures of a section as one picture. Raises ``RequestError`` without figures, and for several sections."""
+    first, several = sections[0], len(sections) > 1
+    if several or not first.figures:
+        titles = ", ".join(each.title for each in sections)
+        why = "choose games by one set of rules" if several else first.missing or "it is a table"
+        raise RequestError(f"{titles}: there is no such picture: {why}")
+    return style.svg(style.beside(first.figures, first.title, first.note))
 
 
 def report(opened: OpenArchive, where: str | None = None, title: str | None = None, named: Collection[str] = ()) -> str:
@@ -36,8 +102,7 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     """
     chosen = reported_games(opened, where)
     parts, rules = chosen.by_rules(named), chosen.rules
-    sections = [*chain.from_iterable(_of_one_rules(part, len(parts) > 1) for part in parts)]
-    sections += [section(chosen) for section in SECTIONS]
+    sections = [section for subject in SUBJECTS.values() for section in subject.sections(chosen, named)]
     return render(
         "report.html",
         title=title or f"Quarto: {chosen.selection.games:,} games",
@@ -50,19 +115,6 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
         sections=[section for section in sections if not section.missing],
         missing=[section for section in sections if section.missing],
     )
-
-
-def _of_one_rules(part: ReportedGames, several: bool) -> Iterator[ReportSection]:
-    """The crosstable and the ratings of games by one set of rules, which are named if there are several."""
-    for section in (crosstable_section, ratings_section):
-        found = section(part)
-        yield replace(found, title=f"{found.title}: {part.rules[0]}") if several else found
-
-
-def mistakes_page(frame: pl.DataFrame, chosen: ReportedGames) -> str:
-    """The page of ``qarena mistakes --html``: blunders by agent and ply. ``frame`` is ``mistakes_frame``'s, by ply."""
-    figures = drawn(chosen, "mistakes", strength.mistakes_panels(frame, chosen))
-    return render("mistakes.html", title=strength.TITLE, note=strength.HOW, figures=figures)
 
 
 def _summary(chosen: ReportedGames) -> str:
@@ -84,28 +136,3 @@ def _summary(chosen: ReportedGames) -> str:
 
 def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def render(template: str, **values: object) -> str:
-    """The page that a template makes of values. Raises ``jinja2.UndefinedError`` if it needs one that is not given."""
-    return _environment().get_template(template).render(values)
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape  # needed for pages only
-
-    environment = Environment(
-        loader=PackageLoader("analytics.report"),
-        autoescape=select_autoescape(["html"]),  # style sheets are our own text
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals["piece_svg"] = piece_svg
-    environment.globals["piece_symbols"] = piece_symbols
-    environment.globals["agent_colours"] = style.AGENTS
-    environment.globals["result_colours"] = style.RESULTS
-    environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}
-    return environment

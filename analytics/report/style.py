@@ -7,13 +7,14 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from xml.sax.saxutils import escape
 
 import polars as pl
 
 from analytics.report import pieces
 from analytics.statistics.tally import wilson_bounds
+from quarto.rules import CELLS
 
 WIDTH, HEIGHT = 340, 220  # pixels of a picture that stands alone: legible on a telephone
 LINE = 42  # letters of a line above such a picture
@@ -69,21 +70,13 @@ def text_at(x: float, y: float, text: str, size: float, colour: str = INK, more:
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{more}>{escape(text)}</text>'
 
 
-class Panel(NamedTuple):
-    """One picture of a figure, with its title."""
-
-    title: str
-    picture: Picture
-    agent: str | None = None  # the agent that it is about, if there is one
-
-
 @dataclass(frozen=True)
 class Figure:
     """A chart under its title. It is drawn when it is first shown: that takes a tenth of a second."""
 
     title: str
     picture: Picture
-    name: str  # of its ids in a page
+    name: str = ""  # of its ids in a page
     note: str = ""
     colour: int | None = None  # the number of the colour of the agent that it is about
 
@@ -93,36 +86,42 @@ class Figure:
         return inline(self.picture, self.name)
 
 
+def by_ply(alt: Any, first: int) -> Any:
+    """The axis of the plies from ``first`` on."""
+    ticks = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False, values=[*range(0, CELLS, 3)])
+    return alt.X("ply:Q", title="ply", axis=ticks, scale=alt.Scale(domain=[first, CELLS - 1], nice=False, padding=6))
+
+
 def signed(value: float, digits: int) -> str:
     """A number with its sign, a true minus and no sign for what rounds to 0."""
     text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
     return text if text.strip("+0.\N{MINUS SIGN}") else text[1:]
 
 
-def beside(panels: Sequence[Panel], title: str, how: str) -> Picture:
-    """All panels of a figure as one picture, each under its title. ``how`` says how to read them."""
-    columns = 1 if len(panels) <= FEW_PANELS else COLUMNS
+def beside(figures: Sequence[Figure], title: str, how: str) -> Picture:
+    """All figures as one picture, each under its title. ``how`` says how to read them."""
+    columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
     lines = wrap(how, LINE * columns)
-    if isinstance(panels[0].picture, Drawing):
-        return _laid_out(panels, columns, title, lines)
+    if isinstance(figures[0].picture, Drawing):
+        return _laid_out(figures, columns, title, lines)
     import altair as alt
 
-    titled = [panel.picture.properties(title=alt.TitleParams(panel.title, fontSize=12, offset=8)) for panel in panels]
+    titled = [each.picture.properties(title=alt.TitleParams(each.title, fontSize=12, offset=8)) for each in figures]
     return styled(alt.concat(*titled, columns=columns, spacing=SPACING), title, lines)
 
 
-def _laid_out(panels: Sequence[Panel], columns: int, title: str, lines: Sequence[str]) -> Drawing:
+def _laid_out(figures: Sequence[Figure], columns: int, title: str, lines: Sequence[str]) -> Drawing:
     """Drawings of one size below a title, each under its own."""
     bold, margin, line = ' font-weight="bold"', 16, 16
     shapes = [text_at(margin, margin + 14, title, 16, more=bold)]
     shapes += [text_at(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
-    size, top = panels[0].picture, margin + 44 + line * len(lines)
+    size, top = figures[0].picture, margin + 44 + line * len(lines)
     across, down = size.width + SPACING, size.height + SPACING + line
-    for number, panel in enumerate(panels):
+    for number, figure in enumerate(figures):
         x, y = margin + number % columns * across, top + number // columns * down
-        shapes.append(text_at(x, y, panel.title, 12, more=bold))
-        shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{panel.picture.shapes}</g>')
-    return Drawing("".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(panels) // columns) * down)
+        shapes.append(text_at(x, y, figure.title, 12, more=bold))
+        shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{figure.picture.shapes}</g>')
+    return Drawing("".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(figures) // columns) * down)
 
 
 def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:

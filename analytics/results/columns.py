@@ -40,6 +40,9 @@ class Cell:
     parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
     box: str = ""  # the value of a box of a form, named ``run``, in front
 
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.text or (ITSELF if self.itself else '')}"
+
 
 class ResultColumn(NamedTuple):
     """A column of a table for people."""

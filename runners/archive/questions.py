@@ -28,7 +28,7 @@ from analytics.derived_tables.tables import index as index_part
 from analytics.files.backend import location_of
 from analytics.files.local import backend_of
 from analytics.query.openings import Explored, OpeningsQuery, cells_alike, checked, explore
-from analytics.report.page import report
+from analytics.report.page import report, sections_of, sections_page, sections_svg
 from analytics.results.columns import game_name, opening_columns, words
 from analytics.sql.answers import Limits
 from analytics.sql.connection import Scratch
@@ -263,11 +263,35 @@ def write_report(root: PurePath, where: str | None, run_ids: Sequence[str], outp
     Raises ``RequestError`` for an unknown run and for an invalid condition or one that no game meets,
     ``FailureError`` when the file cannot be written.
     """
-    archive = Archive.open(root)
-    runs = among(chosen_runs(archive, run_ids)) if run_ids else None
     with open_archive(root) as opened, progress_bar("writing the report", "games"):
-        condition = both(opened.sql, runs, where) if runs and where is not None else runs or where
-        page = report(opened, condition, title, run_ids)
+        page = report(opened, _condition(opened, where, run_ids), title, run_ids)
     content = page.encode()
     write_file(output, content)
     console.print_line(f"{output}: {len(content):,} bytes; open it in a browser.")
+
+
+PICTURES = {".html": sections_page, ".svg": sections_svg}
+
+
+def show_section(root: PurePath, where: str | None, run_ids: Sequence[str], slug: str, output: Path | None) -> None:
+    """Print one section of the report, or write its page or, as SVG, its picture. Raises as ``write_report`` does."""
+    if output is not None and output.suffix not in PICTURES:
+        raise RequestError(f"--output {output}: a section is written to a file that ends in {' or '.join(PICTURES)}")
+    with open_archive(root) as opened:
+        found = sections_of(opened, slug, _condition(opened, where, run_ids), run_ids)
+    if all(each.missing for each in found):
+        raise RequestError(f"nothing to show: {found[0].missing}")
+    if output is not None:
+        write_file(output, PICTURES[output.suffix](found).encode())
+        return
+    for each in found:
+        if len(found) > 1:
+            console.print_line(each.title)
+        console.show([console.tabulated(table.columns, table.title) for table in each.tables])
+        console.print_line(each.note or each.missing)
+
+
+def _condition(opened: OpenArchive, where: str | None, run_ids: Sequence[str]) -> str | None:
+    """The condition of games of these runs that meet another one. Raises ``RequestError`` for an unknown run."""
+    runs = among(chosen_runs(opened.archive, run_ids)) if run_ids else None
+    return both(opened.sql, runs, where) if runs and where is not None else runs or where

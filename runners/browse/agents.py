@@ -14,7 +14,7 @@ from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import HeadToHead, head_to_head, merged_results, of_tallies, renamed
 from analytics.ratings.ratings import rate
 from analytics.report import style
-from analytics.report.figures.learning import Curve, learning_panels
+from analytics.report.sections.learning import Curve, learning_figure
 from analytics.report.style import Drawing, Figure
 from analytics.results.columns import (
     Cell,
@@ -305,6 +305,5 @@ def _curve(opened: OpenArchive, card: PolicyCard) -> list[Figure]:
     rows = policy_store.read_table(opened.archive, card, CURVE)
     if rows.is_empty():
         return []
-    (panel,) = learning_panels([Curve(card, rows)])
-    wide = panel.picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
+    wide = learning_figure(Curve(card, rows)).picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
     return [Figure(f"How {card.name} fared while it learned", wide, "curve-", "Bands are 95 % intervals.")]

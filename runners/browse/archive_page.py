@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from analytics.report.sections import ReportSection
+from analytics.report.section import ReportSection
 from analytics.report.style import Figure
 from analytics.results.columns import Table
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.query.selection import GameFilter, Selection
-from analytics.report import sections
-from analytics.report.figures.reported_games import ReportedGames
-from analytics.report.sections import ReportSection
+from analytics.report.page import SUBJECTS, subject_named
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection
 from analytics.results.columns import ResultColumn, Table, column, linked, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
 from analytics.store.records import RunRecord
-from quarto.errors import NotFoundError, RequestError
+from quarto.errors import RequestError
 from runners.browse import links
 from runners.browse.archive_page import ArchivePage
 from runners.browse.runs import chosen_records, record_of, row_of, run_tables
@@ -23,25 +23,6 @@ from runners.perfect.solve import VALUE_NAMES
 FIRST_SCORE = 3  # column of a crosstable
 MOST_MISTAKES = 25  # that a list shows
 MOST_OF_A_SORT = 2  # of an agent, a kind of decision and a ply, unless a ply is asked for
-
-
-class Subject(NamedTuple):
-    """A section of a report that has a page of its own."""
-
-    slug: str
-    name: str
-    make: Callable[[ReportedGames], ReportSection]
-
-
-SUBJECTS = (
-    Subject("crosstable", "Crosstable", sections.crosstable_section),
-    Subject("ratings", "Ratings", sections.ratings_section),
-    Subject("mistakes", "Mistakes", sections.mistakes_section),
-    Subject("lengths", "Game lengths", sections.game_lengths_section),
-    Subject("placements", "First placements", sections.first_placements_section),
-    Subject("gifts", "First gifts", sections.first_gifts_section),
-    Subject("learning", "Learning curves", sections.learning_curves_section),
-)
 _OF_TRAININGS = "learning"  # the section that is about them
 
 
@@ -52,7 +33,7 @@ def one_run(opened: OpenArchive, run_id: str) -> ArchivePage:
     ways = {
         "Its games": links.games_page(run=run_id),
         "Openings": links.openings_page("", run=run_id, rules=rules),
-        **{each.name: links.results_page(each.slug, run=run_id) for each in SUBJECTS},
+        **{each.name: links.results_page(each.slug, run=run_id) for each in SUBJECTS.values() if each.slug != "runs"},
     }
     parts = [*crosstable_of(opened, run_id), *run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
@@ -80,11 +61,9 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
 
     Raises ``RequestError`` for an unknown section or run, and if there are no games.
     """
-    subject = next((each for each in SUBJECTS if each.slug == slug), None)
-    if subject is None:
-        raise NotFoundError(f"there is no page of {slug!r} here: {', '.join(each.slug for each in SUBJECTS)}")
+    subject = subject_named(slug)
     chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
-    made = subject.make(chosen)
+    made = replace(subject.make(chosen), title=subject.name)
     if slug == "crosstable" and made.table is not None:
         labels = _labels(chosen.records.values())
         made = replace(made, table=_with_games(made.table, labels, wanted))

@@ -347,15 +347,23 @@ def report(
     archive: options.Archive = options.ARCHIVE,
     where: options.Where = None,
     runs: options.Runs = None,
-    output: Annotated[Path, Option(help="The file to write.")] = Path("report.html"),
+    section: Annotated[
+        str | None, Option(help="One section alone, such as lengths or mistakes: printed, or written to --output.")
+    ] = None,
+    output: Annotated[Path | None, Option(help="The file: HTML, of a section also SVG. Default: report.html.")] = None,
     force: options.Force = False,
     title: Annotated[str | None, Option(help="Title of the page.")] = None,
 ) -> None:
-    """Write an HTML report about the games.
+    """Write an HTML report about the games, or show one section of it.
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.archive.questions import write_report
+    from runners.archive.questions import show_section, write_report
 
-    options.check_files(force, output)
-    write_report(archive, where, runs or [], output, title)
+    if section:
+        options.check_files(force, output)
+        show_section(archive, where, runs or [], section, output)
+    else:
+        path = output or Path("report.html")
+        options.check_files(force, path)
+        write_report(archive, where, runs or [], path, title)

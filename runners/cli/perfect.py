@@ -85,14 +85,12 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, executor_named(executor, ray_address))
 
 
-def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
+def mistakes(
     runs: options.Runs = None,
     archive: options.Archive = options.ARCHIVE,
     agent: options.AgentLabel = None,
     rules: Annotated[str | None, options.rules("Only games under these rules.")] = None,
     positions: Annotated[int, Option(min=0, help="Number of worst mistakes to show.")] = 10,
-    html: Annotated[Path | None, Option(help="Also write charts to this HTML page.")] = None,
-    svg: Annotated[Path | None, Option(help="Also write a chart to this SVG file.")] = None,
     form: options.Format = None,
     output: options.Output = None,
     force: options.Force = False,
@@ -105,9 +103,8 @@ def mistakes(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.arena.config import stored_label
     from runners.perfect.decisions import show_mistakes
 
-    options.check_files(force, html, svg)
     games = GameFilter(runs=tuple(runs or ()), agent=stored_label(archive, agent), rules=rules)
-    show_mistakes(archive, games, positions, html, svg, output_of(form, output, force))
+    show_mistakes(archive, games, positions, output_of(form, output, force))
 
 
 @puzzles.command("play")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import polars as pl
 import typer
@@ -41,7 +41,7 @@ from runners.executors.base import Executor, Stop, Task, available_cores, check_
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
-from runners.terminal.files import PRINTED, TableOutput, write_file
+from runners.terminal.files import PRINTED, TableOutput
 from runners.terminal.tables import write
 
 
@@ -177,14 +177,7 @@ WORST_LEGEND = (
 )
 
 
-def show_mistakes(
-    root: PurePath,
-    games: GameFilter,
-    positions: int,
-    html: Path | None,
-    svg: Path | None,
-    output: TableOutput = PRINTED,
-) -> None:
+def show_mistakes(root: PurePath, games: GameFilter, positions: int, output: TableOutput = PRINTED) -> None:
     """Print the regret of each agent and the worst mistakes, or of the agent in ``games`` alone.
 
     Another ``output`` gets the regrets alone, those of all plies with ``ply`` null. Raises ``RequestError`` if nothing
@@ -205,8 +198,6 @@ def show_mistakes(
             )
         notes = [*names.notes, *repeated_games(opened, runs)]
         worst = worst_mistakes(opened, chosen, positions) if positions and output.is_printed else []
-        if html or svg:
-            _write(opened, runs, totals["agent"], html, svg)
     if len(rules) > 1:
         notes.append(f"these are decisions under different rules, {', '.join(sorted(rules))}: --rules NAME chooses one")
     for note in notes:
@@ -226,21 +217,6 @@ def _show(columns: Sequence[ResultColumn], title: str, legend: str) -> None:
     """Print a table, and below it a line that says what its columns mean."""
     console.show([console.tabulated(columns, title)])
     console.print_line(legend)
-
-
-def _write(opened: OpenArchive, runs: Sequence[str], agents: pl.Series, page: Path | None, svg: Path | None) -> None:
-    """Blunders of agents by ply, as a page and as SVG. Raises ``FailureError`` when a file cannot be written."""
-    from analytics.report import style
-    from analytics.report.figures import strength
-    from analytics.report.figures.reported_games import reported_games
-    from analytics.report.page import mistakes_page
-
-    chosen = reported_games(opened, among(runs))
-    frame = strength.mistakes_frame(chosen, by_ply=True).filter(pl.col("agent").is_in(agents.implode()))
-    if page:
-        write_file(page, mistakes_page(frame, chosen).encode())
-    if svg:
-        write_file(svg, style.svg(strength.mistakes_picture(frame, chosen)).encode())
 
 
 def _mistake_columns(found: Sequence[Mistake]) -> list[ResultColumn]:

@@ -134,7 +134,7 @@ def drawn(table: Table) -> Iterator[str]:
 def tabulated(columns: Sequence[ResultColumn], title: str = "") -> Table:
     """A table of these columns, in whose texts a terminal obeys nothing."""
     visible = [
-        column._replace(heading=escaped(column.heading), texts=[escaped(text) for text in column.texts])
+        column._replace(heading=escaped(column.heading), texts=[escaped(f"{text}") for text in column.texts])
         for column in columns
     ]
     return Table(escaped(title), visible)

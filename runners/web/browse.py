@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 from analytics.query.selection import GameFilter
 from analytics.ratings.comparison import compare
-from analytics.report.figures.reported_games import MOST_AGENTS
-from analytics.report.page import render
+from analytics.report.page import SUBJECTS
+from analytics.report.rendering import render
+from analytics.report.reported_games import MOST_AGENTS
 from analytics.results.columns import Table
 from analytics.sql.database import OpenArchive
 from quarto.errors import ArenaError, FailureError, RequestError
@@ -25,7 +26,6 @@ from runners.browse.archive_page import ArchivePage, Field
 from runners.browse.charts import warm
 from runners.browse.library import Content, Library, StillOpeningError
 from runners.browse.runs import Known, RunRow, known, run_rows
-from runners.browse.sections import SUBJECTS
 from runners.terminal.console import number_of
 from runners.web.pages import page, status_of
 from runners.web.site import Site, site_of
@@ -40,7 +40,7 @@ TABS = (
     ("Runs", "/browse"),
     ("Games", "/browse/games"),
     ("Openings", "/browse/openings"),
-    *((subject.name, f"/browse/results/{subject.slug}") for subject in SUBJECTS),
+    *((each.name, f"/browse/results/{each.slug}") for each in SUBJECTS.values() if each.slug != "runs"),
     ("Sweeps", "/browse/sweeps"),
     ("Policies", "/browse/policies"),
 )

@@ -17,14 +17,15 @@ from msgspec import structs
 from analytics import open_archive
 from analytics.ratings.ratings import rate, ratings
 from analytics.report import style
-from analytics.report.figures import learning, strength
-from analytics.report.figures.reported_games import reported_games
-from analytics.report.page import render, report
+from analytics.report.page import SUBJECTS, report
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.report.sections import SECTIONS, ReportSection, crosstable_section
+from analytics.report.rendering import render
+from analytics.report.reported_games import reported_games
+from analytics.report.section import ReportSection
+from analytics.report.sections import learning, strength
 from analytics.report.style import AGENTS, Figure
 from analytics.results.columns import Cell, ResultColumn, Table, words
-from quarto.errors import FailureError, RequestError
+from quarto.errors import FailureError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.folders import files_of
 from tests.analytics.indexed import think
@@ -34,17 +35,7 @@ from tests.paths import SAMPLE
 SNAPSHOT = Path(__file__).parent / "report_of_sample.txt"
 VOID = {"meta"}  # elements without an end
 WITHIN = {"th", "td", "span", "small", "code", "a"}  # elements that stand in a line
-TITLES = (
-    "Crosstable",
-    "Ratings",
-    "Game lengths",
-    "Openings: first placements",
-    "Openings: first gifts",
-    "Learning curves",
-    "Mistakes",
-    "Thoughts",
-    "Runs",
-)
+TITLES = [each.name for each in SUBJECTS.values()]
 
 
 class Page(HTMLParser):
@@ -127,15 +118,14 @@ def content(root: Path) -> str:
 
 def test_every_section_is_there(content: str) -> None:
     page = Page(content)
-    of_rules = [f"{title}: {rules}" for rules in ("classic", "own_piece", "square") for title in TITLES[:2]]
+    of_rules = [f"{title}: {rules}" for title in TITLES[:2] for rules in ("classic", "own_piece", "square")]
     assert page.said_in("h2") == [*of_rules, *TITLES[2:]]
-    assert len(TITLES) == len(SECTIONS) + 2
     anchors = {f"#{anchor}" for anchor in page.all("id") if not anchor.startswith("mark-")}
     assert anchors == {*page.all("href")}
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("span")
     assert {"Runs of the chosen games", "Agents of these runs"} <= {*captions}
-    assert content.count("<caption") == content.count("<table") == 15
+    assert content.count("<caption") == content.count("<table") == 16
 
 
 def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
@@ -168,7 +158,7 @@ def test_an_agent_itself_and_one_it_never_met_are_told_apart(content: str, root:
         assert ['class="number itself"' in cell for cell in matrix] == [place == column for column in range(len(rows))]
         assert matrix[place].endswith('title="itself">')
     with open_archive(root) as opened:
-        together = crosstable_section(reported_games(opened)).table
+        together = strength.crosstable(reported_games(opened)).table
     assert together is not None
     assert "never met" in {cell.hint for row in together.cells for cell in row}
 
@@ -186,10 +176,6 @@ def test_ratings_are_those_of_rate_one_rules_at_a_time_and_without_trainings(tmp
             found = strength.fitted(part)
             assert found is not None
             assert found.ratings == ratings(opened, rules=part.rules[0], samples=10).ratings
-        with pytest.raises(RequestError, match="different rules, classic, own_piece"):
-            strength.ratings(opened)
-        with pytest.raises(RequestError, match="those of trainings"):
-            strength.crosstable(opened, f"run_id = '{training}'")
     assert "leave out the games of trainings (1 run). --run takes them in" in made(Path(archive.root))
 
 
@@ -209,7 +195,7 @@ def test_results_have_a_legend_and_panels_go_by_rank(content: str, root: Path) -
 
 def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
     assert content.count(piece_symbols()) == 1
-    (section,) = re.findall(r'<section id="openings--first-gifts">.*?</section>', content, re.DOTALL)
+    (section,) = re.findall(r'<section id="first-gifts">.*?</section>', content, re.DOTALL)
     found = re.findall(r'(<svg class="piece".*?</svg>)</span>([0-9A-F])</td>', section)
     assert {*found} == {(piece_svg(piece), f"{piece:X}") for piece in range(16)}
     charts = re.findall(r"</figcaption>(<svg.*?</svg>)</figure>", section, re.DOTALL)
@@ -221,17 +207,10 @@ def test_pieces_are_drawn_beside_their_digits(content: str) -> None:
 @pytest.mark.usefixtures("quick_pictures")
 def test_what_has_no_data_is_left_out_and_said_so(root: Path) -> None:
     page = Page(made(root, f"run_id = '{RUNS[2].record.run_id}' AND agent_0 = agent_1 AND ending LIKE 'forfeit%'"))
-    openings = [title for title in TITLES if title.startswith("Openings")]
-    assert page.said_in("h2") == [*openings, "Runs", "Left out"]
+    there = ["First placements", "First gifts", "Runs"]
+    assert page.said_in("h2") == [*there, "Left out"]
     said = page.said_in("li")
-    assert [text.split(":")[0] for text in said] == [
-        "Crosstable",
-        "Ratings",
-        "Game lengths",
-        "Learning curves",
-        "Mistakes",
-        "Thoughts",
-    ]
+    assert [text.split(":")[0] for text in said] == [title for title in TITLES if title not in there]
     assert "'qarena annotate' does that" in said[-2]
     assert "'archive.thoughts=true' does that" in said[-1]
 
@@ -295,13 +274,13 @@ def test_damage_is_a_failure(tmp_path: Path) -> None:
 
 def test_texts_are_escaped_and_charts_are_not() -> None:
     section = ReportSection(
-        'a"b',
         "<&",
         Table(
             "<c>",
             [words("a", ["<x>", "y"]), ResultColumn("<b>", [Cell("1", tint=-1.0), Cell("<2>", hint='"', code=True)])],
         ),
         [Figure("<f>", None, "", "<n>", colour=3)],
+        title='a"b',
     )
     section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
     values: dict[str, object] = {"condition": None, "one_rules": None, "agents": 1, "agents_shown": 1, "trainings": 0}

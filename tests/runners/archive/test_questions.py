@@ -20,9 +20,9 @@ from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.tables import POSITIONS_TABLE, Indexed, IndexPart, index_parts
 from analytics.derived_tables.tables import index as index_range
 from analytics.ratings.ratings import rate
-from analytics.report.figures import strength
-from analytics.report.figures.lengths import lengths_frame
-from analytics.report.figures.reported_games import reported_games
+from analytics.report.reported_games import reported_games
+from analytics.report.sections import strength
+from analytics.report.sections.lengths import lengths_frame
 from analytics.sql.database import OpenArchive
 from analytics.sql.syntax import read_by
 from analytics.sql.views import VIEWS
@@ -297,19 +297,30 @@ def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
     assert squares < 40  # one in 14,000 would be larger
 
 
-@pytest.mark.slow
-def test_mistakes_are_drawn_as_a_page_and_as_a_picture(qarena: Qarena, root: Path, tmp_path: Path) -> None:
-    found = qarena("mistakes", "--archive", str(root), "--html", "m.html", "--svg", "m.txt", "--positions", "0")
-    assert found.code == 0
-    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.txt").read_text()
+def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
+    qarena: Qarena, root: Path, tmp_path: Path
+) -> None:
+    where = ("--archive", str(root), "--run", ONE, "--section")
+    printed = qarena("report", *where, "mistakes")
+    assert printed.code == 0
+    for text in ("Regret in half-points, and blunders", "The same by ply", "Decisions judged by the exact value"):
+        assert text in printed.out
+    for name in ("m.html", "m.svg"):
+        assert qarena("report", *where, "mistakes", "--output", name).code == 0
+    page, picture = (tmp_path / "m.html").read_text(), (tmp_path / "m.svg").read_text()
     assert page.startswith("<!doctype html>")
     assert "//" not in page
     assert picture.startswith("<svg xmlns=")
     for agent in ("random", "rule_based", "dumb(depth=2)"):
         assert agent in page
         assert f">{agent}</text>" in picture
-    assert page.count("<svg") == 3
-    assert picture.count(">blunders</text>") == 3
+    for arguments, complaint in (
+        (("mistake",), "'mistake' is no section of a report; did you mean 'mistakes'"),
+        (("lengths", "--output", "m.pdf"), "a section is written to a file that ends in .html or .svg"),
+        (("crosstable", "--output", "c.svg"), "there is no such picture: it is a table"),
+        (("thoughts",), "nothing to show: no agent was asked what it thinks"),
+    ):
+        assert complaint in qarena("report", *where, *arguments).refusal
 
 
 VOCABULARY, COOKBOOK = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("sql.md", "cookbook.md"))

@@ -17,9 +17,9 @@ import pytest
 from analytics import open_archive
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
-from analytics.report.figures.lengths import lengths_frame
-from analytics.report.figures.reported_games import reported_games
-from analytics.report.sections import runs_section
+from analytics.report.reported_games import reported_games
+from analytics.report.sections.lengths import lengths_frame
+from analytics.report.sections.runs import runs
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
@@ -294,7 +294,7 @@ def test_two_codes_under_one_label_are_told_apart_and_others_are_not(
         chosen = reported_games(opened)
         assert set(chosen.agents) == {*shown, "random"}
         assert set(lengths_frame(chosen)["agent"]) == {*shown, "random"}
-        assert "'mine' was played by 2 codes" in runs_section(chosen).note.replace("&#39;", "'")
+        assert "'mine' was played by 2 codes" in runs(chosen).note.replace("&#39;", "'")
     assert alone.first == "mine"
     for command in ("rate", "crosstable"):
         found = qarena(command)

@@ -145,7 +145,7 @@ def test_the_crosstable_leads_to_the_games(opened: OpenArchive) -> None:
     assert len(linked) == 12
     assert table.cells[0][0].link == "/browse/agent?agent=semi_random&rules=classic"
     assert "/browse/games?agent=semi_random&opponent=rule_based&rules=classic" in linked
-    with pytest.raises(RequestError, match="there is no page of 'x' here"):
+    with pytest.raises(RequestError, match="'x' is no section of a report"):
         section(opened, "x", GameFilter())
 
 

@@ -92,13 +92,6 @@ def test_a_line_below_each_table_says_what_its_columns_mean(qarena: Qarena, root
     assert below == ["regret", "ply", "most regret first, then the easiest; value"]
 
 
-def test_the_chart_of_one_agent_leaves_the_others_out(qarena: Qarena, root: Path, tmp_path: Path) -> None:
-    for options, agents in (((), 2), (("--agent", "semi_random"), 1)):
-        page = tmp_path / f"{agents}.html"
-        qarena("mistakes", *options, "--html", str(page), "--archive", str(root))
-        assert page.read_text().count("<figure") == agents
-
-
 def test_copies_of_one_game_and_decisions_under_several_rules_are_said(qarena: Qarena, root: Path) -> None:
     assert (
         "different rules, classic, own_piece: --rules NAME chooses one"

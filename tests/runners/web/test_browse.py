@@ -91,7 +91,7 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
     ("path", "line"),
     [
         ("/browse/runs/abc", "404 run 'abc' is not in archive"),
-        ("/browse/results/luck", "404 there is no page of 'luck' here: crosstable"),
+        ("/browse/results/luck", "404 'luck' is no section of a report; valid: crosstable"),
         ("/browse/results/crosstable?rules=chess", "400 no games were played by rules 'chess' here"),
         (f"/browse/games/{ROUND_ROBIN}/123456", "404 run 8d1cb3670fa3 has no game 123456"),
         (f"/browse/games/{ROUND_ROBIN}/x", "400 game_id='x'"),

@@ -7,19 +7,54 @@ from typing import Any
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures.reported_games import ReportedGames, reported_games
-from analytics.report.style import Panel, Picture
-from analytics.sql.database import OpenArchive
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, numbered
+from analytics.report.style import Figure, Picture
+from analytics.results.columns import ResultColumn, Table, column, intervals, percent, words
 from analytics.statistics.tally import wilson_bounds
-from quarto.errors import RequestError
 from quarto.perft import lengths as random_lengths
 from quarto.rules import CELLS, SIDE
 
 SHORTEST = SIDE  # plies: with fewer pieces there is no line
 BAR = 14  # pixels
 ENOUGH = 100  # games of an agent for its bars to set the scale of all: those of fewer may reach beyond it
-TITLE = "Lengths of games"
-HOW = "Bars are games won, lost and drawn, from the bottom. Flat strokes show exact random play."
+
+
+def game_lengths(chosen: ReportedGames) -> ReportSection:
+    """The lengths of each agent's games."""
+    frame = lengths_frame(chosen)
+    if frame.is_empty():
+        return ReportSection(missing="all games were forfeited")
+    unknown = frame.filter(pl.col("random").is_null())["rules"].unique().sort().to_list()
+    without = f" That is known for the classic lines only, not for {', '.join(unknown)}." if unknown else ""
+    forfeits = chosen.ask("lengths").filter(pl.col("forfeited"))["games"].sum()
+    left_out = f" {forfeits:,} forfeited games are left out." if forfeits else ""
+    note = (
+        "How many plies an agent's games take: bars are shares of its games, with 95 % intervals. Bars are games won, "
+        f"lost and drawn, from the bottom. Flat strokes show exact random play.{without}{left_out}"
+    )
+    figures, numbers = numbered("lengths", _figures(frame, chosen)), Table("Games by length", _columns(frame))
+    return ReportSection(note, figures=figures, numbers=numbers, legend=(*style.RESULTS, "random play"))
+
+
+def _columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    rows = frame.filter((pl.col("games") > 0) | (pl.col("random") > 0))
+    return [
+        words("rules, agent", rows.select(pl.format("{}, {}", "rules", "agent")).to_series()),
+        *(column(name, rows[name]) for name in ("plies", "games")),
+        *(column(heading, rows[name]) for heading, name in (("won", "wins"), ("drawn", "draws"), ("lost", "losses"))),
+        column("share, %", rows["share"], percent),
+        intervals(rows["low"], rows["high"]),
+        column("random play, %", rows["random"], percent),
+    ]
+
+
+def _mean_length(rows: pl.DataFrame) -> str:
+    games, plies = (int(rows.select(each).item()) for each in (pl.col("games").sum(), pl.col("games").dot("plies")))
+    text = f"{games:,} {'game' if games == 1 else 'games'}, {plies / games:.2f} plies on average"
+    if rows["random"].null_count():
+        return text
+    return f"{text} (random {(rows['plies'] * rows['random']).sum():.2f})"
 
 
 def lengths_frame(chosen: ReportedGames) -> pl.DataFrame:
@@ -79,8 +114,8 @@ def _random(chosen: ReportedGames, full: pl.DataFrame) -> list[float | None]:
     ]
 
 
-def lengths_panels(frame: pl.DataFrame, legend: bool = False) -> list[Panel]:
-    """A panel for each rules and agent, all on the same scale; with a legend of the colours if asked for."""
+def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
+    """A figure for each rules and agent, all on the same scale."""
     import altair as alt
 
     frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH)
@@ -89,16 +124,17 @@ def lengths_panels(frame: pl.DataFrame, legend: bool = False) -> list[Panel]:
     height = alt.Scale(domain=[0, max(shares)], nice=False, clamp=True)
     several = frame["rules"].n_unique() > 1
     return [
-        Panel(
+        Figure(
             f"{agent}, {rules}" if several else f"{agent}",
-            _bars(alt, rows, height, legend),
-            str(agent),
+            _bars(alt, rows, height),
+            note=_mean_length(rows),
+            colour=chosen.colour(str(agent)),
         )
         for (rules, agent), rows in frame.group_by("rules", "agent", maintain_order=True)
     ]
 
 
-def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
+def _bars(alt: Any, rows: pl.DataFrame, height: Any) -> Picture:
     """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
     counts = zip(style.RESULTS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
@@ -107,7 +143,6 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
     plies = alt.X("plies:O", title="plies", axis=axis, scale=alt.Scale(domain=[*range(SHORTEST, CELLS + 1)]))
     share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
     colours = alt.Scale(domain=[*style.RESULTS], range=[light for light, _ in style.RESULTS.values()])
-    shown = alt.Legend(symbolType="square", orient="top") if legend else None
     stacked = (
         alt.Chart(alt.Data(values=bars.to_dicts()))
         .mark_bar(size=BAR)
@@ -115,7 +150,7 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
         .encode(
             x=plies,
             y=alt.Y("value:Q", title="share of games", axis=share, scale=height, stack="zero"),
-            color=alt.Color("result:N", scale=colours, legend=shown),
+            color=alt.Color("result:N", scale=colours, legend=None),
             order=alt.Order("level:Q"),
         )
     )
@@ -125,15 +160,3 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any, legend: bool) -> Picture:
     if rows["random"].null_count() == 0:
         layers += base.mark_tick(color=style.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
     return layers.properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
-
-
-def game_lengths(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The lengths of the games that ``where`` chooses, a panel for each agent, beside exact random play.
-
-    Raises ``RequestError`` for an invalid condition or one that no game meets, and when all games were forfeited.
-    """
-    chosen = reported_games(opened, where)
-    frame = lengths_frame(chosen)
-    if frame.is_empty():
-        raise RequestError("all chosen games were forfeited: there are no lengths to show")
-    return style.beside(lengths_panels(frame, legend=True), TITLE, HOW)

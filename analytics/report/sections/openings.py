@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures.reported_games import ReportedGames, reported_games
-from analytics.report.style import Drawing, Panel, Picture
-from analytics.sql.database import OpenArchive
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, numbered
+from analytics.report.style import Drawing, Figure
+from analytics.results.columns import Cell, ResultColumn, Table, column, intervals, percent, words
 from analytics.statistics.tally import quantile
-from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE
 
@@ -25,22 +26,58 @@ OFTEN = 0.25  # the share that has the full colour, unless a tile has more: equa
 EVERYBODY = ""  # stands for all agents together
 
 
-HOW = (
-    "All agents together by ply, then the first ply of each agent. Scores are those of the agent that chose, a draw "
-    "counting half."
-)
-
-
 class Kind(NamedTuple):
     """The kind of choice: cells or pieces."""
 
     question: str
     column: str
     what: str
+    text: Callable[[int], str]  # of a choice
 
 
-PLACEMENTS = Kind("first_placements", "cell", "placement")
-GIFTS = Kind("first_gifts", "piece", "gift")
+PLACEMENTS = Kind("first_placements", "cell", "placement", format_cell)
+GIFTS = Kind("first_gifts", "piece", "gift", format_piece)
+
+
+def first_placements(chosen: ReportedGames) -> ReportSection:
+    """The cells of the first placements."""
+    note = (
+        "Where the first pieces are placed, and the score of the mover against all its opponents, both in percent; a "
+        "draw counts half. First all agents together, by ply; then the first ply of each agent in seat 1."
+    )
+    return _section(chosen, PLACEMENTS, note)
+
+
+def first_gifts(chosen: ReportedGames) -> ReportSection:
+    """The pieces that are given first."""
+    note = (
+        "Which pieces are given first, and the score of the giver, both in percent. A piece is a hexadecimal digit, "
+        "8 high, 4 coloured, 2 solid, 1 square: coloured pieces are purple with light bands, those that are not solid "
+        "have a hole. "
+        "By symmetry no first gift is better than another: what differs is how agents answer it."
+    )
+    return _section(chosen, GIFTS, note)
+
+
+def _section(chosen: ReportedGames, kind: Kind, note: str) -> ReportSection:
+    frame = openings_frame(chosen, kind)
+    if frame.is_empty():
+        return ReportSection(missing=f"the first {PLIES} plies of all games were imposed, or none was played")
+    imposed = sorted({record.spec["opening_plies"] for record in chosen.records.values()} - {0})
+    left_out = f" Imposed plies are left out (runs with {', '.join(map(str, imposed))} of them)." if imposed else ""
+    agents = frame.select(pl.format("{}, {}", "rules", pl.col("agent").replace(EVERYBODY, "all agents"))).to_series()
+    choices = [Cell(kind.text(each), piece=each if kind is GIFTS else None) for each in frame[kind.column]]
+    columns = [
+        words("rules, agent", agents),
+        column("ply", frame["ply"]),
+        ResultColumn(kind.column, choices),
+        column("games", frame["games"]),
+        column("share, %", frame["share"], percent),
+        column("score, %", frame["score"], percent),
+        intervals(frame["low"], frame["high"]),
+    ]
+    figures, numbers = numbered(kind.column, _figures(frame, kind, chosen)), Table(f"First {kind.what}s", columns)
+    return ReportSection(note + left_out, figures=figures, numbers=numbers)
 
 
 def openings_frame(chosen: ReportedGames, kind: Kind) -> pl.DataFrame:
@@ -91,18 +128,19 @@ def _with_means(counted: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def openings_panels(frame: pl.DataFrame, kind: Kind) -> list[Panel]:
-    """The first plies of all agents together, then the first ply of each agent; per panel two 4 x 4 boards."""
+def _figures(frame: pl.DataFrame, kind: Kind, chosen: ReportedGames) -> list[Figure]:
+    """The first plies of all agents together, then the first ply of each agent; per figure two 4 x 4 boards."""
     frequent = (2 * frame.filter(pl.col("games") >= ENOUGH)["score"] - 1).abs().max()
     reach = float(frequent) if isinstance(frequent, float) and frequent > 0 else 1.0
     several = frame["rules"].n_unique() > 1
-    panels = []
+    figures = []
     for (rules, agent, ply), rows in frame.group_by("rules", "agent", "ply", maintain_order=True):
         if agent == EVERYBODY or ply == 0:
             what = f"all agents, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
             titled = f"{what}, {rules}" if several else what
-            panels.append(Panel(titled, _boards(rows, kind, reach), str(agent) or None))
-    return panels
+            colour = None if agent == EVERYBODY else chosen.colour(str(agent))
+            figures.append(Figure(titled, _boards(rows, kind, reach), colour=colour))
+    return figures
 
 
 def _boards(rows: pl.DataFrame, kind: Kind, reach: float) -> Drawing:
@@ -130,7 +168,7 @@ def _tile(kind: Kind, each: int, left: float, text: str, shade: float) -> str:
     if kind is GIFTS:
         corner = f'x="{x + 0.72 * TILE - PIECE / 2:g}" y="{y + 0.28 * TILE - PIECE / 2:g}"'
         shapes.append(f'<use href="#piece-{each}" {corner} width="{PIECE}" height="{PIECE}"/>')
-    shapes.append(style.text_at(x + 3, y + 10.7, (format_cell if kind is PLACEMENTS else format_piece)(each), 9))
+    shapes.append(style.text_at(x + 3, y + 10.7, kind.text(each), 9))
     if text:
         shapes.append(style.text_at(x + TILE / 2, y + 0.8 * TILE, text, 10, more=' text-anchor="middle"'))
     return "".join(shapes)
@@ -138,23 +176,3 @@ def _tile(kind: Kind, each: int, left: float, text: str, shade: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}" if share < 0.9995 else "100"
-
-
-def _figure(opened: OpenArchive, where: str | None, kind: Kind, title: str) -> Picture:
-    frame = openings_frame(reported_games(opened, where), kind)
-    if frame.is_empty():
-        raise RequestError(f"the first {PLIES} plies of all chosen games were imposed, not chosen by agents")
-    return style.beside(openings_panels(frame, kind), title, HOW)
-
-
-def openings_board(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The cells of the first placements, with the score of the mover, in the games that ``where`` chooses.
-
-    Raises ``RequestError`` for an invalid condition or one that no game meets, and when all first plies were imposed.
-    """
-    return _figure(opened, where, PLACEMENTS, "Where the first pieces go")
-
-
-def gifts(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The pieces given first, with the score of the giver; raises as ``openings_board`` does."""
-    return _figure(opened, where, GIFTS, "Which pieces are given first")

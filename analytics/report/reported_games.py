@@ -114,6 +114,10 @@ class ReportedGames:
         every = list(self.games_of)
         return tuple(sorted((every if len(every) <= MOST_AGENTS else self._best_of(every))[:MOST_AGENTS]))
 
+    def colour(self, agent: str) -> int:
+        """The number of the colour of an agent that is shown."""
+        return self.agents.index(agent)
+
     @cached_property
     def ranked(self) -> tuple[str, ...]:
         """The agents that are shown, best rating first; those without a rating last."""

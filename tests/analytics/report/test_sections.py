@@ -1,4 +1,4 @@
-"""The frames beneath the figures equal what plain Python counts in the same games; the figures are Altair's charts."""
+"""The frames beneath the sections of a report equal what plain Python counts in the same games."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import pytest
 
 from analytics import open_archive
 from analytics.ratings.ratings import rate
-from analytics.report import figures, sections, style
-from analytics.report.figures import learning, lengths, openings, strength
-from analytics.report.figures.reported_games import MOST_AGENTS, reported_games
+from analytics.report import style
+from analytics.report.page import sections_of, sections_svg
+from analytics.report.reported_games import MOST_AGENTS, reported_games
+from analytics.report.sections import learning, lengths, mistakes, openings, strength
 from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally, mean_score, wilson
 from analytics.store.archive import Archive
@@ -36,7 +37,6 @@ from tests.analytics.naive_games import random_block, record, spec_of, store
 from tests.naive_quarto import ORACLES
 
 Keep = Callable[[Row], bool]
-Figure = Callable[[OpenArchive, str | None], style.Picture]
 each_choice = pytest.mark.parametrize(("where", "keep"), CHOICES, ids=["all", "agent", "run", "part"])
 
 
@@ -168,45 +168,41 @@ def test_the_crosstable_scores_every_game_between_two_agents(
         for seat in (0, 1):
             if row["agent_0"] != row["agent_1"]:
                 points[row[f"agent_{seat}"], row[f"agent_{1 - seat}"]].append(result_of(row, seat) / 2)
-    frame = strength.crosstable_frame(reported_games(opened, where))
-    found = {(row["agent"], row["opponent"]): row for row in frame.iter_rows(named=True)}
-    assert found.keys() == points.keys()
-    for key, scored in points.items():
-        assert found[key]["games"] == len(scored)
-        assert found[key]["score"] == pytest.approx(sum(scored) / len(scored))
-        assert found[key]["low"] <= found[key]["score"] <= found[key]["high"]
-    order = [(agent, sum(all_of) / len(all_of)) for agent, all_of in _by_agent(points).items()]
-    ranked = [agent for agent, _ in sorted(order, key=lambda each: (-each[1], each[0]))]
-    assert frame["agent"].unique(maintain_order=True).to_list() == ranked
-
-
-def _by_agent(points: dict[tuple[str, str], list[float]]) -> dict[str, list[float]]:
+    frame = strength.standings(reported_games(opened, where)).frame()
+    against = frame.unpivot([f"v {agent}" for agent in frame["agent"]], index="agent").drop_nulls()
+    found = {(agent, opponent.removeprefix("v ")): score for agent, opponent, score in against.iter_rows()}
+    assert found == pytest.approx({both: sum(scored) / len(scored) for both, scored in points.items()})
     merged: dict[str, list[float]] = defaultdict(list)
     for (agent, _), scored in points.items():
         merged[agent] += scored
-    return merged
+    for row in frame.iter_rows(named=True):
+        assert row["games"] == len(merged[row["agent"]])
+        assert row["low"] <= row["score"] <= row["high"]
+    order = sorted(merged, key=lambda agent: (-sum(merged[agent]) / len(merged[agent]), agent))
+    assert frame["agent"].to_list() == order
 
 
 def test_pairs_are_the_unit_where_openings_were_imposed(opened: OpenArchive) -> None:
-    imposed = f"run_id = '{RUNS[1].record.run_id}'"
-    (first, *_) = strength.crosstable_frame(reported_games(opened, imposed)).iter_rows(named=True)
-    tally = reported_games(opened, imposed).results[0].tally
-    seen = tally if RUNS[1].pairings[0][0] == first["agent"] else tally.swapped
-    assert (first["score"], first["low"], first["high"]) == mean_score(seen.pentanomial)
-    assert "over pairs," in sections.crosstable_section(reported_games(opened, imposed)).note
+    chosen = reported_games(opened, f"run_id = '{RUNS[1].record.run_id}'")
+    (first, *_) = strength.standings(chosen).standings
+    seen = chosen.results[0].tally if RUNS[1].pairings[0][0] == first.agent else chosen.results[0].tally.swapped
+    assert first.score == mean_score(seen.pentanomial)
+    assert "over pairs," in strength.crosstable(chosen).note
     alone = f"run_id = '{RUNS[0].record.run_id}'"
-    assert "over games." in sections.crosstable_section(reported_games(opened, alone)).note
+    assert "over games." in strength.crosstable(reported_games(opened, alone)).note
 
 
 def test_ratings_are_those_of_the_joint_fit(opened: OpenArchive) -> None:
     chosen = reported_games(opened)
     fit = rate(dict(sorted(chosen.head_to_head.items())), samples=10)
-    frame = strength.ratings_frame(chosen)
+    fitted = strength.fitted(chosen)
+    assert fitted is not None
+    frame = strength.ratings_frame(fitted)
     assert frame.select("agent", "elo", "low", "high").rows() == [(each.agent, *each.elo) for each in fit.ratings]
     assert frame["group"].to_list() == [0, 0, 0, 1, 1]
     sure = [fit.superiority[0, 1], fit.superiority[1, 2], None, fit.superiority[3, 4], None]
     assert frame["above_next"].to_list() == sure
-    assert strength.ratings_frame(reported_games(opened, "agent_0 = agent_1")).is_empty()
+    assert strength.fitted(reported_games(opened, "agent_0 = agent_1")) is None
 
 
 def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
@@ -221,7 +217,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
         chosen = reported_games(opened)
         best = [each.agent for each in rate(chosen.head_to_head, samples=0).ratings][:MOST_AGENTS]
         assert chosen.agents == tuple(sorted(best))
-        assert len({strength.colour_of(chosen, agent) for agent in chosen.agents}) == MOST_AGENTS == len(style.AGENTS)
+        assert len({chosen.colour(agent) for agent in chosen.agents}) == MOST_AGENTS == len(style.AGENTS)
         assert {*strength.standings(chosen).agents} == {*lengths.lengths_frame(chosen)["agent"]} == {*chosen.agents}
 
 
@@ -229,7 +225,7 @@ def test_of_many_agents_the_best_rated_are_shown(tmp_path: Path) -> None:
 def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     with open_archive(archive.root) as opened:
-        assert strength.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
+        assert mistakes.mistakes_frame(reported_games(opened), by_ply=False).is_empty()
     rows = add_decisions(archive)
     with open_archive(archive.root) as opened:
         for where, keep in CHOICES:
@@ -240,7 +236,7 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                 for row in rows:
                     if keep(row):
                         expected[row["agent"], row["kind"], row["ply"] if by_ply else None].append(row["regret"])
-                frame = strength.mistakes_frame(reported_games(opened, where), by_ply)
+                frame = mistakes.mistakes_frame(reported_games(opened, where), by_ply)
                 found = {(row["agent"], row["kind"], row["ply"]): row for row in frame.iter_rows(named=True)}
                 assert found.keys() == expected.keys()
                 for key, each in expected.items():
@@ -273,14 +269,13 @@ def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path
         assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
-FIGURES: dict[Figure, tuple[str, str]] = {
-    figures.crosstable: ("1 rule_based", "Score of rows against columns"),
-    figures.ratings: ("random", "Elo"),
-    figures.openings_board: ("a1", "score, %"),
-    figures.gifts: ("F", "how often, %"),
-    figures.game_lengths: ("plies", "share of games"),
-    figures.learning_curves: ("generation", "games learned from"),
-    figures.mistakes: ("ply", "blunders"),
+SAID = {  # in the picture of each section
+    "ratings": ("random", "Elo"),
+    "placements": ("a1", "score, %"),
+    "gifts": ("F", "how often, %"),
+    "lengths": ("plies", "share of games"),
+    "learning": ("generation", "games learned from"),
+    "mistakes": ("ply", "blunders"),
 }
 
 
@@ -293,11 +288,10 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
     return open_archive(archive.root)
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.__name__)
-def test_each_figure_is_a_chart_that_says_what_it_shows(full: OpenArchive, figure: Figure) -> None:
-    chart = figure(full, f"run_id = '{RUNS[0].record.run_id}'")
-    picture = style.svg(chart)  # which has Altair check it first
-    for said in FIGURES[figure]:
+@pytest.mark.parametrize("slug", SAID)
+def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
+    picture = sections_svg(sections_of(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))  # Altair checks it first
+    for said in SAID[slug]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture
 
@@ -310,36 +304,35 @@ def test_long_labels_are_shown_to_their_end(tmp_path: Path) -> None:
     archive.save_run(run)
     store(archive, run.run_id, [random_block(1)], pairings)
     with open_archive(archive.root) as opened:
-        for figure in (figures.crosstable, figures.ratings):
-            texts = re.findall(r">([^<>]+)</t(?:ext|span)>", style.svg(figure(opened)))
-            assert label in "".join(texts)
-            assert "…" not in "".join(texts)
+        texts = re.findall(r">([^<>]+)</t(?:ext|span)>", sections_svg(sections_of(opened, "ratings")))
+        assert label in "".join(texts)
+        assert "…" not in "".join(texts)
 
 
 @pytest.mark.parametrize(
-    ("figure", "complaint"),
+    ("slug", "where", "complaint"),
     [
-        (figures.crosstable, "no games between different agents"),
-        (figures.ratings, "no games between different agents"),
-        (figures.learning_curves, "no policy was learned in the runs"),
-        (figures.mistakes, "run 'qarena annotate --archive .*' first"),
+        ("crosstable", "agent_0 = agent_1", "no two different agents played each other"),
+        ("crosstable", f"run_id = '{RUNS[0].record.run_id}'", "it is a table"),
+        ("ratings", None, "Ratings: classic, .*: choose games by one set of rules"),
+        ("learning", "agent_0 = agent_1", "no policy was learned in these runs"),
+        ("mistakes", "agent_0 = agent_1", "no decision of these games is judged"),
+        ("lengths", "ending LIKE 'forfeit%'", "were forfeited"),
+        ("placements", "plies = 0", "were imposed"),
+        ("gifts", "plies = 99", "has no game with"),
+        ("gits", None, "'gits' is no section of a report; did you mean 'gifts'"),
     ],
 )
-def test_a_figure_of_nothing_says_why_there_is_none(opened: OpenArchive, figure: Figure, complaint: str) -> None:
-    with pytest.raises(RequestError, match=complaint):
-        figure(opened, "agent_0 = agent_1")
-
-
-@pytest.mark.parametrize(
-    ("figure", "where", "complaint"),
-    [
-        (figures.game_lengths, "ending LIKE 'forfeit%'", "were forfeited"),
-        (figures.openings_board, "plies = 0", "were imposed"),
-        (figures.gifts, "plies = 99", "has no game with"),
-    ],
-)
-def test_games_without_a_first_ply_or_an_end_are_no_figure(
-    opened: OpenArchive, figure: Figure, where: str, complaint: str
+def test_where_there_is_no_picture_an_error_says_why(
+    opened: OpenArchive, slug: str, where: str | None, complaint: str
 ) -> None:
     with pytest.raises(RequestError, match=complaint):
-        figure(opened, where)
+        sections_svg(sections_of(opened, slug, where))
+
+
+def test_a_notebook_shows_a_section(full: OpenArchive) -> None:
+    (section,) = sections_of(full, "gifts")
+    shown = section._repr_html_()
+    assert all(text in shown for text in ("<h2>First gifts</h2>", "<figure", "The numbers", 'href="#piece-15"'))
+    (nothing,) = sections_of(full, "thoughts")
+    assert "Nothing to show: no agent was asked" in nothing._repr_html_()

@@ -7,12 +7,11 @@ from typing import Any
 import polars as pl
 
 from analytics.report import style
-from analytics.report.figures.reported_games import ReportedGames
-from analytics.report.figures.strength import colour_of
-from analytics.report.style import Panel, Picture
-from quarto.rules import CELLS
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, agent_cells, numbered
+from analytics.report.style import Figure, Picture
+from analytics.results.columns import ResultColumn, Table, column, words
 
-HOW = "Solid lines are what the agent expected of its turns, dashed ones their exact values."
 # A row for each turn; result and exact value are those of its agent.
 TURNS = """
     SELECT thoughts.run_id, thoughts.game_id, agent, ply, value, seconds, value_before AS exact,
@@ -27,6 +26,37 @@ MEANS = """
         count(exact) AS judged, sum(exact) AS exact, sum(seconds) AS seconds, max(seconds) AS slowest
     FROM ({turns}) GROUP BY ALL ORDER BY ALL
 """
+
+
+def thoughts(chosen: ReportedGames) -> ReportSection:
+    """The results that the agents expected of their turns."""
+    totals = thoughts_frame(chosen, by_ply=False)
+    if totals.is_empty():
+        return ReportSection(missing="no agent was asked what it thinks ('archive.thoughts=true' does that)")
+    by_ply = thoughts_frame(chosen, by_ply=True)
+    note = (
+        "What agents expected of their turns: 1 won, 0 drawn, -1 lost, for the agent itself. The error is the root of "
+        "the mean square of value less result; who expects a draw of every won or lost game has 1. Times are by the "
+        "clock. Solid lines are what the agent expected of its turns, dashed ones their exact values."
+    )
+    tables = [
+        Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *_columns(frame)])
+        for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
+    ]
+    return ReportSection(note, tables[0], numbered("thoughts", _figures(by_ply, chosen)), tables[1])
+
+
+def _columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    return [
+        *([column("ply", frame["ply"], str)] if frame["ply"].is_not_null().any() else []),
+        column("turns", frame["turns"]),
+        column("with a value", frame["told"]),
+        *(column(name, frame[name], "{:+.3f}".format) for name in ("value", "result")),
+        column("error", frame["error"], "{:.3f}".format),
+        column("exact", frame["exact"], "{:+.3f}".format),
+        column("mean, s", frame["seconds"], "{:.3g}".format),
+        column("slowest, s", frame["slowest"], "{:.3g}".format),
+    ]
 
 
 def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
@@ -51,26 +81,25 @@ def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
     return chosen.by_rank(means.filter(pl.col("agent").is_in(chosen.agents)))
 
 
-def thoughts_panels(frame: pl.DataFrame, chosen: ReportedGames) -> list[Panel]:
-    """A panel for each agent that told values: their means by ply."""
+def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
+    """A figure for each agent that told values: their means by ply."""
     import altair as alt
 
     told = frame.filter(pl.col("told") > 0)
     return [
-        Panel(str(agent), _lines(alt, rows, colour_of(chosen, str(agent))), str(agent))
+        Figure(str(agent), _lines(alt, rows, style.AGENTS[number][0]), colour=number)
         for (agent,), rows in told.group_by("agent", maintain_order=True)
+        for number in [chosen.colour(str(agent))]
     ]
 
 
 def _lines(alt: Any, rows: pl.DataFrame, colour: str) -> Picture:
-    ticks = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False, values=[*range(0, CELLS, 3)])
-    ply = alt.X("ply:Q", title="ply", axis=ticks, scale=alt.Scale(domain=[-1, CELLS - 1], nice=False, padding=6))
     scale, axis = alt.Scale(domain=[-1, 1], nice=False), alt.Axis(tickCount=4, domain=False, ticks=False)
     parts = (("value", [1, 0]), ("exact", [4, 3]))
     lines = [
         alt.Chart(alt.Data(values=rows.select("ply", name).drop_nulls().to_dicts()))
         .mark_line(color=colour, strokeWidth=2, strokeDash=dash)
-        .encode(x=ply, y=alt.Y(f"{name}:Q", title="value", axis=axis, scale=scale))
+        .encode(x=style.by_ply(alt, -1), y=alt.Y(f"{name}:Q", title="value", axis=axis, scale=scale))
         for name, dash in parts
         if rows[name].is_not_null().any()
     ]

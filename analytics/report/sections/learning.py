@@ -8,14 +8,15 @@ import polars as pl
 
 from analytics.policies import policy_store
 from analytics.report import style
-from analytics.report.figures.reported_games import ReportedGames, reported_games
-from analytics.report.style import Panel, Picture
-from analytics.sql.database import OpenArchive
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, numbered
+from analytics.report.style import Figure
+from analytics.results.columns import Table, column, words
 from analytics.store import policy_cards
 from analytics.store.policy_cards import PolicyCard
-from quarto.errors import RequestError
 
 MOST_POLICIES = 12  # of more the newest are shown
+MOST_ROWS = 400  # about, of the table of their values
 
 
 class Curve(NamedTuple):
@@ -23,6 +24,38 @@ class Curve(NamedTuple):
 
     card: PolicyCard
     rows: pl.DataFrame  # in the form of ``analytics.report.style.curve_svg``
+
+
+def learning_curves(chosen: ReportedGames) -> ReportSection:
+    """The learning curves of the policies that learned in these runs."""
+    found = curves(chosen)
+    if not found:
+        return ReportSection(missing="no policy was learned in these runs")
+    count = len(cards_of(chosen))
+    newest = f" Shown are the newest {len(found)} of {count} policies." if count > len(found) else ""
+    note = (
+        "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
+        f"interval, or fitness by generation.{newest}"
+    )
+    return ReportSection(note, figures=numbered("learning", map(learning_figure, found)), numbers=_numbers(found))
+
+
+def _numbers(found: list[Curve]) -> Table:
+    """The values of the curves; of long ones every second step, or every third and so on."""
+    frame = learning_frame(found)
+    step = pl.int_range(pl.len()).over("policy_id", "series")
+    rows = frame.filter(step % (1 + len(frame) // MOST_ROWS) == 0)
+    columns = [words(name, rows[name]) for name in ("policy", "series")]
+    columns += [column("step", rows["step"]), column("value", rows["value"], "{:.4g}".format)]
+    return Table("Values of the curves", columns)
+
+
+def learning_figure(curve: Curve) -> Figure:
+    """The figure of a learning curve."""
+    card, learned = curve.card, curve.card.learned
+    picture = style.curve_chart(curve.rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT)
+    note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
+    return Figure(f"{card.name}, {learned['trainer']}", picture, note=note)
 
 
 def cards_of(chosen: ReportedGames) -> list[PolicyCard]:
@@ -74,25 +107,3 @@ def _by_stage(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 CURVES = {**dict.fromkeys(("policy", "policy_id", "series"), pl.String()), "step": pl.Int64(), "value": pl.Float64()}
-
-
-def learning_panels(found: list[Curve]) -> list[Panel]:
-    """A panel for each policy."""
-    return [
-        Panel(
-            f"{card.name}, {card.learned['trainer']}",
-            style.curve_chart(rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT),
-        )
-        for card, rows in found
-    ]
-
-
-def learning_curves(opened: OpenArchive, where: str | None = None) -> Picture:
-    """The learning curves of the policies that learned in runs with chosen games.
-
-    Raises ``RequestError`` for an invalid condition or one that no game meets, and when no policy learned there.
-    """
-    found = curves(reported_games(opened, where))
-    if not found:
-        raise RequestError(f"no policy was learned in the runs chosen: see {opened.archive.hint('policy ls')}")
-    return style.beside(learning_panels(found), "Learning curves of policies", "Each over its whole training.")

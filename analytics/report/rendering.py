@@ -1,0 +1,37 @@
+"""Pages of a report from templates."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from analytics.report import style
+from analytics.report.pieces import piece_svg, piece_symbols
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(template: str, **values: object) -> str:
+    """The page that a template makes of values. Raises ``jinja2.UndefinedError`` if it needs one that is not given."""
+    return _environment().get_template(template).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape  # needed for pages only
+
+    environment = Environment(
+        loader=PackageLoader("analytics.report"),
+        autoescape=select_autoescape(["html"]),  # style sheets are our own text
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.globals["piece_svg"] = piece_svg
+    environment.globals["piece_symbols"] = piece_symbols
+    environment.globals["agent_colours"] = style.AGENTS
+    environment.globals["result_colours"] = style.RESULTS
+    environment.globals["page_colours"] = {style.INK: "--ink", style.FAINT: "--faint", style.GRID: "--rule"}
+    return environment

@@ -1,0 +1,177 @@
+"""Strength of agents: the crosstable, and the ratings of one joint fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import polars as pl
+
+from analytics.ratings.ratings import Ratings, rate
+from analytics.report import style
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, agent_cells, numbered
+from analytics.report.style import Figure
+from analytics.results.columns import (
+    ITSELF,
+    MISSING,
+    Cell,
+    ResultColumn,
+    Table,
+    column,
+    elo,
+    interval,
+    opponent_columns,
+    rating_columns,
+    standing_columns,
+    tenths_of_percent,
+    words,
+)
+from analytics.results.pairings import Crosstable
+from analytics.results.pairings import crosstable as crosstable_of
+
+NOBODY_MET = "no two different agents played each other"
+ROW, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it
+LABEL = 30  # letters of a line of a label: with the number beside it as wide as the panel
+
+
+def crosstable(chosen: ReportedGames) -> ReportSection:
+    """The score of each agent against each other one."""
+    frame = standings(chosen).frame()
+    if frame.is_empty():
+        return ReportSection(missing=NOBODY_MET)
+    agents, totals, against = frame["agent"], standing_columns(frame), opponent_columns(frame)
+    tinted = [
+        ResultColumn(str(rank), _tinted(column, frame[f"v {column.heading}"])) for rank, column in enumerate(against, 1)
+    ]
+    columns = [words("agent", agent_cells(chosen, agents, ranked=True)), *totals[:2], *tinted, *totals[2:]]
+    note = (
+        "Points in percent, a draw counting half: over all games with others, and against each agent by its rank "
+        f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
+        f"Intervals are normal, over {_unit(chosen)}."
+    )
+    return ReportSection(note, Table("Scores of all agents against each other, in %", columns))
+
+
+def standings(chosen: ReportedGames) -> Crosstable:
+    """The score of each agent against all others, best first; agents that are not shown count as opponents only."""
+    ranked = crosstable_of(chosen.results, chosen.shared).standings
+    return Crosstable(tuple(each for each in ranked if each.agent in chosen.agents and each.games))
+
+
+def _unit(chosen: ReportedGames) -> str:
+    """The unit of variance of the crosstable, with the reason for it."""
+    if chosen.shared is not None:
+        return "openings, since pairings of one seed share them"
+    return "pairs, since games of a pair share an opening" if any(r.by_pairs for r in chosen.results) else "games"
+
+
+def _tinted(column: ResultColumn, scores: Iterable[float | None]) -> list[Cell]:
+    """The scores against one agent, on the colour of a win or of a loss."""
+    return [
+        Cell("", hint="itself", itself=True)
+        if text == ITSELF
+        else Cell(text, hint="never met")
+        if score is None
+        else Cell(text, tint=2 * score - 1)
+        for text, score in zip(column.texts, scores, strict=True)
+    ]
+
+
+def ratings(chosen: ReportedGames) -> ReportSection:
+    """The strength of each agent."""
+    fit = fitted(chosen)
+    if fit is None:
+        return ReportSection(missing=NOBODY_MET)
+    frame, several = ratings_frame(fit), fit.groups > 1
+    above = column("above the next, %", frame["above_next"], tenths_of_percent)
+    columns = [words("agent", agent_cells(chosen, frame["agent"])), *rating_columns(frame), above]
+    note = (
+        "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
+        f"{'each group' if several else 'the agents'} is 0, intervals are from resampled "
+        f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {elo(fit.seat.mean)} Elo "
+        f"({interval(fit.seat.low, fit.seat.high, elo)}). Above the next: how likely an agent is stronger than the one "
+        "below it."
+    )
+    if not frame["bounded"].all():
+        note += " No bound: it won or lost all of its games."
+    for agent, games in fit.forfeited:
+        note += f" {agent} forfeited all of its {games:,} games and is not rated."
+    if several:
+        note += f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
+    figures = numbered(f"ratings-{chosen.rules[0]}-", [_figure(frame, chosen)])
+    return ReportSection(note, Table("Ratings in Elo", columns), figures, beside=True)
+
+
+def fitted(chosen: ReportedGames) -> Ratings | None:
+    """The joint fit over the games between agents that are shown; None if no two of them played each other."""
+    shown = {agents: tally for agents, tally in chosen.head_to_head.items() if set(agents) <= set(chosen.agents)}
+    if not any(first != second for first, second in shown):
+        return None
+    return rate(shown, shared=chosen.shared)
+
+
+def ratings_frame(fit: Ratings) -> pl.DataFrame:
+    """A row an agent, best first within each group of agents that met, directly or through others.
+
+    Columns: ``agent`` (String); ``elo``, ``low``, ``high`` (Float64; over the mean of the group; 95 %, bootstrap over
+    pairs); ``games``, ``group`` (Int64); ``bounded`` (Boolean); ``above_next`` (Float64). ``above_next`` is the
+    probability that the agent is above the next one of its group, null for the last.
+    """
+    frame = fit.frame()
+    following = [*zip(frame["agent"][1:], frame["group"][1:], strict=True), ("", -1)]
+    above = [
+        row[f"above {agent}"] if group == row["group"] else None
+        for row, (agent, group) in zip(frame.to_dicts(), following, strict=True)
+    ]
+    names = ("agent", "elo", "low", "high", "games", "group", "bounded")
+    return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
+
+
+def _figure(frame: pl.DataFrame, chosen: ReportedGames) -> Figure:
+    """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
+    import altair as alt
+
+    labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
+    step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
+    rows = [
+        _rated(row, lines, index, step) | {"colour": style.AGENTS[chosen.colour(row["agent"])][0]}
+        for index, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
+    ]
+    down = alt.Scale(domain=[step * len(rows), 0], nice=False)
+    base = alt.Chart(alt.InlineData(values=rows))
+    below, above = (alt.Y(f"{name}:Q", axis=None, scale=down) for name in ("dot", "top"))
+    text = base.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK).encode(y=above)
+    names = text.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK, align="left")
+    numbers = text.mark_text(baseline="top", fontSize=11, color=style.INK, align="right")
+    scale, plain = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(grid=False)
+    known = base.transform_filter("isValid(datum.elo)").encode(y=below, color=alt.Color("colour:N", scale=None))
+    reach = known.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo", scale=scale, axis=plain), x2="high:Q")
+    dots = known.mark_point(size=60, filled=True, opacity=1).encode(
+        x=alt.X("elo:Q", title="Elo", scale=scale, axis=plain)
+    )
+    layers = (
+        reach
+        + dots
+        + names.encode(x=alt.value(0), text="label:N")
+        + numbers.encode(x=alt.value(style.PANEL_WIDTH), text="number:N")
+    )
+    sized = layers.properties(width=style.PANEL_WIDTH, height=step * len(rows))
+    return Figure("Ratings with their 95 % intervals", sized)
+
+
+def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:
+    """The ratings, null for those without a bound; an interval without an end reaches to the last value on its side."""
+    names = ("elo", "low", "high")
+    values = [value for name in names for value in frame[name].drop_nulls() if math.isfinite(value)]
+    finite = pl.col("elo").is_finite()
+    ends = pl.col(names).clip(min(values, default=0.0), max(values, default=0.0))
+    return frame.with_columns(pl.when(finite).then(ends).otherwise(None).name.keep())
+
+
+def _rated(row: dict[str, Any], lines: list[str], index: int, step: int) -> dict[str, Any]:
+    """A row of the picture: its values, its texts, and where they stand from the top, in pixels."""
+    number = style.signed(row["elo"], 0) if row["bounded"] and row["elo"] is not None else "no bound"
+    ends = {name: row[name] for name in ("elo", "low", "high")}
+    return {**ends, "label": lines, "number": number, "top": index * step + 2, "dot": (index + 1) * step - 9}
