@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,13 +44,16 @@ from tests.positions import asked
 UNITS_FROM = 7  # pieces on the board from which the stages of random policies have units
 
 
+@cache
 def random_policy(rules: Rules, units: int) -> tuple[Policy, dict[int, np.ndarray]]:
-    """Weights of every feature, and the same by number of pieces."""
+    """Weights of one in seven, of features and heads in turn, and of all units; the same by number of pieces."""
     features, drawn = int(words_of(rules)[STAGE_SIZE]), np.random.default_rng(units)
-    stages = {
-        pieces: drawn.normal(0, 0.1 / UNIT, stage_words(features, units * (pieces >= UNITS_FROM))).astype(np.int16)
-        for pieces in range(1, 16)
-    }
+    stages = dict[int, np.ndarray]()
+    for pieces in range(1, 16):
+        of_stage = units * (pieces >= UNITS_FROM)
+        stages[pieces] = weights = np.zeros(stage_words(features, of_stage), np.int16)
+        for part in (weights[::7], weights[len(weights) - HEADS * of_stage :]):
+            part[:] = drawn.normal(0, 0.3 / UNIT, len(part))
     return Policy(LINE_VALUES, {"lines": mark_of(rules)}, columns_of(stages, features)), stages
 
 
@@ -102,7 +104,7 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
     assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)) > 20
 
 
-@pytest.mark.parametrize("name", ["classic", "torus_square"])
+@pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])
 def test_symmetric_afterstates_have_the_same_value_to_the_last_bit(name: str) -> None:
     rules, dice = PRESETS[name], random.Random(4)
     policy, _ = random_policy(rules, 3)
@@ -157,32 +159,3 @@ def test_as_many_of_the_best_turns_as_wanted_are_kept_in_order() -> None:
 def test_untrained_or_exploring_it_plays_as_semi_random(exploring: bool) -> None:
     agent = LineValues(random_policy(CLASSIC, 0)[0], exploration=1.0) if exploring else LineValues()
     assert assert_same_turns(agent, SemiRandom(), CLASSIC, asked(CLASSIC, 5)) > 50
-
-
-def changed(column: str, row: int, value: float) -> Policy:
-    policy, _ = random_policy(CLASSIC, 0)
-    table = {name: values.copy() for name, values in policy.table.items()}
-    table[column][row] = value
-    return Policy(policy.kind, policy.parameters, table)
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),  # made when the test runs
-    [
-        (lambda: Policy("gift"), "policy of kind 'gift' is for other players; line_values reads 'line_values'"),
-        (lambda: changed("weight", 5, 0.3), "weight 0.3 in row 5 of a policy is no multiple of 2^-11"),
-        (lambda: changed("weight", 5, 16.0), "weight 16.0 in row 5 of a policy is not from -15.0 to 15.0"),
-        (lambda: changed("part", 0, 122), "part 122 in row 0 of a policy is not from 0 to 121"),
-        (lambda: Policy(LINE_VALUES, {}, random_policy(CLASSIC, 0)[0].table), "has no parameter 'lines'"),
-    ],
-)
-def test_a_policy_that_nobody_can_play_by_is_refused(policy: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        LineValues(policy())
-
-
-def test_weights_of_other_lines_are_refused() -> None:
-    agent = LineValues(random_policy(CLASSIC, 0)[0])
-    agent.knowledge(CLASSIC)
-    with pytest.raises(ValueError, match="its weights are for other lines than those of rules 'square'"):
-        agent.knowledge(PRESETS["square"])

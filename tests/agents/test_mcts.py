@@ -132,8 +132,7 @@ def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> 
     ("iterations", "c", "published", "tolerance"),
     [
         (100, 2.0, (91 + 87 + 89) / 3, 3.5),
-        (100, 1.0, (87 + 80 + 85) / 3, 4.1),
-        (200, 2.0, (97 + 96 + 94) / 3, 3.0),
+        *seldom((100, 1.0, (87 + 80 + 85) / 3, 4.1), (200, 2.0, (97 + 96 + 94) / 3, 3.0)),
     ],
 )
 def test_the_studys_code_wins_as_often_as_published(
@@ -146,14 +145,11 @@ def test_the_studys_code_wins_as_often_as_published(
 
 def test_the_solver_and_safe_gifts_add_strength() -> None:
     assert games_won({"solver": True, "safe_gifts": True}, Mcts(), 300) > 60
-
-
-def test_safe_gifts_are_refused_where_nothing_is_given() -> None:
     with pytest.raises(ValueError, match="safe_gifts=true has no meaning where the mover chooses"):
         Mcts(safe_gifts=True).knowledge(PRESETS["own_piece"])
 
 
-@pytest.mark.parametrize("iterations", [20, 200])
+@pytest.mark.parametrize("iterations", [20, *seldom(200)])
 def test_no_cell_and_no_piece_is_preferred_for_its_number(iterations: int) -> None:
     # After two placements all turns are worth about the same to a short search: it plays any of 14 cells and 13 pieces.
     player, games = lift(Mcts(iterations=iterations), CLASSIC, "mcts"), 7_000

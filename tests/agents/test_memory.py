@@ -23,6 +23,7 @@ from quarto.views import BatchView
 from runners.arena import engine
 from runners.arena.engine import Engine, Order
 from tests import naive
+from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
 from tests.naive_players.agreement import outcomes
 from tests.positions import view_of
@@ -126,7 +127,7 @@ def test_games_are_remembered_apart(rules: Rules, settings: dict[str, Any], oppo
     assert max(outcome.plies for outcome in found.values()) > 12
 
 
-@pytest.mark.parametrize("fragile", [False, True])
+@pytest.mark.parametrize("fragile", [*seldom(False), True])
 def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = outcomes(diarists(fragile=fragile), ORDERS)
     pieces = [Order(pairing, first + i, 1 + i % 2) for pairing, first, _ in ORDERS for i in range(0, 30, 3)]
@@ -147,7 +148,7 @@ def test_neither_blocks_nor_threads_nor_memory_change_a_game(fragile: bool, monk
     assert {len(slots) for slots in asked} == {7, 2, 14}  # of 30 pairs, where both remember and where one does
 
 
-@pytest.mark.parametrize("opponent", [Random(), InPython(Random())], ids=["jitted", "python"])
+@pytest.mark.parametrize("opponent", [*seldom(Random()), InPython(Random())], ids=["jitted", "python"])
 def test_a_turn_that_raises_leaves_no_trace_in_other_games(opponent: Agent, caplog: pytest.LogCaptureFixture) -> None:
     arena = diarists(opponent=opponent, fragile=True)
     found = outcomes(arena, ORDERS)
@@ -164,23 +165,20 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
     player.start(range(4))
     turns = [player.play(batch, rng, np.array(slots, np.uint32)) for slots in ([2, 3], [0, 2], [3, 1])]
     words = {slot: NaiveDiarist() for slot in range(4)}
-    for answer, slots in zip(turns, ([2, 3], [0, 2], [3, 1]), strict=True):
-        for i, slot in enumerate(slots):
+    for answer, of_turn in zip(turns, ([2, 3], [0, 2], [3, 1]), strict=True):
+        for i, slot in enumerate(of_turn):
             expected_turn = words[slot].turn(view_of(EMPTY, CLASSIC), 5 + i)
             assert (answer.cells[i], answer.gifts[i]) == expected_turn
     fresh = [NaiveDiarist().turn(view_of(EMPTY, CLASSIC), seed) for seed in (5, 6)]
     for again in (player.play(batch, rng), player.play(batch, rng)):
         assert list(zip(again.cells.tolist(), again.gifts.tolist(), strict=True)) == fresh
 
-
-def test_a_game_that_begins_anew_in_its_slot_remembers_nothing() -> None:
-    player = lift(Diarist(), CLASSIC, "diarist")
-    batch, rng, slots = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64)), np.array([1, 5], np.uint32)
+    slots = np.array([1, 5], np.uint32)  # a game that begins anew in its slot remembers nothing
     player.start(range(1, 7, 2))
     player.play(batch, rng, slots)
     player.restart(np.array([5]))
     answer = player.play(batch, rng, slots)
-    goes_on, fresh = NaiveDiarist(), NaiveDiarist()
+    goes_on, anew = NaiveDiarist(), NaiveDiarist()
     goes_on.turn(view_of(EMPTY, CLASSIC), 5)
     assert (answer.cells[0], answer.gifts[0]) == goes_on.turn(view_of(EMPTY, CLASSIC), 5)
-    assert (answer.cells[1], answer.gifts[1]) == fresh.turn(view_of(EMPTY, CLASSIC), 6)
+    assert (answer.cells[1], answer.gifts[1]) == anew.turn(view_of(EMPTY, CLASSIC), 6)

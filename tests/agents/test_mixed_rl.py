@@ -21,10 +21,10 @@ from tests.naive_players.rl_tabular import counters_of
 
 @pytest.mark.parametrize("rules", OPPONENT_CHOOSES, ids=lambda rules: rules.name)
 def test_it_plays_what_it_learned_as_long_as_many_pieces_are_unused(rules: Rules) -> None:
-    policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 200)
+    policy, played = train(TabularLearner(0.5, 0.0), RuleBased(), rules, 120)
     agent, twin = MixedRl(policy), naive_mixed_rl.MixedRl(counters_of(policy))
-    early = [position for position in met(played, 1200) if position.available.bit_count() >= 7][:300]
-    assert assert_same_turns(agent, twin, rules, early) == 300
+    early = [position for position in met(played, 800) if position.available.bit_count() >= 7][:200]
+    assert assert_same_turns(agent, twin, rules, early) == 200
     with pytest.raises(AssertionError):
         assert_same_turns(agent, naive_mixed_rl.MixedRl(), rules, early)
 

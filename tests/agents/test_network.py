@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pytest
 
-from agents.learning.policy import Policy
-from agents.network import INPUTS, NETWORK, UNIT, Layers, Network, policy_of
+from agents.network import INPUTS, UNIT, Layers, Network, policy_of
 from quarto.observations import TURNS
 from quarto.rules import CLASSIC
 from tests import naive
@@ -77,50 +74,3 @@ class Twin:
 def test_turns_are_those_of_the_twin() -> None:
     known = layers()
     assert assert_same_turns(Network(policy_of(known)), Twin(known), CLASSIC, asked(CLASSIC, 4)) > 30
-
-
-def changed(name: str, row: int, value: Any) -> Policy:
-    table = {key: column.copy() for key, column in policy_of(layers()).table.items()}
-    table[name][row] = value
-    return Policy(NETWORK, table=table)
-
-
-def only_layer(number: int) -> Policy:
-    table = policy_of(layers()).table
-    return Policy(NETWORK, table={key: column[table["layer"] == number] for key, column in table.items()})
-
-
-def without(rows: slice) -> Policy:
-    return Policy(NETWORK, table={key: np.delete(column, rows) for key, column in policy_of(layers()).table.items()})
-
-
-@pytest.mark.parametrize(
-    ("policy", "message"),
-    [
-        (Policy("gift"), "policy of kind 'gift' is for other players; network reads 'network'"),
-        (changed("weight", 0, 65.0), "weight 65.0 in row 0 of a policy is not from -64.0 to 64.0"),
-        (changed("weight", 1, UNIT / 2), "is no multiple of 2^-16"),
-        (without(slice(5, 6)), "layer 0 of a policy is not a row for each of 357 inputs and the biases"),
-        (only_layer(0), "the last layer of a policy has 3 units, not a value for each of 289 actions"),
-    ],
-    ids=str,
-)
-def test_a_policy_that_no_network_has_is_refused(policy: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        Network(policy)
-
-
-@pytest.mark.parametrize(
-    ("known", "message"),
-    [
-        ([], "0 layers, the last of 357 units: a network has 1 to 8 layers"),
-        (layers()[:1], "1 layers, the last of 3 units"),
-        ([(layers()[0][0].T, layers()[0][1])], "weights of layer 0 are (3, 357), not (357, 3), of at most 512 inputs"),
-        ([(layers()[0][0] * np.nan, layers()[0][1])], "a weight of layer 0 is nan in size: at most 64 is possible"),
-        ([(layers()[0][0] * 1e6, layers()[0][1])], "in size: at most 64 is possible"),
-    ],
-    ids=str,
-)
-def test_layers_that_no_network_has_are_refused(known: Layers, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        policy_of(known)

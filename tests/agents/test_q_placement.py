@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from agents.ga2 import Ga2
-from agents.learning.policy import Policy
 from agents.q_placement import QPlacement, QPlacementLearner
 from quarto.rules import CLASSIC, Rules
 from tests.marks import seldom
@@ -69,27 +68,3 @@ def assert_learns_the_same(games: int, rules: Rules, seats: str, faithful: bool,
     assert same_bytes(policy, policy_of(twin.entries()))
     assert same_bytes(relearn(learner, rules, played, seats), policy)
     assert len(policy.table["value"]) > games
-
-
-ONE_PIECE = [15, *[-1] * 15]
-GOOD = policy_of([(tuple(ONE_PIECE), 3, cell, float(cell)) for cell in (1, 5, 7)])
-
-
-def changed(column: str, row: int, value: float) -> Policy:
-    values = GOOD.table[column].copy()
-    values[row] = value
-    return Policy(GOOD.kind, table={**GOOD.table, column: values})
-
-
-WRONG_POLICIES = [
-    (Policy("genome"), "policy of kind 'genome' is for other players; q_placement reads 'q_placement'"),
-    (changed("hand", 2, 15), "hand 15 in row 2 of a policy is on the board"),
-    (changed("cell", 0, 0), "cell 0 in row 0 of a policy is occupied"),
-]
-
-
-@pytest.mark.parametrize(("policy", "message"), WRONG_POLICIES)
-def test_a_policy_that_it_cannot_play_by_is_refused(policy: Policy, message: str) -> None:
-    QPlacement(GOOD)
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        QPlacement(policy)

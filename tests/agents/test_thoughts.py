@@ -23,6 +23,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from tests import naive
 from tests.agents.test_line_values import random_policy, value_of
 from tests.agents.test_mcts import twin
+from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import minimax
 from tests.naive_players.agreement import endgames
@@ -105,7 +106,7 @@ def test_oracle_thinks_the_exact_value(name: str) -> None:
     assert {*values} >= {-VALUE_UNITS, VALUE_UNITS}
 
 
-@pytest.mark.parametrize("units", [0, 3])
+@pytest.mark.parametrize("units", [*seldom(0), 3])
 def test_line_values_thinks_its_chance_to_win_less_its_chance_to_lose(units: int) -> None:
     policy, stages = random_policy(CLASSIC, units)
     positions = [each for each in asked(CLASSIC, 3) if each.hand != NONE and each.available]

@@ -22,13 +22,10 @@ from tests.naive_quarto import plies_and_hand, positions, preset_rules
 EXAMPLE = "...F/.3../..../.... 7"
 
 
-def test_pieces_are_hex_digits_in_either_case() -> None:
+def test_pieces_are_hex_digits_in_either_case_and_cells_column_letter_and_row_digit() -> None:
     assert [format_piece(piece) for piece in range(16)] == list("0123456789ABCDEF")
     assert [parse_piece(digit) for digit in "0123456789ABCDEF"] == list(range(16))
     assert [parse_piece(digit) for digit in "abcdef"] == list(range(10, 16))
-
-
-def test_cells_are_column_letter_and_row_digit() -> None:
     assert [format_cell(cell) for cell in (0, 3, 4, 15)] == ["a1", "d1", "a2", "d4"]
     assert [parse_cell(format_cell(cell)) for cell in range(16)] == list(range(16))
     assert parse_cell("C2") == 6
@@ -93,13 +90,10 @@ def test_a_wrong_game_is_refused_with_the_value_and_its_ply(text: str, message: 
     assert str(refused.value) == message
 
 
-def test_a_long_wrong_text_is_shortened_in_the_message() -> None:
+def test_what_has_no_text_form_is_refused_and_a_long_wrong_text_shortened() -> None:
     with pytest.raises(RequestError) as refused:
         parse_position("x" * 10_000)
     assert len(str(refused.value)) < 250
-
-
-def test_what_has_no_text_form_is_refused() -> None:
     for wrong in (-1, 16):
         with pytest.raises(ValueError, match=r"is not in 0\.\.15"):
             format_piece(wrong)

@@ -42,14 +42,11 @@ def test_live_and_won_games_of_any_rules_equal_those_counted_from_the_lines(rule
     assert [layer.games_won for layer in counted] == won
 
 
-@pytest.mark.parametrize(
-    ("plies", "message"),
-    [(-1, "plies=-1 is negative: ask for 0 to 7"), (MAX_PLIES + 1, "plies=8 is too many: ask for 7 at most, because")],
-)
-def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting(plies: int, message: str) -> None:
-    with pytest.raises(RequestError) as refused:
-        perft(CLASSIC, plies)
-    assert message in str(refused.value)
+def test_a_number_of_plies_that_cannot_be_counted_is_refused_before_counting() -> None:
+    with pytest.raises(RequestError, match="plies=-1 is negative: ask for 0 to 7"):
+        perft(CLASSIC, -1)
+    with pytest.raises(RequestError, match="plies=8 is too many: ask for 7 at most, because"):
+        perft(CLASSIC, MAX_PLIES + 1)
 
 
 @pytest.mark.slow

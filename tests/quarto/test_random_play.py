@@ -12,11 +12,8 @@ from tests.naive import PRESETS
 from tests.naive_quarto import ORACLES
 
 
-def test_the_counts_are_the_known_ones() -> None:
+def test_the_counts_and_the_drawn_full_boards_are_the_known_ones() -> None:
     assert list(CLASSIC_LIVE_PREFIXES) == ORACLES["live_game_prefixes_after_k_plies"]
-
-
-def test_the_drawn_full_boards_are_the_published_ones() -> None:
     assert CLASSIC_LIVE_PREFIXES[16] == 414_298_141_056 * factorial(16)  # codegolf.stackexchange 154335; any order
 
 

@@ -87,8 +87,6 @@ def test_what_is_imported_already_changes_nothing(folder: Path) -> None:
     lines = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert lines.stdout.strip() == str(sorted(REACHED)).replace("'", '"')
 
-
-def test_an_import_is_followed_only_if_asked(folder: Path) -> None:
     found = imported_modules("walk_agent.player", lambda importing, imported: "star" not in importing + imported)
     assert set(found) == {name for name in REACHED if "star" not in name}
 

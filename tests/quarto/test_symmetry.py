@@ -27,6 +27,7 @@ from quarto.jit import kernel, uint64
 from quarto.position import ALL_PIECES, Position, board, from_plies, pieces_on
 from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules
 from quarto.symmetry import LARGEST_GROUP, SYMMETRIES_TYPE, Symmetries, symmetries
+from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Board, lines
 from tests.naive_quarto import (
     ATTRIBUTE_ORDERS,
@@ -92,9 +93,7 @@ def test_pieces_have_no_symmetry_beyond_xor_and_exchange_of_attributes() -> None
         assert {sum(1 << change[piece] for piece in four) for four in sharing_sets()} == family
 
 
-@pytest.mark.parametrize(
-    "rules", OTHER_RULES, ids=lambda rules: f"{rules.rows_and_columns}-{rules.diagonals}-{rules.squares}"
-)
+@pytest.mark.parametrize("rules", [*OTHER_RULES[::4], *seldom(*OTHER_RULES)], ids=str)
 def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Rules) -> None:
     group = permutations_of(rules)
     known = {frozenset(line) for line in lines(rules)}

@@ -105,25 +105,18 @@ def test_the_example_of_the_page_on_agents_is_true() -> None:
         assert public - named <= {"parse", "rules", "packed"}
 
 
-@pytest.mark.parametrize(
-    ("method", "arguments", "message"),
-    [
+def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
+    view = PositionView.parse(TEXT)
+    for method, arguments, message in (
         ("winning_cells", (16,), "piece 16 is not in 0..15"),
         ("safe_gifts", (3,), "cell 3 is not empty in ...F/"),
         ("safe_gifts", (-1,), "cell -1 is not in 0..15"),
         ("after", (5,), "cell 5 is not empty"),
         ("after", (0, 15), "piece 15 is not among those left"),
         ("after", (0, 7), "piece 7 is not among those left"),
-    ],
-)
-def test_a_turn_that_is_not_possible_is_refused(method: str, arguments: tuple[int, ...], message: str) -> None:
-    view = PositionView.parse(TEXT)
-    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
-        getattr(view, method)(*arguments)
-
-
-def test_turns_that_are_not_possible_are_refused_in_a_batch() -> None:
-    view = PositionView.parse(TEXT)
+    ):
+        with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+            getattr(view, method)(*arguments)
     batch = BatchView(Batch.of([view.packed] * 3))
     with pytest.raises(ValueError, match=r"cell 5 is not empty in position 1, \.\.\.F"):
         batch.safe_gifts(np.array([0, 5, 3]))

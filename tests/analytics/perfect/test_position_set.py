@@ -5,18 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from analytics.derived_tables.exact_values import ExactValues
 from analytics.perfect import position_set
-from analytics.perfect.annotate import AnnotationSettings, Evaluator
 from analytics.perfect.position_set import (
     ENDS,
-    NO_DECISION,
     NUMBERS,
     PositionSet,
     batch_of,
@@ -36,9 +32,8 @@ from quarto.errors import RequestError
 from quarto.notation import parse_position
 from quarto.position import board, from_plies
 from quarto.rules import CLASSIC, NONE
-from quarto.solver.solver import ILLEGAL, Solver
+from quarto.solver.solver import ILLEGAL
 from runners.judge.judging import SetOptions, make_frame, make_set
-from tests import naive
 from tests.analytics.exchange.archives import archive_of
 from tests.naive import PRESETS, has_line
 from tests.naive_solver import turns_of
@@ -146,13 +141,6 @@ def test_logged_games_have_one_order_whatever_files_they_are_in(tmp_path: Path) 
         logged_games(Archive.open(tmp_path / "2"), PRESETS["torus"])
 
 
-def test_duckdb_reads_what_polars_does(frame: pl.DataFrame) -> None:
-    asked = "SELECT source, count(*), sum(value), count(DISTINCT position) FROM read_parquet(?) GROUP BY 1 ORDER BY 1"
-    rows = duckdb.connect().execute(asked, [str(SHIPPED)]).fetchall()
-    expected = frame.group_by("source").agg(pl.len(), pl.col("value").cast(int).sum(), pl.col("position").n_unique())
-    assert rows == expected.sort("source").rows()
-
-
 def test_a_changed_file_and_another_file_are_refused(tmp_path: Path, frame: pl.DataFrame) -> None:
     path = tmp_path / "set.parquet"
     content = bytearray(SHIPPED.read_bytes())
@@ -212,54 +200,6 @@ def test_regrets_are_those_of_the_slow_twin_for_any_answers(late: PositionSet) -
     legal &= (answers[0] >= 0) & (answers[0] < 16)
     assert found.forfeits > (~legal).sum() > 0
     assert {0, 1, 2} <= set(np.unique(found.placement)) | set(np.unique(found.gift))
-
-
-def test_a_bad_turn_has_the_regret_that_playing_out_gives(late: PositionSet) -> None:
-    lost = 0
-    for i in np.flatnonzero(late.pieces >= 12).tolist():
-        turns = turns_of(late.batch.position(i), CLASSIC)
-        values = {turn: solved.value for turn, solved in turns.items()}
-        (cell, gift), worst = min(values.items(), key=lambda each: each[1])
-        found = regrets(late.values[i : i + 1], Turns(np.array([[cell]], np.int8), np.array([[gift]], np.int8)))
-        board = max(value for (column, _), value in values.items() if column == cell)
-        assert found.turn[0, 0] == max(values.values()) - worst
-        assert found.placement[0, 0] == max(values.values()) - board
-        assert found.gift[0, 0] == (NO_DECISION if gift == NONE else board - worst)
-        lost += int(found.turn[0, 0])
-    assert lost > 5
-
-
-def test_regrets_are_those_of_the_decisions_of_an_archive() -> None:
-    first, solver, checked = 10, Solver(CLASSIC, 1.0), 0
-    for pair in range(8):
-        played = naive.play_game(CLASSIC, (naive.Random(), naive.Random()), 5, pair, 0)
-        plies = list(zip(played.pieces, played.cells, strict=True))
-        if len(plies) <= first:
-            continue
-        exact = values_of(plies, first)
-        for ply in range(first, len(plies)):
-            turn = solver.turns(from_plies(plies[:ply], plies[ply][0]), distance=False)
-            table = np.full((1, 16, 17), ILLEGAL, np.int8)
-            for cell, gift, value, _ in turn:
-                table[0, cell, gift] = value  # NONE is the last column
-            gift = plies[ply + 1][0] if ply + 1 < len(plies) else NONE
-            found = regrets(table, Turns(np.array([[plies[ply][1]]], np.int8), np.array([[gift]], np.int8)))
-            after = exact.gift[ply + 1, 0] if gift != NONE else exact.end[0]
-            assert found.placement[0, 0] == exact.placement[ply, 0] - after
-            expected = exact.gift[ply + 1, 0] + exact.placement[ply + 1, 0] if gift != NONE else NO_DECISION
-            assert found.gift[0, 0] == expected
-            checked += int(gift != NONE)
-    assert checked > 5
-
-
-def values_of(plies: list[tuple[int, int]], first: int) -> ExactValues:
-    """The values that ``annotate`` finds in one game from a ply on."""
-    games = Games.zeros(1)
-    games.plies[0] = len(plies)
-    for ply, (piece, cell) in enumerate(plies):
-        games.pieces[ply, 0], games.cells[ply, 0] = piece, cell
-    evaluator = Evaluator(CLASSIC, AnnotationSettings(megabytes=1.0, base_pieces=0))
-    return evaluator.values(games, np.array([first], np.int8), False, lambda _games: None)
 
 
 def test_figures_are_by_kind_source_and_pieces(late: PositionSet) -> None:

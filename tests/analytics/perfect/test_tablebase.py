@@ -260,10 +260,7 @@ def test_the_largest_one_is_used_and_the_users_own_first(own_home: Path) -> None
     assert base is not None
     assert (base.pieces, int(np.count_nonzero(base.words))) == (3, sum(largest.card.boards))
     assert (lesser.pieces, int(np.count_nonzero(lesser.words))) == (1, 2)
-
-
-def test_a_name_never_leaves_the_folder() -> None:
-    assert name_of(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"
+    assert name_of(replace(QUICK, name="../a b(c=1)"), 3) == "___a_b_c_1_-3"  # which never leaves the folder
 
 
 def test_verify_finds_a_wrong_value_a_wrong_board_and_a_wrong_count(whole: Tablebase) -> None:

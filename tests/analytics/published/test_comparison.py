@@ -217,9 +217,6 @@ def test_every_published_figure_can_be_told() -> None:
 )
 def test_results_in_the_published_seat(seat: str, expected: tuple[int, int, int]) -> None:
     assert results_in(TALLY, seat) == expected
-
-
-def test_results_of_games_that_come_alone() -> None:
     alone = Tally(singles=((0, 0, 0), (4, 1, 5)))
     assert results_in(alone, "1") == results_in(alone, "both") == (4, 1, 5)
     assert results_in(alone, "0") == (0, 0, 0)
@@ -230,10 +227,7 @@ def test_a_draw_counts_for_whom_the_study_counted_it(draws_for: str, won: int) -
     found = measured_rate((80, 30, 90), draws_for)
     assert found.mean == won / 200
     assert (found.low, found.high) == wilson(won, 200)
-
-
-def test_without_games_nothing_is_known() -> None:
-    assert measured_rate((0, 0, 0), "player") == Estimate(0.0, 0.0, 1.0)
+    assert measured_rate((0, 0, 0), draws_for) == Estimate(0.0, 0.0, 1.0)
 
 
 def test_a_published_figure_has_the_interval_of_its_games() -> None:
@@ -242,9 +236,7 @@ def test_a_published_figure_has_the_interval_of_its_games() -> None:
     assert (found.low, found.high) == pytest.approx((0.2550, 0.3107), abs=5e-4)  # Wilson's, by hand
     few = published_rate(figure("60.0", games=10))
     assert (few.low, few.high) == pytest.approx((0.3127, 0.8318), abs=5e-4)
-
-
-def test_a_published_range_reaches_from_the_lower_end_of_one_interval_to_the_upper_end_of_the_other() -> None:
+    # A range reaches from the lower end of one interval to the upper end of the other.
     found, one, two = (published_rate(figure(win)) for win in ("80-84", "80", "84"))
     assert found.mean == pytest.approx(0.82)
     assert (found.low, found.high) == (one.low, two.high)

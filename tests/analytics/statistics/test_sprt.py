@@ -48,11 +48,6 @@ def test_a_decision_is_made_when_a_bound_is_reached() -> None:
     assert decision((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
 
 
-@pytest.mark.parametrize("counts", [(0, 0, 10, 0, 0), (0, 0, 0, 0, 7), (5, 0, 0, 0, 5), (1, 0, 0, 0, 0)])
-def test_counts_that_leave_outcomes_out_have_a_ratio(counts: tuple[int, ...]) -> None:
-    assert math.isfinite(log_likelihood_ratio(counts, Hypotheses()))
-
-
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     """The most likely distribution of this strength, found by a general optimiser from several starts."""
     from scipy.optimize import minimize  # takes half a second, which processes without this test need not pay
@@ -80,18 +75,21 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
 
 
 @pytest.mark.parametrize("elo", [235, *seldom(200, 300, 500)])
-@pytest.mark.parametrize("counts", [(5, 20, 100, 60, 15), (10, 20, 40, 22, 11), (1, 5, 30, 60, 100), (30, 1, 9, 2, 3)])
+@pytest.mark.parametrize(
+    "counts", [(5, 20, 100, 60, 15), (1, 5, 30, 60, 100), *seldom(((10, 20, 40, 22, 11),), ((30, 1, 9, 2, 3),))]
+)
 def test_far_hypotheses_are_as_likely_as_scipy_finds_them(counts: tuple[int, ...], elo: float) -> None:
     expected = unlikelihood(counts, 0) - unlikelihood(counts, elo)
     assert log_likelihood_ratio(counts, Hypotheses(0, elo)) == pytest.approx(expected, abs=1e-3)
     assert log_likelihood_ratio(counts[::-1], Hypotheses(-elo, 0)) == pytest.approx(-expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("elo", [231, 232, 233, 500])
-@pytest.mark.parametrize("counts", [(0, 0, 0, 0, 7), (7, 0, 0, 0, 0), (0, 0, 10, 0, 0), (2 * 10**14,) * 5])
-def test_far_hypotheses_have_a_ratio_whatever_the_counts(counts: tuple[int, ...], elo: float) -> None:
-    for hypotheses in (Hypotheses(-elo, elo), Hypotheses(0, elo), Hypotheses(-elo, 0)):
-        assert math.isfinite(log_likelihood_ratio(counts, hypotheses))
+@pytest.mark.parametrize("elo", [10, 231, 232, 233, 500])
+def test_there_is_a_ratio_whatever_the_counts(elo: float) -> None:
+    one_outcome = [(0, 0, 0, 0, 7), (7, 0, 0, 0, 0), (0, 0, 10, 0, 0), (1, 0, 0, 0, 0)]
+    for counts in (*one_outcome, (5, 0, 0, 0, 5), (2 * 10**14,) * 5):
+        for hypotheses in (Hypotheses(-elo, elo), Hypotheses(0, elo), Hypotheses(-elo, 0)):
+            assert math.isfinite(log_likelihood_ratio(counts, hypotheses))
 
 
 def naive_looks(most: int) -> list[int]:
@@ -102,9 +100,9 @@ def naive_looks(most: int) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("most", [1, 32, 33, 1000, 1024, 5000, 10**6])
-def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end(most: int) -> None:
-    assert list(looks(most)) == naive_looks(most)
+def test_looks_are_fixed_beforehand_and_the_last_is_at_the_end() -> None:
+    for most in (1, 32, 33, 1000, 1024, 5000, 10**6):
+        assert list(looks(most)) == naive_looks(most)
 
 
 def test_a_pairs_outcome_is_its_first_agents_points_in_both_games() -> None:
@@ -130,7 +128,7 @@ def drawn(seed: int, chances: tuple[float, ...], pairs: int) -> NDArray[np.int8]
     return np.random.default_rng(seed).choice(5, pairs, p=chances).astype(np.int8)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [1, *seldom(0, 2, 3, 4, 5)])
 @pytest.mark.parametrize("most", [50, 3000])
 def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int) -> None:
     dice, hypotheses = random.Random(seed), Hypotheses(0, 40)
@@ -148,17 +146,14 @@ def test_the_decision_does_not_depend_on_the_size_of_blocks(seed: int, most: int
         assert trial.counts == tuple(np.bincount(outcomes[: trial.pairs], minlength=5).tolist())
 
 
-def test_a_trial_without_enough_pairs_goes_on() -> None:
+def test_a_trial_without_enough_pairs_goes_on_and_one_of_equal_pairs_ends() -> None:
     trial = SequentialTest(Hypotheses(0, 40), 1000)
     trial.take(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
     assert (trial.pairs, trial.horizon, trial.accepted, trial.ended) == (40, 64, None, False)
-
-
-@pytest.mark.parametrize(("outcome", "accepted"), [(0, "elo0"), (1, "elo0"), (2, "elo0"), (3, "elo1"), (4, "elo1")])
-def test_a_trial_of_equal_pairs_ends(outcome: int, accepted: str) -> None:
-    trial = SequentialTest(Hypotheses(), 10**6)
-    trial.take(np.full(10**5, outcome, np.int8))
-    assert trial.accepted == accepted
+    for outcome, accepted in enumerate(("elo0", "elo0", "elo0", "elo1", "elo1")):
+        trial = SequentialTest(Hypotheses(), 10**6)
+        trial.take(np.full(10**5, outcome, np.int8))
+        assert trial.accepted == accepted
 
 
 def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:
@@ -217,18 +212,11 @@ def test_hypotheses_that_make_no_sense_are_refused(arguments: dict[str, float], 
         Hypotheses(**arguments)
 
 
-@pytest.mark.parametrize("counts", [(1, 2, 3, 4), (1, 2, 3, 4, -5), (1, 2, 3, 4, 0.5)])
-def test_what_is_not_five_counts_is_refused(counts: tuple[float, ...]) -> None:
-    with pytest.raises(RequestError, match="five whole numbers"):
-        checked_counts(counts)
-
-
-def test_more_pairs_than_can_be_counted_exactly_are_refused() -> None:
+def test_what_is_not_five_counts_is_refused() -> None:
+    for counts in ((1, 2, 3, 4), (1, 2, 3, 4, -5), (1, 2, 3, 4, 0.5)):
+        with pytest.raises(RequestError, match="five whole numbers"):
+            checked_counts(counts)
     with pytest.raises(RequestError, match="more than 1,000,000,000,000,000 pairs"):
         checked_counts((99999999999999999999, 0, 0, 0, 0))
-
-
-def test_without_pairs_nothing_is_estimated() -> None:
-    assert len(PAIR_SCORES) == 5
     with pytest.raises(RequestError, match="without pairs"):
         strength((0, 0, 0, 0, 0))

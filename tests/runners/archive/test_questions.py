@@ -20,10 +20,7 @@ from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.tables import POSITIONS_TABLE, Indexed, IndexPart, index_parts
 from analytics.derived_tables.tables import index as index_range
 from analytics.ratings.ratings import rate
-from analytics.report.reported_games import reported_games
 from analytics.report.sections import strength
-from analytics.report.sections.lengths import lengths_frame
-from analytics.sql.database import OpenArchive
 from analytics.sql.syntax import read_by
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
@@ -41,14 +38,6 @@ from tests.runners.experiments import play
 def sample(tmp_path: Path) -> Path:
     """A copy of the sample archive, without an index."""
     return Path(shutil.copytree(SAMPLE, tmp_path / "sample", ignore=shutil.ignore_patterns("positions")))
-
-
-@pytest.fixture
-def few(tmp_path: Path) -> Path:
-    """An archive of 512 games in 16 files, without an index."""
-    play(tmp_path / "few", "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
-    assert len(list((tmp_path / "few").glob("games/*/*"))) == 16
-    return tmp_path / "few"
 
 
 @pytest.fixture(scope="module")
@@ -74,35 +63,6 @@ def test_openings_indexes_what_is_not_and_shows_gifts_and_turns(qarena: Qarena, 
     assert snapshot(sample) == before
 
 
-def test_openings_as_data(qarena: Qarena, indexed: str, tmp_path: Path) -> None:
-    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", indexed)
-    rows = json.loads(qarena(*arguments, "--format", "json").out)
-    assert sum(row["games"] for row in rows) == 1000
-    assert {row["piece"] for row in rows} == {"5"}
-    lines = qarena(*arguments, "--format", "csv").out.splitlines()
-    assert lines[0] == ",".join(rows[0])
-    assert len(lines) == len(rows) + 1
-    assert qarena(*arguments, "--output", str(tmp_path / "turns.csv")).out == ""
-    assert (tmp_path / "turns.csv").read_text().splitlines() == lines
-
-
-def test_the_worst_choices_come_first_if_asked(qarena: Qarena, indexed: str) -> None:
-    asked = ("openings", "--by", "turn", "--agent", "semi_random", "--archive", indexed, "--format", "json")
-    rules = ("--rules", "classic")
-
-    def rows(*options: str) -> list[dict[str, float]]:
-        found: list[dict[str, float]] = json.loads(qarena(*asked, *rules, *options).out)
-        return found
-
-    by_games, by_score, by_losses = rows(), rows("--sort", "score"), rows("--sort", "losses")
-    assert [row["games"] for row in by_games] == sorted((row["games"] for row in by_games), reverse=True)
-    assert [row["score"] for row in by_score] == sorted(row["score"] for row in by_games)
-    assert [row["losses"] for row in by_losses] == sorted((row["losses"] for row in by_games), reverse=True)
-    assert by_score != by_games
-    assert all(row["score"] == pytest.approx((row["wins"] + row["draws"] / 2) / row["games"]) for row in by_games)
-    assert "did you mean 'score'?" in qarena(*asked, "--sort", "scores").refusal
-
-
 def test_the_table_says_whose_choices_they_are_what_a_row_stands_for_and_a_game(qarena: Qarena, indexed: str) -> None:
     start = ("openings", "..../..../..../.... 0", "--archive", indexed)
     lines = qarena(*start, "--agent", "random", "--opponent", "dumb", "--by", "placement").out.splitlines()
@@ -125,27 +85,10 @@ def test_filters_of_the_command_are_those_of_the_question(qarena: Qarena, indexe
         found = qarena("openings", "--by", "turn", "--format", "json", "--archive", indexed, *options)
         return sum(row["games"] for row in json.loads(found.out))
 
-    every = games()
-    run = "d2a027fc112c"
-    assert games("--run", run) == 1000
-    assert games("--run", run, "--agent", "semi_random") + games("--run", run, "--agent", "random") == 1000
+    every, run = games("--since", "2020-01-01", "--until", "2100-01-01"), ("--run", "d2a027fc112c")
+    assert games(*run, "--agent", "semi_random") + games(*run, "--agent", "random") == 1000
     assert games("--imposed") > every
     assert games("--least", "1000") < every
-    assert games("--rules", "square") == 1000
-    assert games("--since", "2020-01-01", "--until", "2100-01-01") == every
-
-
-def test_a_wrong_request_is_one_line(qarena: Qarena, sample: Path) -> None:
-    before = snapshot(sample)
-    for arguments, complaint in (
-        (["..../..../..../.... - square", "--rules", "torus"], "names rules 'square', and --rules is 'torus'"),
-        (["--rules", "torus"], "no games were played by rules 'torus' here, only by: classic, square"),
-        (["--rules", "squarre"], "did you mean 'square'?"),
-        (["--format", "xml"], "format 'xml' is not one of"),
-        (["--until", "tomorrow"], "until 'tomorrow' is not a day"),
-    ):
-        assert complaint in qarena("openings", *arguments, "--archive", str(sample)).refusal
-    assert snapshot(sample) == before
 
 
 @pytest.mark.parametrize("folder", ["", "positions/run=8d1cb3670fa3", *seldom("positions", "first_plies")])
@@ -195,42 +138,8 @@ def test_archive_index_says_what_it_did_and_goes_on_after_an_interrupt(
     assert qarena("archive", "gc", "--archive", str(sample)).out == "0 files, 0 to remove with --remove\n"
 
 
-def test_archive_index_tells_of_sums_and_a_damaged_index_says_what_to_do(qarena: Qarena, few: Path) -> None:
-    made, again = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
-    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
-    assert again == f"Nothing to index: 512 games are indexed in {few}.\n"
-    damaged = next(few.glob("positions/*/*"))
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    found = qarena("openings", "--archive", str(few))
-    assert found.code == 1
-    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
-    verified = qarena("archive", "verify", "--archive", str(few))
-    assert f"{damaged.name}: " in verified.out + verified.err
-    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
-    damaged.unlink()
-    assert qarena("openings", "--archive", str(few)).code == 0
-
-
-def test_sql_indexes_before_it_asks_for_positions(qarena: Qarena, few: Path) -> None:
-    before = snapshot(few)
-    for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
-        qarena("sql", other, "--archive", str(few))
-        assert snapshot(few) == before
-    question = "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
-    found = qarena("sql", question, "--format", "csv", "--archive", str(few))
-    assert found.out == "games\n512\n"
-    wrong = qarena("sql", "SELECT 1", "--memory", "much", "--archive", str(few))
-    assert (wrong.code, "memory 'much' is not a size" in wrong.err) == (2, True)
-
-
 ONE = RUNS[0].record.run_id
 ANOTHER = RUNS[2].record.run_id
-
-
-@pytest.fixture(autouse=True)
-def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bootstrap takes longer than all the rest."""
-    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
 
 
 @pytest.fixture
@@ -240,10 +149,13 @@ def root(tmp_path: Path) -> Path:
     return Path(archive.root)
 
 
-def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: Path, tmp_path: Path) -> None:
+def test_the_page_is_written_and_what_it_is_about_is_said(
+    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))  # the bootstrap takes longer than all the rest
     before = snapshot(root)
-    typed = ("--archive", "archive", "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output", "one.html")
-    found = qarena("report", *typed)
+    typed = ("--archive", "archive", "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
+    found = qarena("report", *typed, "one.html")
     page = (tmp_path / "one.html").read_bytes()
     assert (found.code, found.err) == (0, "")
     assert found.out == f"one.html: {len(page):,} bytes; open it in a browser.\n"
@@ -251,50 +163,40 @@ def test_the_page_is_written_and_what_it_is_about_is_said(qarena: Qarena, root: 
     assert f"(run_id IN (&#39;{ONE}&#39;)) AND (winner = 1)".encode() in page
     assert ANOTHER.encode() not in page
     assert snapshot(root) == before
+    monkeypatch.setattr("runners.archive.questions.report", lambda *_: "page")
+    full = "error: cannot write /dev/full: No space left on device\n"
+    assert qarena("report", *typed, "/dev/full") == (1, "", full)
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
-        (("--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at or near"),
-        (("--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
-        (("--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
-        (("--archive", "nowhere"), "there is no archive at"),
+        (("report", "--where", "agent_0 = 'nobody'"), "has no game with where=\"agent_0 = 'nobody'\""),
+        (("report", "--run", ONE, "--where", "true) OR (true"), "is not a condition on games: SQL: syntax error at"),
+        (("report", "--run", f"x{ONE[1:]}"), f"did you mean '{ONE}'"),
+        (("report", "--run", ONE, "--where", f"run_id = '{ANOTHER}'"), "has no game with"),
+        (("report", "--archive", "nowhere"), "there is no archive at"),
+        (("report", "--output", "nowhere/r.html"), "nowhere/r.html has no folder: name a file in a folder that exists"),
+        (("report", "--output", "."), "error: . is a folder: name a file"),
+        (
+            ("openings", "..../..../..../.... - square", "--rules", "torus"),
+            "names rules 'square', and --rules is 'torus'",
+        ),
+        (("openings", "--rules", "torus"), "no games were played by rules 'torus' here, only by: classic"),
+        (("openings", "--rules", "squarre"), "did you mean 'square'?"),
+        (("openings", "--sort", "scores"), "did you mean 'score'?"),
+        (("openings", "--format", "xml"), "format 'xml' is not one of"),
+        (("openings", "--until", "tomorrow"), "until 'tomorrow' is not a day"),
+        (("sql", "SELECT 1", "--memory", "much"), "memory 'much' is not a size"),
     ],
 )
 def test_a_wrong_request_is_one_line_and_writes_nothing(
     qarena: Qarena, root: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
     before = snapshot(tmp_path)
-    found = qarena("report", "--archive", str(root), *arguments)
+    found = qarena(arguments[0], "--archive", str(root), *arguments[1:])
     assert complaint in found.refusal
     assert snapshot(tmp_path) == before
-
-
-def test_a_file_that_cannot_be_written_is_a_failure(
-    qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    only = ("--archive", str(root), "--run", ANOTHER)
-    monkeypatch.setattr("runners.archive.questions.report", lambda *_: "page")
-    for path, code, complaint in (
-        ("nowhere/r.html", 2, "nowhere/r.html has no folder: name a file in a folder that exists"),
-        (str(tmp_path), 2, f"{tmp_path} is a folder: name a file"),
-        ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
-    ):
-        found = qarena("report", *only, "--output", path)
-        assert (found.code, found.out, found.err) == (code, "", f"error: {complaint}\n")
-
-
-def test_random_games_are_as_long_as_exact_random_play(tmp_path: Path) -> None:
-    games = 20_000
-    play(tmp_path, "agent@a=random", "agent@b=random", f"games={games}", "b.name=another", "threads=2")
-    with open_archive(tmp_path) as opened:
-        rows = lengths_frame(reported_games(opened)).filter(agent="random")
-    assert rows["games"].sum() == games
-    chances: list[tuple[int, float]] = rows.select("games", "random").rows()
-    squares = sum((found - games * chance) ** 2 / (games * chance) for found, chance in chances)  # chi square of 12
-    assert squares < 40  # one in 14,000 would be larger
 
 
 def test_a_section_is_printed_and_written_as_a_page_and_as_a_picture(
@@ -340,15 +242,11 @@ def prepared(qarena: Qarena, folder: Path) -> Path:
     return folder / "games"
 
 
-def answer(opened: OpenArchive, question: str) -> str:
-    return as_text(opened.sql(question)).decode()
-
-
 def test_every_answer_is_the_one_that_is_printed(qarena: Qarena, tmp_path: Path) -> None:
     with open_archive(prepared(qarena, tmp_path)) as opened:
         for page in (VOCABULARY, COOKBOOK):
             for question, printed in ANSWERED.findall(page):
-                assert answer(opened, question) == printed, question
+                assert as_text(opened.sql(question)).decode() == printed, question
 
 
 def test_there_are_forty_questions_each_with_its_answer_and_its_time_among_the_results() -> None:
@@ -379,3 +277,42 @@ def test_each_view_and_macro_has_an_example(tmp_path: Path) -> None:
 def test_the_notebook_example_runs() -> None:
     (source,) = re.findall(r"^```python\n(.*?)^```$", VOCABULARY, re.MULTILINE | re.DOTALL)
     subprocess.run([sys.executable, "-W", "error", "-c", source], cwd=ROOT, check=True)
+
+
+def test_openings_as_data_in_the_order_asked_for(qarena: Qarena, indexed: str, tmp_path: Path) -> None:
+    arguments = ("openings", "..../..../..../.... 5 square", "--by", "turn", "--archive", indexed)
+    rows = json.loads(qarena(*arguments, "--format", "json").out)
+    assert sum(row["games"] for row in rows) == 1000
+    assert {row["piece"] for row in rows} == {"5"}
+    assert all(row["score"] == pytest.approx((row["wins"] + row["draws"] / 2) / row["games"]) for row in rows)
+    assert qarena(*arguments, "--output", str(tmp_path / "turns.csv")).out == ""
+    lines = (tmp_path / "turns.csv").read_text().splitlines()
+    assert lines[0] == ",".join(rows[0])
+    assert len(lines) == len(rows) + 1
+    assert [row["games"] for row in rows] == sorted((row["games"] for row in rows), reverse=True)
+    for order, downwards in (("score", False), ("losses", True)):
+        found = json.loads(qarena(*arguments, "--sort", order, "--format", "json").out)
+        assert [row[order] for row in found] == sorted((row[order] for row in rows), reverse=downwards)
+
+
+def test_what_needs_an_index_makes_it_and_a_damaged_one_says_what_to_do(qarena: Qarena, tmp_path: Path) -> None:
+    """An archive of 512 games in 16 files: ``sql`` indexes only for a question about positions."""
+    few = tmp_path / "few"
+    play(few, "agent@a=random", "agent@b=random", "games=512", "archive.shard_games=32")
+    before, question = snapshot(few), "SELECT sum(games) AS games FROM Positions WHERE ply = 0"
+    for other in ("SELECT count(*) AS positions FROM games", "SELECT nothing FROM positions", "DROP VIEW positions"):
+        qarena("sql", other, "--archive", str(few))
+        assert snapshot(few) == before
+    made, again = (qarena("archive", "index", "--archive", str(few)).out for _ in range(2))
+    assert re.fullmatch(r"512 games indexed in [\d.]+ s, [\d,]+ a second: [\d,]+ rows; 2 sums made; use .*\n", made)
+    assert again == f"Nothing to index: 512 games are indexed in {few}.\n"
+    damaged = next(few.glob("positions/*/*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    found = qarena("openings", "--archive", str(few))
+    assert found.code == 1
+    assert found.err.endswith(f"{damaged.name} is missing or damaged: run 'qarena archive verify'\n")
+    verified = qarena("archive", "verify", "--archive", str(few))
+    assert f"{damaged.name}: " in verified.out + verified.err
+    assert "remove it and run 'qarena archive index'" in verified.out + verified.err
+    damaged.unlink()
+    assert qarena("sql", question, "--format", "csv", "--archive", str(few)).out == "games\n512\n"

@@ -102,36 +102,6 @@ def test_the_oracle_draws_with_itself_and_a_random_player_does_not() -> None:
     assert random.mean < 0.3
 
 
-def test_games_against_the_oracle_are_those_of_a_run() -> None:
-    agent = named("semi_random")
-    spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
-    games, _ = judging.games_with(named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event())
-    block = engine_of(spec).play_block(Order(0, 0, 15)).block
-    assert games == tally([block])[0]
-
-
-def test_draws_have_the_interval_of_a_share_of_games() -> None:
-    assert draw_rate(Tally(pairs=((0, 0, 0), (0, 10, 0), (0, 0, 0))))[:2] == (
-        1.0,
-        draw_rate(Tally(pairs=((0, 0, 0), (0, 10, 0), (0, 0, 0)))).low,
-    )
-    mixed = draw_rate(Tally(pairs=((4, 3, 0), (3, 5, 0), (0, 0, 0))))
-    assert mixed.mean == (3 + 3 + 10) / 30
-    assert mixed.low < mixed.mean < mixed.high
-
-
-def test_a_judgement_depends_neither_on_threads_nor_on_batches(
-    late: PositionSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for label in ("random", "mcts(iterations=20,reuse=true)"):
-        one = verdict_on(named(label), late, QUICK._replace(threads=1)).figures
-        with monkeypatch.context() as patch:
-            patch.setattr(judging, "ASKED_AT_ONCE", 7)
-            other = verdict_on(named(label), late).figures
-        assert_frame_equal(one, other)
-        assert not one.equals(verdict_on(named(label), late, QUICK._replace(seed=6)).figures)
-
-
 def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None:
     found = verdict_on(own(Careless), late, QUICK._replace(draws=1))
     values = late.values.max(axis=(1, 2))
@@ -141,11 +111,6 @@ def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None
     assert whole["regret"] == pytest.approx((values + 1).mean())
     assert any("took no legal turn" in note for note in found.notes)
     assert any("ValueError" in note for note in found.notes)
-
-
-def test_a_judgement_that_is_stopped_says_nothing(late: PositionSet) -> None:
-    stop = threading.Event()
-    assert judge(named("random"), late, QUICK, stop, lambda _turns: stop.set()) is None
 
 
 def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: Path) -> None:
@@ -231,3 +196,28 @@ def test_the_leaderboard_has_every_agent_and_its_order() -> None:
     assert [each.agent.label for each in verdicts] == [label for label in rows if label in {a.label for a in agents}]
     for verdict in verdicts:
         assert f"{100 * verdict.figures['optimal'][0]:.2f}" == rows[verdict.agent.label]
+
+
+def test_games_against_the_oracle_are_those_of_a_run_and_draws_are_a_share_of_them() -> None:
+    agent = named("semi_random")
+    spec = RunSpec(CLASSIC, (agent, named("oracle")), ((0, 1),), 3, 2)
+    games, _ = judging.games_with(named("oracle"), agent, CLASSIC, QUICK._replace(games=30, seed=3), threading.Event())
+    block = engine_of(spec).play_block(Order(0, 0, 15)).block
+    assert games == tally([block])[0]
+    mixed = draw_rate(Tally(pairs=((4, 3, 0), (3, 5, 0), (0, 0, 0))))
+    assert mixed.mean == (3 + 3 + 10) / 30
+    assert mixed.low < mixed.mean < mixed.high
+
+
+def test_a_judgement_depends_neither_on_threads_nor_on_batches_and_says_nothing_once_stopped(
+    late: PositionSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for label in ("random", "mcts(iterations=20,reuse=true)"):
+        one = verdict_on(named(label), late, QUICK._replace(threads=1)).figures
+        with monkeypatch.context() as patch:
+            patch.setattr(judging, "ASKED_AT_ONCE", 7)
+            other = verdict_on(named(label), late).figures
+        assert_frame_equal(one, other)
+        assert not one.equals(verdict_on(named(label), late, QUICK._replace(seed=6)).figures)
+    stop = threading.Event()
+    assert judge(named("random"), late, QUICK, stop, lambda _turns: stop.set()) is None

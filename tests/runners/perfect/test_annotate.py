@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,8 @@ from analytics.store.archive import Archive
 from analytics.upkeep.garbage import remove_replaced, unneeded_files
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
-from quarto.errors import FailureError
 from quarto.position import from_plies
 from quarto.rules import NONE, Rules
-from tests.analytics.folders import files_of
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_solver import Solved, solve_position, turns_of
@@ -113,11 +110,6 @@ def test_every_decision_has_the_values_and_choices_that_playing_every_game_out_g
     assert len({row[7] for row in found}) > 1
 
 
-def files(root: Path) -> list[Path]:
-    """The files of decisions, those that count and others, by unit."""
-    return sorted(root.glob("decisions/*/*.parquet"))
-
-
 def test_games_are_judged_once_and_again_only_to_count_choices(root: Path) -> None:
     first = annotated(root)
     assert (first.units, first.games) == (12, 24)
@@ -168,16 +160,6 @@ def test_parts_of_a_file_count_when_all_are_there_and_only_what_is_missing_is_ma
         assert opened.sql(asked).equals(whole.sql(asked))
 
 
-def test_two_writers_make_the_same_files(root: Path) -> None:
-    archive = Archive.open(root)
-    parts = [*annotation_parts(archive, archive.run_ids(), QUICK)]
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(Annotator(archive, QUICK).annotate, [*parts, *parts]))
-    assert len(files(root)) == len(parts)
-    assert annotated(root) == AnnotationSummary(0, 0, 0)
-    assert unneeded_files(archive) == []
-
-
 def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     """The threads of a process share what they solve: when one of them fails, all searches end without an answer."""
     play(tmp_path, "agents=[random,semi_random]", "games=8", "opening_plies=7", "threads=1")
@@ -191,22 +173,6 @@ def test_searches_that_another_part_ended_store_nothing(tmp_path: Path) -> None:
     assert annotated(tmp_path).games == 8
 
 
-def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
-    def first_and_counted() -> tuple[int, int]:
-        with open_archive(root) as archive:
-            row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
-            return row
-
-    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=13))
-    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=14, choices=True))
-    first, counted = first_and_counted()
-    assert first == 13
-    assert counted > 0
-    annotated(root)
-    assert first_and_counted()[0] == OPENING
-    assert first_and_counted()[1] > counted
-
-
 def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, root: Path) -> None:
     words = ("annotate", "--archive", str(root), "--memory", "1MiB", "--where")
     assert " decisions of 8 games judged in " in qarena(*words, "game_id = 0").out
@@ -216,15 +182,6 @@ def test_a_condition_chooses_the_files_in_which_a_game_meets_it(qarena: Qarena, 
     assert "has no game with where='plies > 16'" in qarena(*words, "plies > 16").refusal
     assert "winer" in qarena(*words, "winer = 1").refusal
     assert " decisions of 16 games judged in " in qarena(*words, "true").out
-
-
-def test_games_that_are_damaged_are_not_annotated(root: Path) -> None:
-    archive = Archive.open(root)
-    (run_id,) = archive.run_ids()
-    path = files_of(archive, run_id, "plies")[0]
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FailureError, match=rf"{path.name} has .*: see 'qarena archive verify'"):
-        annotated(root)
 
 
 def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
@@ -254,7 +211,11 @@ def test_an_interrupted_command_keeps_what_it_judged_and_goes_on(
     assert qarena(*words).out.startswith("Nothing to judge")
 
 
-def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path) -> None:
+def test_the_commands_judge_and_show_what_is_given_up(
+    qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MEASURED_SECONDS", "LONG_SECONDS"):  # a long time is announced
+        monkeypatch.setattr(f"runners.perfect.decisions.{limit}", 0.0)
     where = ("--archive", str(root))
     nothing = qarena("mistakes", *where)
     assert f"run 'qarena annotate --archive {root} --choices' first (without --choices" in nothing.refusal
@@ -263,6 +224,7 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     assert f"run 'qarena annotate --run {run_id} --archive {root} --choices' first" in of_run.refusal
     found = qarena("annotate", "--run", run_id, *where, "--memory", "1MiB")
     assert found.code == 0
+    assert re.fullmatch(r"24 games take about \d+ min more \(you can stop .*\)\n", found.err)
     assert f"'qarena mistakes --run {run_id} --archive {root}'" in found.out
     decisions, games = re.findall(r"^([\d,]+) decisions of (\d+) games judged in", found.out)[0]
     assert games == "24"
@@ -271,7 +233,8 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     without = qarena("mistakes", *where)
     assert "? of " in without.out.partition("Worst mistakes")[2]
     assert f"'qarena annotate --archive {root} --choices' counts them" in without.err
-    qarena("annotate", *where, "--choices", "--memory", "1MiB")
+    again = qarena("annotate", *where, "--choices", "--memory", "1MiB")
+    assert "; --run RUN judges the games of one run" in again.err
     shown = qarena("mistakes", *where)
     assert (shown.code, "? of " in shown.out) == (0, False)
     numbers = r"│ +(\d+) │ +([\d.]+) │ ([\d.]+)–([\d.]+) │"  # noqa: RUF001
@@ -297,12 +260,22 @@ def test_the_commands_judge_and_show_what_is_given_up(qarena: Qarena, root: Path
     assert "is not in archive" in qarena("annotate", "--run", "000000000000", *where).err
 
 
-def test_a_long_time_is_announced(qarena: Qarena, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runners.perfect.decisions.MEASURED_SECONDS", 0.0)
-    monkeypatch.setattr("runners.perfect.decisions.LONG_SECONDS", 0.0)
-    (run_id,) = Archive.open(root).run_ids()
-    where = ("--archive", str(root), "--memory", "1MiB")
-    assert re.fullmatch(
-        r"24 games take about \d+ min more \(you can stop .*\)\n", qarena("annotate", "--run", run_id, *where).err
-    )
-    assert "; --run RUN judges the games of one run" in qarena("annotate", "--choices", *where).err
+def files(root: Path) -> list[Path]:
+    """The files of decisions, those that count and others, by unit."""
+    return sorted(root.glob("decisions/*/*.parquet"))
+
+
+def test_nothing_that_was_judged_is_lost_by_asking_for_less(root: Path) -> None:
+    def first_and_counted() -> tuple[int, int]:
+        with open_archive(root) as archive:
+            row: tuple[int, int] = archive.sql("SELECT min(ply), count(saving) FROM decisions").row(0)
+            return row
+
+    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=13))
+    annotated(root, AnnotationSettings(megabytes=1.0, from_pieces=14, choices=True))
+    first, counted = first_and_counted()
+    assert first == 13
+    assert counted > 0
+    annotated(root)
+    assert first_and_counted()[0] == OPENING
+    assert first_and_counted()[1] > counted

@@ -83,36 +83,29 @@ def test_the_table_has_a_row_a_cell_and_a_column_a_gift(qarena: Qarena) -> None:
     assert marks == expected
     assert re.search(r"[\d,]+ positions searched in [\d.]+ s", found.err)
 
-
-def test_gifts_alone_are_listed_with_their_values(qarena: Qarena) -> None:
-    text = POSITION[:-1] + "-"
+    text = POSITION[:-1] + "-"  # gifts alone are a list
     found = qarena("solve", text, "--memory", "1MiB")
-    rows = re.findall(r"│ (\w) +│ (\w+) +│ +(\d+) │", found.out)
+    listed = re.findall(r"│ (\w) +│ (\w+) +│ +(\d+) │", found.out)
     names = {1: "win", 0: "draw", -1: "loss"}
-    assert set(rows) == {(str(gift), names[value], str(distance)) for _, gift, value, distance in expected_moves(text)}
+    assert set(listed) == {
+        (str(gift), names[value], str(distance)) for _, gift, value, distance in expected_moves(text)
+    }
 
-
-def test_a_full_board_is_a_draw_without_moves(qarena: Qarena) -> None:
     full = next(position for position in live_positions(CLASSIC, 16, 1, 1))
     found = json.loads(qarena("solve", format_position(full), "--json", "-", "--memory", "1MiB").out)
     assert found == {"position": format_position(full), "value": 0, "distance": 0, "moves": []}
 
 
-@pytest.mark.parametrize("text", BAD)
-def test_a_position_that_is_none_is_refused_in_one_line_that_names_the_field(qarena: Qarena, text: str) -> None:
-    assert qarena("solve", text) == (2, "", f"error: {BAD[text]}\n")
-
-
-@pytest.mark.parametrize("typed", [[], [POSITION, "--game"], ["--game", "--file", "x"], [POSITION, "rules=torus"]])
-def test_one_thing_is_solved_at_a_time(qarena: Qarena, typed: list[str]) -> None:
-    found = qarena("solve", *typed)
-    assert (found.code, found.out) == (2, "")
-
-
-def test_rules_belong_to_the_position_or_to_the_game(qarena: Qarena) -> None:
+def test_wrong_requests_and_positions_that_are_none_are_refused_in_one_line(qarena: Qarena) -> None:
+    for text, complaint in BAD.items():
+        assert qarena("solve", text) == (2, "", f"error: {complaint}\n")
+    for typed in ([], [POSITION, "--game"], ["--game", "--file", "x"], [POSITION, "rules=torus"]):
+        found = qarena("solve", *typed)
+        assert (found.code, found.out) == (2, "")
     found = qarena("solve", POSITION, "--rules", "torus")
-    assert found.code == 2
-    assert "--rules torus goes with --game: a position names its rules itself" in found.err
+    assert "--rules torus goes with --game: a position names its rules itself" in found.refusal
+    lost = "cannot read none.txt: No such file or directory; name a text file, or - for standard input"
+    assert qarena("solve", "--file", "none.txt").refusal == f"error: {lost}\n"
 
 
 def test_a_table_larger_than_memory_is_refused_with_the_largest_that_fits(
@@ -146,14 +139,6 @@ def test_a_file_is_answered_line_by_line_and_a_bad_one_does_not_keep_the_others(
             question = parse_question(text)
             value, distance = solve_position(question.position, question.rules)
             assert line == {"position": text, "value": value, "distance": distance}
-
-
-def test_a_file_that_is_not_there_is_a_wrong_request(qarena: Qarena) -> None:
-    assert qarena("solve", "--file", "none.txt") == (
-        2,
-        "",
-        "error: cannot read none.txt: No such file or directory; name a text file, or - for standard input\n",
-    )
 
 
 def test_an_interruption_ends_the_search_at_once() -> None:

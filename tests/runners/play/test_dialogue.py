@@ -124,6 +124,7 @@ PLACING = Game(CLASSIC, ((15, 1), (3, 14)), hand=12)
 GIVING = Game(CLASSIC, ((15, 1), (3, 14), (12, 2)))
 OWN_PIECE = Game(PRESETS["own_piece"], ((15, 1), (3, 14)))
 DRAWN = "A@d3 C@b4 8@c2 7@b1 1@d4 5@c3 B@a3 6@b2 E@a4 F@d2 4@c4 3@a2 2@c1 0@b3 D@d1 9@a1"
+WINNING = Game(CLASSIC, ((0, 0), (1, 1), (2, 2)), hand=3)
 LAST = Game(CLASSIC, tuple(parse_game(DRAWN)[:15]), hand=9)
 FREE = "a1 c1 d1 a2 b2 c2 d2 a3 b3 c3 d3 a4 b4 d4"
 LEFT = "0 1 2 4 5 6 7 8 9 A B D E"
@@ -141,18 +142,13 @@ PLACE = f"place C on one of {FREE}, with the gift at once if you like, such as a
         ("b", GIVING, GIVING.give(11)),
         ("7@a1", OWN_PIECE, OWN_PIECE.play(7, 0)),
         ("b @ D4", OWN_PIECE, OWN_PIECE.play(11, 15)),
+        ("d1 0", WINNING, WINNING.place(3)),  # a gift after a finished line does not matter
         ("a1", LAST, LAST.place(0)),
         ("a1 7", LAST, LAST.place(0)),  # there is nothing left to give, and the game is over
     ],
 )
 def test_turns_are_read(line: str, game: Game, expected: Game) -> None:
     assert game_after(line, game) == expected
-
-
-def test_a_gift_with_a_finished_line_does_not_matter() -> None:
-    game = Game(CLASSIC, ((0, 0), (1, 1), (2, 2)), hand=3)
-    assert game_after("d1 0", game) == game.place(3)
-    assert game.place(3).winner == 0
 
 
 @pytest.mark.parametrize(

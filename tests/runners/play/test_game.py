@@ -37,21 +37,6 @@ def test_a_game_asks_the_seats_in_turn_and_ends_as_the_naive_twin_does(rules: Ru
         assert game.board == naive.board_after(game.plies)
 
 
-@pytest.mark.parametrize("rules", [PRESETS["classic"], PRESETS["own_piece"]], ids=lambda rules: rules.name)
-def test_the_seat_to_act_loses_a_forfeit(rules: Rules) -> None:
-    game = Game(rules)
-    steps = [game]
-    for piece, cell in [(15, 1), (3, 5), (7, 14)]:
-        steps += (
-            [game := game.play(piece, cell)]
-            if rules.mover_chooses
-            else [half := game.give(piece), game := half.place(cell)]
-        )
-    for step in steps:
-        over = step.forfeited(FORFEIT_RESIGNED)
-        assert (over.asked, over.ending, over.winner) == (NextDecision.NOTHING, FORFEIT_RESIGNED, 1 - step.seat)
-
-
 PLAYED = Game(CLASSIC, ((15, 1), (3, 5)))
 
 

@@ -68,6 +68,8 @@ def test_a_person_cannot_be_made_by_a_run(tmp_path: Path) -> None:
 PLAYED = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@c4 0@a1 9@d4 6@d2")), hand=10)
 GIVEN = PLAYED.place(2).give(1)
 WON = Game(CLASSIC, tuple(parse_game("F@b1 3@b2 7@b4 0@a1 9@d4 6@d2 B@b3")))
+FULL = "A@d3 C@b4 8@c2 7@b1 1@d4 5@c3 B@a3 6@b2 E@a4 F@d2 4@c4 3@a2 2@c1 0@b3 D@d1 9@a1"
+DRAWN = Game(CLASSIC, tuple(parse_game(FULL)))
 YOU = Players(seat=1, agent="rule_based")
 
 BOARD = """\
@@ -156,15 +158,11 @@ def test_the_last_piece_is_pointed_at_and_a_finished_line_is_framed() -> None:
             "",
             "You win: a4 b4 c4 d4, all high; a1 a2 a3 a4, all high.",
         ),
+        (DRAWN, "", "A draw: the board is full and no line is finished."),
         (PLAYED.forfeited(4), "", "You resign, and rule_based wins."),
         (GIVEN.forfeited(2), "it did", "rule_based forfeits the game, and you win: it did."),
     ],
 )
 def test_results_in_words(game: Game, reason: str, expected: str) -> None:
     assert result(game, YOU, reason) == expected
-
-
-def test_a_draw_and_a_loss_in_words() -> None:
-    drawn = "A@d3 C@b4 8@c2 7@b1 1@d4 5@c3 B@a3 6@b2 E@a4 F@d2 4@c4 3@a2 2@c1 0@b3 D@d1 9@a1"
-    assert result(Game(CLASSIC, tuple(parse_game(drawn))), YOU) == "A draw: the board is full and no line is finished."
     assert result(WON, Players(0, "rule_based")) == "rule_based wins: b1 b2 b3 b4, all solid and square."

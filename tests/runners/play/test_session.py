@@ -116,29 +116,3 @@ def whole_turn(game: Game, seed: int) -> Game:
             return after
         game = after
     return game
-
-
-def test_undo_goes_back_to_the_beginning_of_the_persons_turns() -> None:
-    playing = session(CLASSIC, 1, "dumb")
-    assert not playing.undo()
-    playing.answer()
-    start = playing.game
-    assert not playing.undo()
-    assert playing.game is start
-
-    playing.act(start.place(9))
-    assert playing.game.halfway
-    assert playing.undo()
-    assert playing.game is start  # a placement whose gift was not given yet
-
-    playing.act(start.place(9))
-    playing.act(playing.game.give(5))
-    playing.answer()
-    second = playing.game
-    playing.act(second.place(10).give(6))
-    playing.answer()
-    assert playing.undo()
-    assert playing.game is second
-    assert playing.undo()
-    assert playing.game is start
-    assert not playing.undo()

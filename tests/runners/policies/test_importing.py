@@ -100,14 +100,14 @@ def random_layers() -> Layers:
     return [(chance.normal(0, 0.3, shape).astype(np.float32), np.zeros(shape[1], np.float32)) for shape in shapes]
 
 
-def test_a_network_is_stored_as_arrays_alone_and_plays_and_is_judged(qarena: Qarena) -> None:
+def test_a_network_is_stored_as_arrays_alone_and_plays_and_is_judged(qarena: Qarena, small: Path) -> None:
     layers = random_layers()
     card = save_network(layers, "mine", "data/archive")
     assert (card.kind, [*card.files]) == ("network", ["table.parquet"])
     _, stored = policy_store.read(Archive.open(Path("data/archive")), "mine")
     assert policy_store.knowledge_of(stored) == policy_store.knowledge_of(policy_of(layers))
     assert qarena("run", "policy(policy=mine)", "random", "games=20").code == 0
-    assert "policy(policy=mine)" in qarena("policy", "judge", "mine", "--games", "0").out
+    assert "policy(policy=mine)" in qarena("policy", "judge", "mine", "--games", "0", "--positions", str(small)).out
     assert qarena("archive", "verify").code == 0
     assert "was imported from arrays" in qarena("policy", "rebuild", "mine").refusal
     assert save_network(layers, "mine", "data/archive").policy_id == card.policy_id

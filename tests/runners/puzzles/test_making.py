@@ -38,10 +38,6 @@ def naive_only_turn(position: Position, rules: Rules) -> OnlyTurn | None:
     return OnlyTurn(*only, value, turns[only].distance if value else max(others))
 
 
-def late_plies(game: list[tuple[int, int]]) -> range:
-    return range(OPENING, min(len(game), 14))
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Late games by two rules, annotated with choices, and games by rules under which the mover chooses the piece."""
@@ -53,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["classic", "square"])
+@pytest.mark.parametrize("name", ["classic", *seldom("square")])
 def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(root: Path, name: str) -> None:
     rules = load_rules(name)
     with open_archive(root) as opened:
@@ -63,9 +59,8 @@ def test_the_candidates_hold_every_puzzle_that_naive_search_finds_in_the_games(r
     games: dict[int, list[tuple[int, int]]] = {}
     for game_id, _, piece, cell in rows:
         games.setdefault(game_id, []).append((piece, cell))
-    met = [
-        from_plies(game[:ply], game[ply][0]) for game in games.values() for ply in range(OPENING, min(len(game), 14))
-    ]
+    plies = [(game, ply) for game in games.values() for ply in range(OPENING, min(len(game), 14))]
+    met = [from_plies(game[:ply], game[ply][0]) for game, ply in plies]
     expected = {canonical_position(each, rules) for each in met if naive_only_turn(each, rules)}
     assert {canonical_position(each, rules) for each in found if only_turn(solver, each)} == expected
     assert len(expected) > 3
@@ -151,8 +146,6 @@ def test_the_latest_puzzles_that_ship_are_those_that_naive_search_finds() -> Non
         found = naive_only_turn(each.position, load_rules(each.rules))
         assert found == (each.cell, each.gift, each.value, each.depth), each.text
     assert len(late) > 20
-
-
-def test_two_turns_that_a_symmetry_exchanges_are_two() -> None:
+    # Two turns that a symmetry exchanges are two.
     position, _ = parse_position("F3../C0../..../.... 5")
     assert only_turn(Solver(CLASSIC, 1.0), position) is None

@@ -66,8 +66,6 @@ def test_other_input_is_explained_and_the_answer_is_shown() -> None:
     assert written[5] == f"The answer is {puzzle.turn}."
     assert written[-1] == "Solved by the first turn: 0 of 1."
 
-
-def test_the_last_puzzle_ends_it_and_none_is_beyond() -> None:
     last = len(shipped())
     assert typed(last, "quit")[-1] == "Solved by the first turn: 0 of 0."
     with pytest.raises(NotFoundError, match=f"there is no puzzle {last + 1}: this set has 1 to {last}"):

@@ -87,7 +87,7 @@ def test_ranges_hold_the_chosen_games_and_no_others(
     assert records_of(rules)[FIRST] in {record.run_id for record in again.runs}
 
 
-@pytest.mark.parametrize("where", ["true", "game_id % 2 = 1", "pairing = 1 AND pair_id % 4 <> 0"])
+@pytest.mark.parametrize("where", ["pairing = 1 AND pair_id % 4 <> 0", *seldom("true", "game_id % 2 = 1")])
 def test_a_stream_has_the_games_of_a_dataset_in_its_order(opened: OpenArchive, where: str) -> None:
     dataset, stream = dataset_of(select(opened, where)), GameStream(select(opened, where))
     for _ in range(2):  # it may be read again

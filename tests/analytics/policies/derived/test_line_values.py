@@ -40,6 +40,7 @@ from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
 from tests.analytics.naive_games import record, spec_of
+from tests.marks import seldom
 from tests.naive_policies import lines
 from tests.naive_policies.games import position_of
 from tests.naive_solver import solve_position
@@ -164,7 +165,7 @@ def chances_left(after: lines.Afterstate, weights: NDArray[np.int16], words: Any
     return [1 - max(won for _, won in found), 1 - max(not_lost for not_lost, _ in found)]
 
 
-@pytest.mark.parametrize("stage", [5, 10])
+@pytest.mark.parametrize("stage", [*seldom(5), 10])
 def test_targets_are_the_best_replies_by_the_weights(dataset: Dataset, stage: int) -> None:
     words, weights = words_of(CLASSIC), drawn_weights(2, words_of(CLASSIC))
     boards, _ = open_boards(dataset, stage, 12)
