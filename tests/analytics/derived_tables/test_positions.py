@@ -40,6 +40,7 @@ def test_counts_are_those_of_a_naive_replay(name: str) -> None:
     frame = positions_of(plies, rules, 0)
     assert frame.schema == POSITIONS
     assert counts_of(frame, rules) == dict(naive_counts(games, rules))
+    assert frame.equals(frame.sort("ply", "occupied", "board", "pairing", "second", "cell", "piece"))
 
 
 def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
@@ -53,20 +54,12 @@ def test_games_that_transpose_or_are_symmetric_meet_in_one_row() -> None:
     assert last.select("occupied", "board", "cell", "piece").n_unique() == 1
 
 
-def test_rows_ascend_by_ply_and_position() -> None:
-    _, plies = some_games(2, 40, Rules())
-    frame = positions_of(plies, Rules(), 0)
-    order = ["ply", "occupied", "board", "pairing", "second", "cell", "piece"]
-    assert frame.equals(frame.sort(order))
-    assert frame["ply"].n_unique() == 16
-
-
-@pytest.mark.parametrize("opening", [0, 1, 3])
-def test_imposed_plies_are_marked(opening: int) -> None:
-    _, plies = some_games(4, 10, Rules(), opening)
-    imposed = dict(positions_of(plies, Rules(), opening).select("ply", "imposed").unique().rows())
-    # The gift of the ply after the opening is chosen, though the placement that it came with was not.
-    assert imposed == {ply: 2 if ply < opening - 1 else 1 if ply < opening else 0 for ply in range(16)}
+def test_imposed_plies_are_marked() -> None:
+    for opening in (0, 1, 3):
+        _, plies = some_games(4, 10, Rules(), opening)
+        imposed = dict(positions_of(plies, Rules(), opening).select("ply", "imposed").unique().rows())
+        # The gift of the ply after the opening is chosen, though the placement that it came with was not.
+        assert imposed == {ply: 2 if ply < opening - 1 else 1 if ply < opening else 0 for ply in range(16)}
 
 
 def test_many_pairings_are_kept_apart() -> None:
@@ -80,16 +73,17 @@ def test_many_pairings_are_kept_apart() -> None:
     assert frame["games"].sum() == 24
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "complaint"),
-    [("piece", 16, "holds a piece"), ("cell", -1, "holds a cell"), ("game_id", 2**40, "has a row of ply")],
-)
-def test_rows_that_are_not_games_in_order_are_an_error(column: str, value: int, complaint: str) -> None:
+def test_rows_that_are_not_games_in_order_are_an_error() -> None:
     _, plies = some_games(7, 5, Rules())
-    wrong = plies[column].to_numpy().copy()
-    wrong[-1] = value
-    with pytest.raises(ValueError, match=complaint):
-        positions_of(plies.with_columns(pl.Series(column, wrong)), Rules(), 0)
+    for column, value, complaint in (
+        ("piece", 16, "holds a piece"),
+        ("cell", -1, "holds a cell"),
+        ("game_id", 2**40, "has a row of ply"),
+    ):
+        wrong = plies[column].to_numpy().copy()
+        wrong[-1] = value
+        with pytest.raises(ValueError, match=complaint):
+            positions_of(plies.with_columns(pl.Series(column, wrong)), Rules(), 0)
 
 
 def test_equal_keys_stay_in_the_order_of_games() -> None:

@@ -51,7 +51,7 @@ def test_a_sample_is_the_games_with_the_least_words_whatever_the_files(
 
 
 def test_samples_are_uniform(whole: Path) -> None:
-    everything, seeds = ids(whole), 60
+    everything, seeds = ids(whole), 40
     drawn: Counter[Key] = Counter()
     with open_archive(whole) as opened:
         selection = select(opened)

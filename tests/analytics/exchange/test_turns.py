@@ -66,14 +66,3 @@ def test_episodes_equal_the_naive_twin(name: str, perspective: str, imposed: boo
     assert found == expected
     assert len({episode.terminated for episode in found.values()}) == 2
     assert {reward for episode in found.values() for reward in episode.rewards} >= {0, 1}
-
-
-def rewards(winner: int, perspective: str) -> list[int]:
-    """The rewards of the shortest sort of game that a seat wins, or of a drawn one."""
-    dice = random.Random(f"won by {winner}")
-    rules = naive.PRESETS["classic"]
-    game = random_game(dice, rules, forfeits=0)
-    while game["winner"] != winner:
-        game = random_game(dice, rules, forfeits=0)
-    found: list[int] = episodes([(game, 0)], rules, perspective).rewards.astype(int).tolist()
-    return found

@@ -98,9 +98,9 @@ PLACES = (
     *(f"{folder}/run={RUN_ID}/*" for folder in ("games", "plies", "tallies", "first_plies", "verdicts")),
     *("runs/*.json", "sweeps/sweep", "sweeps/sweep/*", "policies/*", "policies/*/card.json", "policies/*/table-*"),
 )
-# Each kind always; all other places, which take two seconds each, under the marker of long tests.
+# Each kind always; all other places, which take a second each, under the marker of long tests.
 ALWAYS = [
-    *((moved, place) for place in ("games", f"plies/run={RUN_ID}/*", "policies/*/card.json")),
+    (moved, "policies/*/card.json"),
     (link, f"games/run={RUN_ID}/*"),
     (pipe, "runs/*.json"),
 ]
@@ -242,11 +242,11 @@ def test_a_record_that_could_not_be_read_again_is_not_written(archive: Archive) 
     assert len(archive.sweep_jobs()) == 1
 
 
-@pytest.mark.parametrize("name", ["runs/../../secret", "../secret", "/etc/passwd"])
-def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive, name: str) -> None:
+def test_names_that_lead_out_of_an_archive_are_not_opened(archive: Archive) -> None:
     (Path(archive.root).parent / "secret").write_text("secret")
     backend = backend_of(archive.root)
-    for use in (backend.read, backend.status, backend.names, backend.remove):
-        with pytest.raises(ValueError, match="is not in"):
-            use(Path(archive.root) / name)
+    for name in ("runs/../../secret", "../secret", "/etc/passwd"):
+        for use in (backend.read, backend.status, backend.names, backend.remove):
+            with pytest.raises(ValueError, match="is not in"):
+                use(Path(archive.root) / name)
     assert (Path(archive.root).parent / "secret").exists()

@@ -32,7 +32,7 @@ def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
         return connection.execute("FROM read_parquet($1)", [str(path)]).fetchall()
 
 
-@settings(max_examples=25)  # each is read by Polars and by DuckDB
+@settings(max_examples=15)  # each is read by Polars and by DuckDB
 @given(
     rows=st.lists(st.tuples(INT8, INT32, st.integers(1 - 2**62, 2**62 - 1)), max_size=300),
     repeats=st.integers(1, 40),
@@ -65,11 +65,10 @@ def test_bytes_of_every_width_read_back(width: int, least: int, count: int, seed
     assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
 
 
-@pytest.mark.parametrize("jump", [2**k + d for k in (1, 8, 31, 32, 55, 56, 57, 61) for d in (-1, 0, 1)])
-def test_jumps_of_any_size_between_ascending_numbers_read_back(jump: int) -> None:
-    ascending = [*range(200), *range(jump, jump + 200), *range(100)]
-    frame = frame_of([1] * 500, [2] * 500, ascending)
-    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+def test_jumps_of_any_size_between_ascending_numbers_read_back() -> None:
+    for jump in (2**k + d for k in (1, 8, 31, 32, 55, 56, 57, 61) for d in (-1, 0, 1)):
+        frame = frame_of([1] * 500, [2] * 500, [*range(200), *range(jump, jump + 200), *range(100)])
+        assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
 
 
 def test_game_ids_take_a_few_bits() -> None:

@@ -254,28 +254,26 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
         assert explore(opened, OpeningsQuery(after)).games >= 1
 
 
-@pytest.mark.parametrize(
-    ("position", "by", "filters", "complaint"),
-    [
-        ("..../....", None, {}, "has 1 fields"),
-        ("0123/..../..../.... -", None, {}, "the game is over"),
-        ("..../..../..../.... 3", "gift", {}, "the gift is made"),
-        ("..../..../..../.... 3", "cell", {}, "by 'cell' is not one of gift, placement, turn"),
-        ("..../..../..../.... - square", None, {}, "by rules 'square' here, only by: classic"),
-        (EMPTY_BOARD, None, {"agent": "randm"}, "agent 'randm' is not in these runs; did you mean 'random'"),
-        (EMPTY_BOARD, None, {"runs": ("abc",)}, "run 'abc' is not in archive"),
-        (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
-        (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
-        (EMPTY_BOARD, None, {"where": "true"}, "decisions are counted by run"),
-        ("0F../.7../..A./..1E 6", None, {}, "no decision was made in"),
-    ],
+WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (
+    ("..../....", None, {}, "has 1 fields"),
+    ("0123/..../..../.... -", None, {}, "the game is over"),
+    ("..../..../..../.... 3", "gift", {}, "the gift is made"),
+    ("..../..../..../.... 3", "cell", {}, "by 'cell' is not one of gift, placement, turn"),
+    ("..../..../..../.... - square", None, {}, "by rules 'square' here, only by: classic"),
+    (EMPTY_BOARD, None, {"agent": "randm"}, "agent 'randm' is not in these runs; did you mean 'random'"),
+    (EMPTY_BOARD, None, {"runs": ("abc",)}, "run 'abc' is not in archive"),
+    (EMPTY_BOARD, None, {"since": "soon"}, "since 'soon' is not a day or a moment"),
+    (EMPTY_BOARD, None, {"until": "2026-02-30"}, "until '2026-02-30' is not a day"),
+    (EMPTY_BOARD, None, {"where": "true"}, "decisions are counted by run"),
+    ("0F../.7../..A./..1E 6", None, {}, "no decision was made in"),
 )
-def test_a_wrong_question_is_a_wrong_request(
-    classic: tuple[OpenArchive, Kept], position: str, by: str | None, filters: dict[str, Any], complaint: str
-) -> None:
-    with pytest.raises(RequestError) as caught:
-        openings(classic[0], position, by, GameFilter(**filters))
-    assert complaint in str(caught.value)
+
+
+def test_a_wrong_question_is_a_wrong_request(classic: tuple[OpenArchive, Kept]) -> None:
+    for position, by, filters, complaint in WRONG:
+        with pytest.raises(RequestError) as caught:
+            openings(classic[0], position, by, GameFilter(**filters))
+        assert complaint in str(caught.value)
 
 
 def test_where_the_mover_chooses_nobody_gives(tmp_path: Path) -> None:

@@ -118,54 +118,54 @@ def test_without_a_condition_everything_is_chosen(both_runs: OpenArchive) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("where", "complaint"),
-    [
-        ("agent_0 = 'nobody'", "has no game with where=\"agent_0 = 'nobody'\""),
-        ("winner = ", "is not a condition on games: SQL: syntax error"),
-        ("DELETE FROM games", "is not a condition on games"),
-        ("", "is empty: leave it out"),
-        (" -- nothing", "is empty: leave it out"),
-        ("loser = 1", 'Referenced column "loser" not found'),
-        ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "reads from read_csv(), which can change"),
-        # More than one expression.
-        ("true) OR (true", "is not a condition on games: SQL: syntax error"),
-        ("true); DROP VIEW games; SELECT (1", "is not a condition on games: SQL: syntax error"),
-        ("true) GROUP BY run_id UNION ALL SELECT ('x'", "is not a condition on games: SQL: syntax error"),
-        ("winner = 0; DELETE FROM games", "is not a condition on games"),
-        ("true; SELECT 1", "it goes on after one expression"),
-        ("true; --", "is not a condition on games"),
-        ("true /*", "is not a condition on games"),
-        ("winner = 0, plies = 3", "is not a condition on games"),
-        ("true LIMIT 1", "is not a condition on games"),
-        ("true GROUP BY ALL", "is not a condition on games"),
-        ("true USING SAMPLE 10", "is not a condition on games"),
-        ("true UNION SELECT 1", "is not a condition on games"),
-        ("true WINDOW w AS ()", "is not a condition on games"),
-        # What changes from one moment to the next.
-        ("random() < 0.5", "calls random(), which changes"),
-        ("agent_0 = 'a' AND Random ( ) < 0.5", "calls random(), which changes"),
-        ('"random"() < 0.5', "calls random(), which changes"),
-        ('system.main."RANDOM"() < 0.5', "calls random(), which changes"),
-        ("random /* */ () < 0.5", "calls random(), which changes"),
-        ("list_transform([1], lambda x: x + random()) = [1]", "calls random(), which changes"),
-        ("game_id IN (WITH x AS (SELECT random()) SELECT 1 FROM x)", "calls random(), which changes"),
-        ("plies IN (SELECT reservoir_quantile(plies, 0.5, 3) FROM games)", "calls reservoir_quantile(), which changes"),
-        ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "takes a SAMPLE"),
-        ("game_id IN (SELECT game_id FROM games TABLESAMPLE 10%)", "takes a SAMPLE"),
-        (
-            "game_id IN (FROM query('SELECT game_id FROM games USING SAMPLE 10'))",
-            "reads from query(), which can change",
-        ),
-        ("run_id IN (SELECT run_id FROM runs WHERE created > current_timestamp)", "calls current_timestamp, which"),
-        ("run_id IN (SELECT run_id FROM runs WHERE created > now())", "calls now(), which changes"),
-        ("run_id IN (SELECT run_id FROM runs WHERE created > ago(INTERVAL 1 DAY))", "calls ago(), which changes"),
-    ],
+WRONG = (
+    ("agent_0 = 'nobody'", "has no game with where=\"agent_0 = 'nobody'\""),
+    ("winner = ", "is not a condition on games: SQL: syntax error"),
+    ("DELETE FROM games", "is not a condition on games"),
+    ("", "is empty: leave it out"),
+    (" -- nothing", "is empty: leave it out"),
+    ("loser = 1", 'Referenced column "loser" not found'),
+    ("agent_0 IN (SELECT * FROM read_csv('/etc/passwd'))", "reads from read_csv(), which can change"),
+    # More than one expression.
+    ("true) OR (true", "is not a condition on games: SQL: syntax error"),
+    ("true); DROP VIEW games; SELECT (1", "is not a condition on games: SQL: syntax error"),
+    ("true) GROUP BY run_id UNION ALL SELECT ('x'", "is not a condition on games: SQL: syntax error"),
+    ("winner = 0; DELETE FROM games", "is not a condition on games"),
+    ("true; SELECT 1", "it goes on after one expression"),
+    ("true; --", "is not a condition on games"),
+    ("true /*", "is not a condition on games"),
+    ("winner = 0, plies = 3", "is not a condition on games"),
+    ("true LIMIT 1", "is not a condition on games"),
+    ("true GROUP BY ALL", "is not a condition on games"),
+    ("true USING SAMPLE 10", "is not a condition on games"),
+    ("true UNION SELECT 1", "is not a condition on games"),
+    ("true WINDOW w AS ()", "is not a condition on games"),
+    # What changes from one moment to the next.
+    ("random() < 0.5", "calls random(), which changes"),
+    ("agent_0 = 'a' AND Random ( ) < 0.5", "calls random(), which changes"),
+    ('"random"() < 0.5', "calls random(), which changes"),
+    ('system.main."RANDOM"() < 0.5', "calls random(), which changes"),
+    ("random /* */ () < 0.5", "calls random(), which changes"),
+    ("list_transform([1], lambda x: x + random()) = [1]", "calls random(), which changes"),
+    ("game_id IN (WITH x AS (SELECT random()) SELECT 1 FROM x)", "calls random(), which changes"),
+    ("plies IN (SELECT reservoir_quantile(plies, 0.5, 3) FROM games)", "calls reservoir_quantile(), which changes"),
+    ("game_id IN (SELECT game_id FROM games USING SAMPLE 10)", "takes a SAMPLE"),
+    ("game_id IN (SELECT game_id FROM games TABLESAMPLE 10%)", "takes a SAMPLE"),
+    (
+        "game_id IN (FROM query('SELECT game_id FROM games USING SAMPLE 10'))",
+        "reads from query(), which can change",
+    ),
+    ("run_id IN (SELECT run_id FROM runs WHERE created > current_timestamp)", "calls current_timestamp, which"),
+    ("run_id IN (SELECT run_id FROM runs WHERE created > now())", "calls now(), which changes"),
+    ("run_id IN (SELECT run_id FROM runs WHERE created > ago(INTERVAL 1 DAY))", "calls ago(), which changes"),
 )
-def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive, where: str, complaint: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        select(opened, where)
-    assert complaint in str(caught.value)
+
+
+def test_a_wrong_condition_is_a_wrong_request(opened: OpenArchive) -> None:
+    for where, complaint in WRONG:
+        with pytest.raises(RequestError) as caught:
+            select(opened, where)
+        assert complaint in str(caught.value)
 
 
 def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive) -> None:
@@ -225,11 +225,10 @@ RUNS = (
 )
 
 
-@pytest.mark.parametrize(("memory", "most_reads"), [(1, None), (20, None), (1 << 21, 1)])
+@pytest.mark.parametrize(("memory", "most_reads", "chosen"), [(1, None, None), (20, None, 3), (1 << 21, 1, None)])
 @pytest.mark.parametrize("run", [0, 1], ids=["played", "imported"])
-@pytest.mark.parametrize("chosen", [None, 3])
 def test_games_come_by_pairing_and_files_are_read_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, run: int, chosen: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, most_reads: int | None, chosen: int | None, run: int
 ) -> None:
     monkeypatch.setattr(selection, "IN_MEMORY", memory)
     archive, (known, blocks) = Archive.open(tmp_path / "archive", create=True), RUNS[run]

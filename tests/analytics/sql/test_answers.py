@@ -63,60 +63,55 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("text", FORBIDDEN)
-def test_nothing_but_a_question_is_answered(shared: Archive, opened: OpenArchive, text: str) -> None:
+def test_nothing_but_a_question_is_answered(shared: Archive, opened: OpenArchive) -> None:
     folder = Path(shared.root).parent
     secret = folder / "secret.csv"
     secret.write_text("word\nsesame\n")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    with pytest.raises(RequestError) as caught:
-        opened.sql(text.format(tmp=folder, secret=secret, file=files_of(shared, RUN_ID, "plies")[0]))
-    assert "\n" not in str(caught.value)
-    assert "sesame" not in str(caught.value)
-    assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    for text in FORBIDDEN:
+        with pytest.raises(RequestError) as caught:
+            opened.sql(text.format(tmp=folder, secret=secret, file=files_of(shared, RUN_ID, "plies")[0]))
+        assert "\n" not in str(caught.value)
+        assert "sesame" not in str(caught.value)
+        assert opened.sql("SELECT count(*) FROM runs").item() == 1  # and the next question is answered
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before, text
+    for text in ("EXPLAIN SELECT 1", "explain analyze\nFROM games", "DESCRIBE games", "FROM runs", "VALUES (1)"):
+        assert len(opened.sql(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["EXPLAIN SELECT 1", "explain analyze\nFROM games", "DESCRIBE games", "FROM runs", "VALUES (1)"]
+MISTAKES = (
+    ("selec 1", 'SQL: Parser Error: syntax error at or near "selec"'),
+    ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
+    (
+        "SELECT agent FROM games",
+        "; column agent is in the views results, seats, decisions, thoughts, positions, first_plies",
+    ),
+    (
+        "SELECT * FROM plyes",
+        "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, ",
+    ),
+    ("SELECT 'x'::INT", "Could not convert string 'x' to INT32"),
+    ("SELECT range * 9000000000000 FROM range(9999999)", "SQL: Out of Range Error: Overflow in multiplication"),
+    ("SELECT INTERVAL 1 DAY AS d", "column 'd' of the answer is of type INTERVAL"),
+    ("SELECT created - created AS d FROM runs", "cast it, for instance to VARCHAR"),
+    ("SELECT [{'a': MAP {1: INTERVAL 1 DAY}}] AS d", "column 'd' of the answer is of type STRUCT"),
+    ("SELECT 3::VARIANT AS d", "column 'd' of the answer is of type VARIANT"),
+    ("SELECT 'infinity'::DATE AS d", "column 'd' of the answer has a date outside of the years 1 to 9999"),
+    ("SELECT [{'a': '-infinity'::TIMESTAMP}] AS d", "has a date outside of the years 1 to 9999, such as infinity"),
+    ("SELECT DATE '20000-01-01' AS d", "cast it, for instance to VARCHAR"),
+    ("SELECT 'na\udcefve'", "the question holds bytes that are not UTF-8"),
+    ("SELECT 1 AS a, 2 AS a", "2 columns of the answer are named 'a': rename them with AS"),
+    ("FROM games JOIN plies ON games.game_id = plies.game_id", "2 columns of the answer are named 'run_id'"),
+    ("EXPLAIN PIVOT games ON ending USING count(*)", "PIVOT games ON ending IN ('line', 'full_board')"),
 )
-def test_every_form_of_a_question_is_answered(opened: OpenArchive, text: str) -> None:
-    assert len(opened.sql(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("selec 1", 'SQL: Parser Error: syntax error at or near "selec"'),
-        ("SELECT pice FROM plies", '"pice" not found in FROM clause! Candidate bindings: "piece"'),
-        (
-            "SELECT agent FROM games",
-            "; column agent is in the views results, seats, decisions, thoughts, positions, first_plies",
-        ),
-        (
-            "SELECT * FROM plyes",
-            "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, ",
-        ),
-        ("SELECT 'x'::INT", "Could not convert string 'x' to INT32"),
-        ("SELECT range * 9000000000000 FROM range(9999999)", "SQL: Out of Range Error: Overflow in multiplication"),
-        ("SELECT INTERVAL 1 DAY AS d", "column 'd' of the answer is of type INTERVAL"),
-        ("SELECT created - created AS d FROM runs", "cast it, for instance to VARCHAR"),
-        ("SELECT [{'a': MAP {1: INTERVAL 1 DAY}}] AS d", "column 'd' of the answer is of type STRUCT"),
-        ("SELECT 3::VARIANT AS d", "column 'd' of the answer is of type VARIANT"),
-        ("SELECT 'infinity'::DATE AS d", "column 'd' of the answer has a date outside of the years 1 to 9999"),
-        ("SELECT [{'a': '-infinity'::TIMESTAMP}] AS d", "has a date outside of the years 1 to 9999, such as infinity"),
-        ("SELECT DATE '20000-01-01' AS d", "cast it, for instance to VARCHAR"),
-        ("SELECT 'na\udcefve'", "the question holds bytes that are not UTF-8"),
-        ("SELECT 1 AS a, 2 AS a", "2 columns of the answer are named 'a': rename them with AS"),
-        ("FROM games JOIN plies ON games.game_id = plies.game_id", "2 columns of the answer are named 'run_id'"),
-        ("EXPLAIN PIVOT games ON ending USING count(*)", "PIVOT games ON ending IN ('line', 'full_board')"),
-    ],
-)
-def test_a_mistake_is_explained_in_one_line(opened: OpenArchive, text: str, complaint: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        opened.sql(text)
-    assert complaint in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_a_mistake_is_explained_in_one_line(opened: OpenArchive) -> None:
+    for text, complaint in MISTAKES:
+        with pytest.raises(RequestError) as caught:
+            opened.sql(text)
+        assert complaint in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_every_type_is_answered_or_refused(opened: OpenArchive) -> None:
@@ -137,19 +132,19 @@ def test_every_type_is_answered_or_refused(opened: OpenArchive) -> None:
 # Pivots, which DuckDB splits in several statements unless their values are named.
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "PIVOT (SELECT winner FROM games) ON winner USING count(*)",
-        "FROM (PIVOT (SELECT winner FROM games) ON winner USING count(*)) -- a comment",
-        "WITH p AS (PIVOT (SELECT winner FROM games) ON winner USING count(*)) FROM p",
-        "PIVOT (SELECT winner FROM games) ON winner IN (-1, 0, 1) USING count(*)",
-    ],
-)
-def test_a_pivot_is_a_question(opened: OpenArchive, text: str) -> None:
-    counts = dict(opened.sql("SELECT winner::VARCHAR, count(*) FROM games GROUP BY ALL").rows())
-    for _ in range(2):  # nothing of it stays
-        assert opened.sql(text).to_dicts() == [counts]
+def test_a_pivot_is_a_question(opened: OpenArchive) -> None:
+    counts, pivot = (
+        opened.sql("SELECT winner::VARCHAR, count(*) FROM games GROUP BY ALL"),
+        "PIVOT (SELECT winner FROM games)",
+    )
+    for text in (
+        f"{pivot} ON winner USING count(*)",
+        f"FROM ({pivot} ON winner USING count(*)) -- a comment",
+        f"WITH p AS ({pivot} ON winner USING count(*)) FROM p",
+        f"{pivot} ON winner IN (-1, 0, 1) USING count(*)",
+    ):
+        for _ in range(2):  # nothing of it stays
+            assert opened.sql(text).to_dicts() == [dict(counts.rows())]
 
 
 # Whole numbers.
@@ -163,14 +158,11 @@ def test_sums_are_integers(opened: OpenArchive) -> None:
     assert answer.rows() == [(plies, [plies], {"x": plies})]
 
 
-@pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
-def test_the_widest_integer_fits(opened: OpenArchive, number: int) -> None:
-    answer = opened.sql(f"SELECT ({number})::HUGEINT AS a, 1.5::DECIMAL(4, 1) AS b")
-    assert answer.schema == {"a": pl.Int64, "b": pl.Decimal(4, 1)}
-    assert answer["a"].item() == number
-
-
-def test_a_wider_integer_is_not_lost(opened: OpenArchive) -> None:
+def test_the_widest_integer_fits_and_a_wider_one_is_not_lost(opened: OpenArchive) -> None:
+    for number in (2**63 - 1, -(2**63)):
+        answer = opened.sql(f"SELECT ({number})::HUGEINT AS a, 1.5::DECIMAL(4, 1) AS b")
+        assert answer.schema == {"a": pl.Int64, "b": pl.Decimal(4, 1)}
+        assert answer["a"].item() == number
     answer = opened.sql(f"SELECT {2**63}::HUGEINT AS a, 1::HUGEINT AS b")
     assert answer.row(0) == (Decimal(2**63), 1)
     assert answer.schema["b"] == pl.Int64
@@ -211,19 +203,21 @@ def test_a_question_spills_no_more_than_it_may(shared: Archive) -> None:
         assert opened.sql("SELECT count(*) FROM games").item() == 48
 
 
-@pytest.mark.parametrize(
-    ("spill", "seconds", "complaint"),
-    [
+def test_a_wrong_limit_is_refused(shared: Archive) -> None:
+    for spill, seconds, complaint in (
         ("much", None, "spill 'much' is not a size: write a number and KiB, MiB, GiB or TiB, such as 1GiB"),
         ("50%", None, "spill '50%' is not a size"),
         (None, 0.0, "timeout 0 is not a time"),
         (None, float("nan"), "timeout nan is not a time"),
         (None, float("inf"), "timeout inf is not a time"),
-    ],
-)
-def test_a_wrong_limit_is_refused(shared: Archive, spill: str | None, seconds: float | None, complaint: str) -> None:
-    with pytest.raises(RequestError, match=complaint):
-        open_archive(shared.root, spill=spill, seconds=seconds)
+    ):
+        with pytest.raises(RequestError, match=complaint):
+            open_archive(shared.root, spill=spill, seconds=seconds)
+    for memory in ("", "lots", "0MiB", "-1GiB", "1", "12 pounds", "512MB", "0%"):
+        with pytest.raises(
+            RequestError, match=r"is not a size: write .*, such as 1GiB, or a share of the machine's, 70%"
+        ):
+            open_archive(shared.root, memory)
 
 
 # The temporary folder.
@@ -274,7 +268,7 @@ def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
 # Names of folders.
 
 
-@pytest.mark.parametrize("name", [b"ar*", b"a[rb]x", b"ar?", b"**", b"na\xefve"])
+@pytest.mark.parametrize("name", [b"a[rb]?", b"**\xef"])
 def test_an_archive_is_read_under_any_name(shared: Archive, tmp_path: Path, name: bytes) -> None:
     root = tmp_path / os.fsdecode(name)
     for each in (root, tmp_path / "arx"):  # the name of the first matches the second as a pattern
@@ -327,12 +321,6 @@ def test_an_error_in_the_middle_of_an_answer_is_explained(opened: OpenArchive) -
 
 
 # Memory.
-
-
-@pytest.mark.parametrize("memory", ["", "lots", "0MiB", "-1GiB", "1", "12 pounds", "512MB", "0%"])
-def test_memory_is_an_amount(shared: Archive, memory: str) -> None:
-    with pytest.raises(RequestError, match=r"is not a size: write .*, such as 1GiB, or a share of the machine's, 70%"):
-        open_archive(shared.root, memory)
 
 
 def test_a_question_that_needs_more_memory_than_it_may_take_spills(shared: Archive) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import polars as pl
@@ -45,7 +46,7 @@ OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
 
 
-@pytest.mark.parametrize("run_id", ["123456789012", "0000000000e5", *seldom("000000000000", "1234567890e1")])
+@pytest.mark.parametrize("run_id", ["0000000000e5", *seldom("123456789012", "000000000000", "1234567890e1")])
 def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> None:
     archive = Archive.open(tmp_path / "archive", create=True)
     archive.save_run(record(run_id=run_id))
@@ -57,18 +58,16 @@ def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> No
         ]
 
 
-@pytest.mark.parametrize("empty", [True, False])
-@pytest.mark.parametrize("table", list(TABLES))
-def test_types_are_the_same_with_and_without_games(shared: Archive, tmp_path: Path, table: str, empty: bool) -> None:
-    root = Archive.open(tmp_path / "empty", create=True).root if empty else shared.root
-    more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()} if table == "games" else {}
-    expected = {"run_id": pl.String(), **TABLES[table], **more}
-    with OpenArchive(root) as opened:
-        in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
-        assert opened.sql(f"FROM {table} LIMIT 0").schema == in_sql
-        lazy = {name: pl.Int32 if kind == pl.Int8 else kind for name, kind in expected.items()}
-        assert getattr(opened, table)().collect_schema() == lazy
-        assert opened.sql(f"SELECT count(*) > 0 FROM {table}").item() != empty
+def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:
+    more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()}
+    with OpenArchive(Archive.open(tmp_path / "empty", create=True).root) as empty:
+        for table, each in product(TABLES, (opened, empty)):
+            expected = {"run_id": pl.String(), **TABLES[table], **(more if table == "games" else {})}
+            in_sql = {name: WIDENED.get(type(kind), kind) for name, kind in expected.items()}
+            assert each.sql(f"FROM {table} LIMIT 0").schema == in_sql
+            lazy = {name: pl.Int32 if kind == pl.Int8 else kind for name, kind in expected.items()}
+            assert getattr(each, table)().collect_schema() == lazy
+            assert each.sql(f"SELECT count(*) > 0 FROM {table}").item() == (each is opened)
 
 
 def test_small_integers_are_widened(opened: OpenArchive) -> None:
@@ -107,7 +106,7 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
 
 @pytest.mark.parametrize(
     "folder",
-    ["it's; DROP [all] *", "run=0123456789ab/a", "run_id=x/path=y", *seldom("opening=2/a", "plies=3/a", "run=5/a")],
+    ["it's; DROP [all] */run_id=x/plies=3", *seldom("run=0123456789ab/a", "opening=2/a", "run=5/a")],
 )
 def test_a_path_is_only_a_path(tmp_path: Path, folder: str) -> None:
     archive = Archive.open(tmp_path / folder, create=True)
@@ -316,7 +315,7 @@ def test_openings_in_order_are_a_lazy_frame_of_the_same_rows(full: OpenArchive, 
 
 
 def test_a_lazy_frame_may_be_of_one_run(full: OpenArchive) -> None:
-    for view in ("games", "plies", "seats", "pairs", "boards", "decisions", "positions"):
+    for view in ("games", "pairs", "boards", "positions"):
         counts = dict(full.sql(f"SELECT run_id, count(*) FROM {view} GROUP BY run_id").iter_rows())
         assert len(counts) == 2
         for run_id, rows in counts.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import random
 import shutil
 from pathlib import Path, PurePath
 
@@ -15,12 +14,10 @@ import pytest
 from analytics.statistics.tally import tally
 from analytics.store import range_files
 from analytics.store.archive import Archive
-from analytics.store.blocks import games_at
 from analytics.store.range_files import (
     read_games,
     read_rows,
     read_tallies,
-    scatter,
     store_games,
     tallies_frame,
     tallies_of,
@@ -136,21 +133,6 @@ def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archi
     with pytest.raises(ValueError, match=r"units 0 to 23"):
         store_games(archive, RUN_ID, LINE, PAIRINGS, (0, 24), blocks)
     assert contents(archive) == before
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_scatter_does_what_its_slow_twin_does(seed: int) -> None:
-    dice = random.Random(seed)
-    plies = np.array([dice.randrange(17) for _ in range(30)], np.int8)
-    rows = [(ply, game) for ply in range(16) for game in range(30) if ply < plies[game]]
-    values = np.array([dice.randrange(16) for _ in rows], np.int8)
-    matrix = np.full((16, 30), -1, np.int8)
-    scatter(values, plies, matrix)
-    expected = np.full((16, 30), -1, np.int8)
-    for (ply, game), value in zip(rows, values.tolist(), strict=True):
-        expected[ply, game] = value
-    assert np.array_equal(matrix, expected)
-    assert games_at(random_block(seed).games, slice(2, 4)).plies.shape == (2,)
 
 
 # Damage.
@@ -288,26 +270,15 @@ def test_tallies_survive_their_table_and_add_up() -> None:
 def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:
     expected = tally(BLOCKS)
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
-    for stored in archive.ranges(RUN_ID, "tallies"):
-        archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
-        assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
-
-
-def test_tallies_that_were_rolled_up_since_they_were_listed_are_counted(archive: Archive) -> None:
-    seen = Snapshot(archive.root)
+    seen, fixed, block = Snapshot(archive.root), record(spec_of(seats="fixed")), single_games(4, 0, 0, 8)
     assert len(seen.ranges(RUN_ID, "tallies")) == 2
-    for stored in archive.ranges(RUN_ID, "tallies"):
-        archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
-    assert read_tallies(seen, [RUN_ID])[RUN_ID] == tally(BLOCKS)
-
-
-def test_games_without_twins_are_counted_from_their_rows(archive: Archive) -> None:
-    fixed = record(spec_of(seats="fixed"))
     archive.save_run(fixed)
-    block = single_games(4, 0, 0, 8)
     store(archive, fixed.run_id, [block], PAIRINGS)
-    for stored in archive.ranges(fixed.run_id, "tallies"):
-        archive.backend.remove(archive.folder("tallies", fixed.run_id) / stored.name)
+    for run_id in (RUN_ID, fixed.run_id):
+        for stored in archive.ranges(run_id, "tallies"):
+            archive.backend.remove(archive.folder("tallies", run_id) / stored.name)
+            assert read_tallies(archive, [RUN_ID])[RUN_ID] == expected
+    assert read_tallies(seen, [RUN_ID])[RUN_ID] == expected  # rolled up since they were listed
     assert read_tallies(archive, [fixed.run_id])[fixed.run_id] == tally([block])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from analytics.upkeep.garbage import unneeded_files
 from analytics.verify.archive import verify
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
-from tests.analytics.folders import forge, snapshot
+from tests.analytics.folders import copied, forge, snapshot
 from tests.analytics.naive_games import block_of, random_game, record, spec_of, store
 
 MEETING = [("good", "bad")]
@@ -39,14 +40,19 @@ def won_mostly(first_pair: int, pairs: int) -> Block:
     return block_of(games, 0, first_pair)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Archive:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """One run, its 200 pairs in several ranges, the middle ones written last."""
-    archive = Archive.open(tmp_path / "archive", create=True)
+    archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.save_run(RUN)
     for first, pairs in ((0, 40), (120, 80), (40, 80)):
         store(archive, RUN.run_id, [won_mostly(first, pairs)], MEETING)
     return archive
+
+
+@pytest.fixture
+def archive(made: Archive, tmp_path: Path) -> Archive:
+    return copied(made, tmp_path / "archive")
 
 
 def decided(archive: Archive, most: int = 200) -> sprt_verdicts.SprtVerdict:
@@ -65,19 +71,16 @@ def naive_outcomes(archive: Archive) -> list[int]:
     return [points[pair] for pair in sorted(points)]
 
 
-def test_outcomes_are_those_of_the_games_in_the_order_of_pairs(archive: Archive) -> None:
-    expected = naive_outcomes(archive)
-    assert sprt_verdicts.outcomes(archive, RUN.run_id, 10**6).tolist() == expected
-    assert sprt_verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
-
-
 def lose(archive: Archive, first: int, end: int) -> None:
     """Remove the games of some units."""
     for stored in archive.ranges(RUN.run_id).inside(first, end):
         archive.backend.remove(archive.path("games", RUN.run_id, stored))
 
 
-def test_pairs_that_are_missing_are_unknown_and_end_what_is_known(archive: Archive) -> None:
+def test_outcomes_are_those_of_the_games_in_the_order_of_pairs_up_to_one_that_is_missing(archive: Archive) -> None:
+    expected = naive_outcomes(archive)
+    assert sprt_verdicts.outcomes(archive, RUN.run_id, 10**6).tolist() == expected
+    assert sprt_verdicts.outcomes(archive, RUN.run_id, 70).tolist() == expected[:70]
     lose(archive, 40, 120)
     found = sprt_verdicts.outcomes(archive, RUN.run_id, 10**6)
     assert (found == sprt_verdicts.UNKNOWN).nonzero()[0].tolist() == list(range(40, 120))
@@ -111,14 +114,19 @@ def test_a_verdict_is_stored_as_it_is_and_once_sound_and_a_row_of_its_view(archi
     assert [(each.path.name, each.ours) for each in unneeded_files(archive)] == [("notes.json", False)]
 
 
-@pytest.mark.parametrize("content", ["{", '{"accepted": "elo0"}'])
-def test_a_damaged_verdict_is_found_again_and_written_anew(archive: Archive, content: str) -> None:
+def test_a_damaged_verdict_breaks_its_view_and_no_other_and_is_written_anew(archive: Archive) -> None:
     verdict = decided(archive)
     sprt_verdicts.save(archive, verdict)
-    path = sprt_verdicts.path_of(archive, RUN.run_id, verdict.verdict_id)
-    Path(path).write_text(content)
-    sprt_verdicts.save(archive, verdict)
-    assert sprt_verdicts.read(archive, path) == verdict
+    path = Path(sprt_verdicts.path_of(archive, RUN.run_id, verdict.verdict_id))
+    for content in ('{"accepted": "elo0"}', "{"):
+        path.write_text(content)
+        sprt_verdicts.save(archive, verdict)
+        assert sprt_verdicts.read(archive, path) == verdict
+    path.write_text("{")
+    with open_archive(archive.root) as opened:
+        with pytest.raises(FailureError, match="is damaged"):
+            opened.sql("FROM verdicts")
+        assert len(opened.sql("FROM games")) == 400
 
 
 def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
@@ -129,31 +137,31 @@ def test_two_tests_of_one_run_lie_side_by_side(archive: Archive) -> None:
     assert sprt_verdicts.verdict_id_of(TESTED, 200) != sprt_verdicts.verdict_id_of(Hypotheses(0, 51), 200)
 
 
-@pytest.mark.parametrize(
-    ("values", "complaint"),
-    [
-        ({"accepted": "elo0"}, "its games give elo1 after"),
-        ({"ratio": 0.5}, "its games give elo1 after"),
-        ({"accepted": "elo2"}, "'elo2'"),
-        ({"most_pairs": 150}, "is not that of its hypotheses and most_pairs"),
-        ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
-        ({"counts": [1, 2, 3, 4, 5]}, "do not add up to"),
-        ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be less than elo1"),
-        ({"surprise": 1}, "surprise"),
-    ],
+CHANGES: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"accepted": "elo2"}, "'elo2'"),
+    ({"most_pairs": 150}, "is not that of its hypotheses and most_pairs"),
+    ({"counts": [1, 2, 3, 4]}, "counts: expected array of length 5, got 4"),
+    ({"counts": [1, 2, 3, 4, 5]}, "do not add up to"),
+    ({"hypotheses": {"elo0": 5, "elo1": 1}}, "elo0 must be less than elo1"),
+    ({"surprise": 1}, "surprise"),
 )
-def test_a_verdict_that_was_changed_is_named(archive: Archive, values: dict[str, Any], complaint: str) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    (path,) = sprt_verdicts.files(archive)
-    forge(Path(path), values)
-    (problem,) = verify(archive).problems
-    assert problem.file == path
-    assert complaint in problem.what
 
 
-def test_a_verdict_in_another_runs_folder_is_named(archive: Archive) -> None:
+def test_a_verdict_that_was_changed_or_moved_is_named(archive: Archive) -> None:
     sprt_verdicts.save(archive, decided(archive))
-    (path,) = sprt_verdicts.files(archive)
+    (path,) = map(Path, sprt_verdicts.files(archive))
+    sound = path.read_bytes()
+    for values, complaint in CHANGES:
+        forge(path, values)
+        with pytest.raises(FailureError, match=re.escape(complaint)):
+            sprt_verdicts.read(archive, path)
+        path.write_bytes(sound)
+    for wrong in ({"accepted": "elo0"}, {"ratio": 0.5}):  # which could be, but for the games
+        forge(path, wrong)
+        (problem,) = verify(archive).problems
+        assert problem.file == path
+        assert "its games give elo1 after" in problem.what
+        path.write_bytes(sound)
     Path(archive.root / "verdicts/run=0123456789ab").mkdir()
     elsewhere = Path(path).rename(archive.root / "verdicts/run=0123456789ab" / path.name)
     gone, moved = map(str, verify(archive).problems)
@@ -181,12 +189,3 @@ def test_a_verdict_of_a_run_without_pairs_is_named(tmp_path: Path) -> None:
     sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(fixed.run_id, trial, "qarena sprt"))
     (problem,) = verify(archive).problems
     assert "no pairs" in problem.what
-
-
-def test_a_damaged_verdict_breaks_its_view_and_no_other(archive: Archive) -> None:
-    sprt_verdicts.save(archive, decided(archive))
-    Path(sprt_verdicts.files(archive)[0]).write_text("{")
-    with open_archive(archive.root) as opened:
-        with pytest.raises(FailureError, match="is damaged"):
-            opened.sql("FROM verdicts")
-        assert len(opened.sql("FROM games")) == 400

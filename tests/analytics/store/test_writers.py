@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -59,11 +60,11 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
         list(pool.map(play, range(threads)))
 
 
-def compact(root: str, seed: int, threads: int = 1, luck: int = 0) -> None:
-    """Roll files up, at random, and remove what was replaced, until somebody ends this process."""
+def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event | None = None) -> None:
+    """Roll files up, at random, and remove what was replaced, until somebody ends this process or says so."""
     del threads, luck
     archive, dice = Archive.open(location_of(root)), random.Random(seed)
-    while True:
+    while ended is None or not ended.is_set():
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
             roll_up(archive, OTHER, TABLES, lambda _children: dice.random() < 0.3)
         remove_replaced(archive, OTHER.run_id, LISTING_SECONDS)
@@ -121,19 +122,25 @@ def one_thread() -> dict[int, int]:
     return {block.pairing: slow_fingerprint(block) for block in games_of()}
 
 
-@pytest.mark.parametrize(("writers", "compactors"), [(2, 1), *seldom((6, 2))])
+@pytest.mark.parametrize("others", [1, *seldom(6)])
 def test_processes_with_threads_store_each_pair_once_while_others_compact_and_read(
-    archive: Archive, writers: int, compactors: int
+    archive: Archive, others: int
 ) -> None:
+    """This process writes, too, as soon as another one has begun."""
     archive.save_run(OTHER)
-    helpers = [process(compact, archive, seed) for seed in range(compactors)]
-    racing = [process(write, archive, seed) for seed in range(writers)]
-    with ended([*racing, *helpers]):
-        units = 0
-        while any(each.is_alive() for each in racing):
-            units = look(archive, units)
+    racing, done = [process(write, archive, seed) for seed in range(others)], Event()
+    with ended(racing), ThreadPoolExecutor(2) as beside:
+        while not archive.ranges(OTHER.run_id) and racing[0].is_alive():
             time.sleep(0.01)
-        assert [each.exitcode for each in racing] == [0] * writers
+        writing = beside.submit(write, str(archive.root), others, 2)
+        compacting, units = beside.submit(compact, str(archive.root), 0, ended=done), 0
+        while not writing.done() or any(each.is_alive() for each in racing):
+            units = look(archive, units)
+            time.sleep(0.05)
+        done.set()
+        for each in (writing, compacting):
+            each.result()
+        assert [each.exitcode for each in racing] == [0] * others
         assert look(archive, units) == UNITS
     assert_whole(archive)
 
@@ -177,10 +184,14 @@ def settle(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "cause"),
-    [(errno.ENOSPC, "disk is full"), (errno.EDQUOT, "quota"), (errno.EACCES, "permission"), (errno.EIO, "I")],
+    ("failing", "code", "cause"),
+    [
+        ("fsync", errno.ENOSPC, "disk is full"),
+        ("fsync", errno.EDQUOT, "quota"),
+        ("rename", errno.EACCES, "permission"),
+        ("rename", errno.EIO, "Input"),
+    ],
 )
-@pytest.mark.parametrize("failing", ["fsync", "rename"])
 def test_when_the_disk_refuses_nothing_is_lost_or_left(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, failing: str, code: int, cause: str
 ) -> None:
@@ -228,10 +239,7 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
     assert unneeded_files(archive) == []
 
 
-@pytest.mark.parametrize("order", ["runs", "plies", "root"])
-def test_every_new_folder_is_synced_into_the_one_above(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
-) -> None:
+def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     real = local.sync_folder
 
@@ -240,12 +248,9 @@ def test_every_new_folder_is_synced_into_the_one_above(
         real(folder)
 
     monkeypatch.setattr(local, "sync_folder", note)
-    root = tmp_path / "deep" / "archive"
-    archive = Archive.open(root, create=True)
-    if order == "runs":
-        archive.save_run(OTHER)
-    elif order == "plies":
-        store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
+    archive = Archive.open(tmp_path / "deep" / "archive", create=True)
+    archive.save_run(OTHER)
+    store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.parent for path in made} <= set(synced)
 

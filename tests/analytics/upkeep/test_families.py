@@ -125,7 +125,7 @@ def rows_of(archive: Archive, run_id: str, table: RangeTable, extent: str = "") 
     return [pl.concat([pl.DataFrame(schema=table.schema), *table.parts(archive, run_id, each)]) for each in files]
 
 
-@pytest.mark.parametrize(("pairings", "units"), [(1, 16), (3, 21), *seldom((1, 32), (3, 48))])
+@pytest.mark.parametrize(("pairings", "units"), [(3, 21), *seldom((1, 32), (3, 48))])
 def test_a_parent_is_the_file_that_would_have_been_written_at_once(
     empty: Archive, tmp_path: Path, pairings: int, units: int
 ) -> None:

@@ -136,7 +136,7 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
         assert {unit for first, end in found[0] for unit in range(first, end)} == expected
         assert joined(list(order), target) == Merged()
         results.append(found)
-        assert not verify(target).problems
+    assert not verify(target).problems
     assert len({str(found) for found in results}) == 1
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -53,6 +54,25 @@ def rewrite(
     buffer = io.BytesIO()
     change(pl.read_parquet(archive.backend.read(path))).write_parquet(buffer)
     return forged(archive, table, buffer.getvalue(), number, run_id, **name)
+
+
+@contextmanager
+def rewritten(
+    archive: Archive,
+    table: str,
+    change: Callable[[pl.DataFrame], pl.DataFrame],
+    run_id: str = RUN_ID,
+    **name: Any,
+) -> Iterator[Path]:
+    """The same inside the context, after which the first file of the table is as it was."""
+    known = archive.folder(table, run_id) / archive.ranges(run_id, table)[0].name
+    content = archive.backend.read(known)
+    path = rewrite(archive, table, change, 0, run_id, **name)
+    archive.refresh()
+    yield path
+    archive.backend.remove(path)
+    archive.put(known, content)
+    archive.refresh()
 
 
 def file_of(archive: Archive, table: str, number: int = 0) -> PurePath:

@@ -36,7 +36,10 @@ from tests.analytics.verify.damage import (
     one_pairing,
     only_problem,
     rewrite,
+    rewritten,
 )
+
+Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 def with_values(archive: Archive) -> Archive:
@@ -54,26 +57,24 @@ def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
     assert verify(archive).problems == []
 
 
-@pytest.mark.parametrize("table", ["positions", "first_plies"])
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_sums_that_are_not_those_of_the_games_are_found(archive: Archive) -> None:
+    index_runs(archive, [RUN_ID], 3)
+    changes: tuple[Change, ...] = (
         lambda frame: frame.head(-1),
         lambda frame: frame.reverse(),
         changed("games", 0, 99),
         changed("wins", 1, 7),
         lambda frame: frame.with_columns(pl.col("games").cast(pl.Int32)),
-    ],
-    ids=["fewer", "order", "games", "wins", "types"],
-)
-def test_sums_that_are_not_those_of_the_games_are_found(
-    archive: Archive, table: str, change: Callable[[pl.DataFrame], pl.DataFrame]
-) -> None:
-    index_runs(archive, [RUN_ID], 3)
-    path = rewrite(archive, table, change)
-    problem = only_problem(archive)
-    assert problem.startswith(f"{path}: ")
-    assert "remove it and run 'qarena archive index'" in problem
+    )
+    for table in ("positions", "first_plies"):
+        for change in changes:
+            with rewritten(archive, table, change) as path:
+                problem = only_problem(archive)
+                assert problem.startswith(f"{path}: ")
+                assert "remove it and run 'qarena archive index'" in problem
+    with rewritten(archive, "positions", lambda frame: frame, extent="04") as path:  # fewer plies than its name says
+        assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
+    assert verify(archive).problems == []
 
 
 def solved(archive: Archive) -> str:
@@ -83,50 +84,35 @@ def solved(archive: Archive) -> str:
     return run_id
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (lambda frame: frame.head(-1), "are not, in order, the decisions of its games"),
-        (lambda frame: frame.reverse(), "are not, in order, the decisions of its games"),
-        (changed("seat", 2, 1), "are not, in order, the decisions of its games"),
-        (changed("legal", 2, 3), "are not, in order, the decisions of its games"),
+def test_exact_values_that_cannot_be_are_found(archive: Archive) -> None:
+    run_id, order = solved(archive), "are not, in order, the decisions of its games"
+    changes: tuple[tuple[Change, str], ...] = (
+        (lambda frame: frame.head(-1), order),
+        (lambda frame: frame.reverse(), order),
+        (changed("seat", 2, 1), order),
+        (changed("legal", 2, 3), order),
         (changed("value_before", 0, 2), "a value is not -1, 0 or 1"),
         (changed("saving", 0, 1), "saving is not between 1 and legal, or not -1 where choices are not counted"),
-    ],
-)
-def test_exact_values_that_cannot_be_are_found(
-    archive: Archive, change: Callable[[pl.DataFrame], pl.DataFrame], complaint: str
-) -> None:
-    run_id = solved(archive)
-    path = rewrite(archive, "decisions", change, run_id=run_id)
-    assert any(complaint in str(problem) for problem in verify(archive).problems if problem.file == path)
+    )
+    for change, complaint in changes:
+        with rewritten(archive, "decisions", change, run_id) as path:
+            assert any(complaint in problem.what for problem in verify(archive).problems if problem.file == path)
 
 
-@pytest.mark.parametrize("table", ["positions", "first_plies", "decisions"])
-@pytest.mark.parametrize(
-    ("name", "complaint"),
-    [({"extent": "zz"}, "has such a name: remove it"), ({"fingerprint": 5}, "belongs to games that are not in the")],
-    ids=["extent", "games"],
-)
-def test_a_derived_file_whose_name_lies_is_found(
-    archive: Archive, table: str, name: dict[str, Any], complaint: str
-) -> None:
+def test_a_derived_file_whose_name_lies_is_found(archive: Archive) -> None:
     index_runs(with_values(archive), [RUN_ID], 3)
-    path = rewrite(archive, table, lambda frame: frame, **name)
-    problem = next(problem for problem in verify(archive).problems if problem.file == path)
-    assert complaint in problem.what
-
-
-def test_an_index_of_fewer_plies_than_its_name_says_is_found(archive: Archive) -> None:
-    index_runs(archive, [RUN_ID], 3)
-    path = rewrite(archive, "positions", lambda frame: frame, extent="04")
-    assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
+    lies: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"extent": "zz"}, "has such a name: remove it"),
+        ({"fingerprint": 5}, "belongs to games that are not in the"),
+    )
+    for table in ("positions", "first_plies", "decisions"):
+        for name, complaint in lies:
+            with rewritten(archive, table, lambda frame: frame, **name) as path:
+                assert any(complaint in problem.what for problem in verify(archive).problems if problem.file == path)
 
 
 OWN_PIECE = replace(CLASSIC, name="own_piece", chooser="mover")
 RULES = {rules.name: rules for rules in (CLASSIC, Rules("square", squares="plain"), OWN_PIECE)}
-
-Change = Callable[[pl.DataFrame], pl.DataFrame]
 
 
 @pytest.fixture
@@ -192,34 +178,36 @@ def test_true_values_are_sound(empty: Archive, rules: str, choices: bool) -> Non
 last = pl.col("ply") == pl.col("ply").max().over("game_id")
 
 
+WRONG: dict[str, Change] = {
+    "nothing but draws": lambda frame: frame.with_columns(
+        value_before=pl.lit(0, pl.Int8), value_after=pl.lit(0, pl.Int8)
+    ),
+    "mirrored": mirrored,
+    "a won end": put("value_after", 0, last & (pl.col("kind") == PLACEMENT) & (pl.col("value_after") == 1)),
+    "a win at once": put("value_before", 0, last & (pl.col("kind") == PLACEMENT) & (pl.col("value_before") == 1)),
+    "a full board": put(
+        "value_after", 1, (pl.col("ply") == 15) & (pl.col("kind") == PLACEMENT) & (pl.col("value_after") == 0)
+    ),
+}
+
+
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda frame: frame.with_columns(value_before=pl.lit(0, pl.Int8), value_after=pl.lit(0, pl.Int8)),
-        mirrored,
-        put("value_after", 0, last & (pl.col("kind") == PLACEMENT) & (pl.col("value_after") == 1)),
-        put("value_before", 0, last & (pl.col("kind") == PLACEMENT) & (pl.col("value_before") == 1)),
-        put("value_after", 1, (pl.col("ply") == 15) & (pl.col("kind") == PLACEMENT) & (pl.col("value_after") == 0)),
-    ],
-    ids=["nothing but draws", "mirrored", "a won end", "a win at once", "a full board"],
-)
-def test_values_that_contradict_the_rules_are_found(empty: Archive, change: Change, rules: str) -> None:
+def test_values_that_contradict_the_rules_are_found(empty: Archive, rules: str) -> None:
     run_id = annotated(empty, RULES[rules])
-    path = rewrite(empty, "decisions", change, run_id=run_id)
-    found = [problem.what for problem in verify(empty).problems if problem.file == path]
-    assert any(", and in truth " in what and "run 'qarena annotate'" in what for what in found)
+    for what, change in WRONG.items():
+        with rewritten(empty, "decisions", change, run_id) as path:
+            found = [problem.what for problem in verify(empty).problems if problem.file == path]
+            assert any(", and in truth " in each and "run 'qarena annotate'" in each for each in found), what
 
 
-@pytest.mark.parametrize("ply", [LATE, 12, 14])
-@pytest.mark.parametrize("kind", [GIFT, PLACEMENT])
-def test_a_value_of_a_late_position_is_solved_again(empty: Archive, ply: int, kind: int) -> None:
+def test_a_value_of_a_late_position_is_solved_again(empty: Archive) -> None:
     """One value is another, and those before and after it fit: only solving tells."""
     run_id = one_pairing(empty, [block_of([complete_game(1, seed) for seed in range(4)])])
     annotate_runs(empty, [run_id], AnnotationSettings(from_pieces=8, megabytes=1.0))
-    here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
-    rewrite(empty, "decisions", other_before(here), run_id=run_id)
-    assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify(empty).problems)
+    for ply, kind in ((LATE, GIFT), (LATE, PLACEMENT), (12, GIFT), (14, PLACEMENT)):
+        here = (pl.col("ply") == ply) & (pl.col("kind") == kind)
+        with rewritten(empty, "decisions", other_before(here), run_id):
+            assert any(f"at ply {ply}, and in truth" in problem.what for problem in verify(empty).problems)
 
 
 def test_choices_that_were_counted_wrong_are_found(empty: Archive) -> None:

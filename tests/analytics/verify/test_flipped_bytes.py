@@ -56,14 +56,14 @@ def complaints(root: Path) -> list[str]:
         return [str(error)]
 
 
-@pytest.mark.parametrize("samples", [3, *seldom(400)])
+@pytest.mark.parametrize("samples", [2, *seldom(400)])
 def test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed(complete: Archive, samples: int) -> None:
     root = Path(complete.root)
     assert complaints(root) == []
     before, harmless = said(root), 0
     for path in one_of_each_kind(complete):
         content = path.read_bytes()
-        for at in range(0, len(content), max(1, len(content) // samples)):
+        for at in range(0, len(content), max(1, -(-len(content) // samples))):
             path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
             found = complaints(root)
             if found:
