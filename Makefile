@@ -23,7 +23,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
+.PHONY: install run ready test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -31,13 +31,16 @@ install: $(VENV)/installed
 run: install
 	$(BIN)/qarena run experiment=round_robin
 
-test:
-	@$(MAKE) --no-print-directory -j3 debian style warm
+test: ready
 	$(PYTEST) -n $(WORKERS) -m "not slow and not extras" --durations=5 --durations-min=2
 
-test-all:
-	@$(MAKE) --no-print-directory -j3 debian style warm
+test-all: ready
 	$(PYTEST) -n $(WORKERS) -m "not extras"
+
+# What the tests need, at once where that is possible.
+ready:
+	@$(MAKE) --no-print-directory -j2 debian $(VENV)/installed-dev
+	@$(MAKE) --no-print-directory -j2 style warm
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
 test-extras: $(VENV)/installed-extras chromium
@@ -115,10 +118,13 @@ $(VENV)/installed: $(VENV)/created requirements-build.lock requirements.lock pyp
 	@$(BYTECODE)
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
+# All of the above and the tools of the tests, in one go.
+$(VENV)/installed-dev: $(VENV)/created requirements-build.lock requirements.lock requirements-dev.lock pyproject.toml
+	$(PIP_INSTALL) --require-hashes -r requirements-build.lock
 	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(PIP_INSTALL) --no-deps --editable .
 	@$(BYTECODE)
-	@touch $@
+	@touch $(VENV)/installed $@
 
 $(VENV)/installed-extras: $(VENV)/installed-dev requirements-extras.lock
 	$(PIP_INSTALL) --require-hashes -r requirements-extras.lock
