@@ -195,28 +195,6 @@ def test_the_files_that_a_yaml_declares_are_part_of_the_code_of_its_runs(
 FILES = ("weights.bin", "model/layer.bin")
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (
-            "[nowhere.bin]",
-            "agent 'mine': its yaml names 'nowhere.bin' under files, and there is no such file or folder in ",
-        ),
-        ("weights.bin", "agent 'mine': files='weights.bin' is not a list of paths, [weights.npz, …]"),
-        ("[3]", "agent 'mine': files=[3] is not a list of paths"),
-        ("[../weights.bin]", "agent 'mine': '../weights.bin' under files leads out of "),
-        ("[/etc/hosts]", "agent 'mine': '/etc/hosts' under files leads out of "),
-    ],
-)
-def test_files_that_cannot_be_are_refused_before_anything_is_played(
-    files: str, message: str, declaring: Path, tmp_path: Path, qarena: Qarena
-) -> None:
-    (declaring / "agent/mine.yaml").write_text(f"_target_: {MINE.target}\nfiles: {files}\n")
-    found = qarena("run", "--config-dir", str(declaring), "agent@a=mine", "agent@b=random", "games=2")
-    assert found.refusal.startswith(f"error: {message}")
-    assert {path.name for path in tmp_path.iterdir()} == {"own"}  # neither an archive nor Hydra's folders
-
-
 def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
     declaring: Path, tmp_path: Path, qarena: Qarena
 ) -> None:

@@ -24,7 +24,6 @@ from runners.arena.experiment import engine_of
 from runners.cli.play import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
-from tests.runners.conftest import Qarena
 from tests.runners.experiments import assert_same_rows, command, play, request, rows
 from tests.runners.training.trainings import training
 
@@ -166,33 +165,10 @@ def test_a_tournament_takes_names_labels_and_mappings() -> None:
     assert spec.labels == tuple(("random", label) for label in labels[1:])
 
 
-# What is refused, by Hydra or its grammar and schema, and by what only the project knows.
-
-REFUSED_BY_HYDRA = {
-    "games=ten": "games=ten: 'ten' is not a whole number",
-    "games=1,2": "games=1,2: several values are a sweep, qarena sweep … or -m",
-    "games=1,000": "games=1,000 is several values: write games=1000, or games=1_000",
-    "games=[1": "'games=[1' cannot be read",
-    "games": "'games' is a key: write games=VALUE",
-    "agent=mcts": "agent=mcts: name the agents one after the other, qarena run mcts OTHER, or agents=[…]",
-    "progress=maybe": "progress=maybe: 'maybe' is not true or false",
-    "gamse=4": "key 'gamse' does not exist; did you mean 'games'?",
-    "archive.rot=x": "key 'archive.rot' does not exist; did you mean 'archive.root'?",
-    "rules=clasic": "rules 'clasic' does not exist; did you mean 'classic'?",
-    "rules=null": "rules=null: the group rules takes one name; valid: classic",
-    "agent@c=random": "key 'agent@c' does not exist; did you mean 'agent@",
-    "a.faithfull=true": "key 'a.faithfull' does not exist; did you mean 'a.faithful'?",
-    "agents=random": "agents=random: 'random' is not a list",
-    "agents=[random,rule_based(faithful=true)]": "name agents with parameters before the settings",
-    "hydra/launcher=jobib": "hydra/launcher 'jobib' does not exist; did you mean 'joblib'?",
-    "--config-dir nowhere": "--config-dir nowhere is not a folder",
-}
-
+# What is refused by what only the project knows; tests/runners/cli/refusals.txt: by Hydra, its grammar and schema.
 
 REFUSED = {
-    "games=0": "games=0 is out of range: it must be at least 1",
     "games=9999999999999": "games=9999999999999 is out of range: it must be at most 4294967296",
-    "~games": "~games removes a key that every run needs",
     "seed=-1": "seed=-1 is out of range: it must be at least 0",
     "seed=9223372036854775808": "is out of range: it must be at most 9223372036854775807",
     "archive.shard_games=1": "archive.shard_games=1 is out of range: it must be at least 2",
@@ -204,22 +180,15 @@ REFUSED = {
     "rules.rows_and_columns=yess": "rules.rows_and_columns='yess' is not true or false",
     "rules.squares=round": "rules 'classic': squares='round' is not one of none, plain, wrapped",
     "+rules.wrapped=true": "rules have no key 'wrapped'",
-    "rules=own_piece": "agent 'rule_based' does not play rules 'own_piece'",
     "a=random": "agent@a=NAME is how to choose one: a=random is no option; valid: alpha_beta",
     "+a.depth=3": "has no parameter 'depth'; valid: faithful, version",
-    "a.faithful=[1]": "agent 'rule_based(faithful=[1])': faithful=[1] is neither true nor false",
     "a.name=[1]": "agent 'rule_based': name=[1] is not a printable text",
     "a._target_=nowhere.Player": "_target_ 'nowhere.Player' cannot be imported",
     "a._target_=null": "agent 'rule_based': its yaml names no class",
     "agents=[random,random,dumb]": "agents has 'random' 2 times: give one another label",
     "agents=[random,3]": "agents: 3 is neither a name",
     "agents=[random,{agent:rule_based,faithfull:true}]": "no parameter 'faithfull'; did you mean 'faithful'?",
-    "agents=[random,dumb] agent@a=dumb": "agent@a=dumb has no effect",
     "agents=[random,dumb] a.name=me": "a.name=me has no effect",
-}
-REFUSED_BY_THE_ARCHIVE = {
-    "archive.root=file": "archive file is a file: name a folder",
-    "archive.root=folder": "folder is not an archive (it has no archive.json) but has other files in it",
 }
 
 
@@ -228,26 +197,6 @@ def test_a_request_that_makes_no_sense_is_refused(arguments: str, expected: str)
     with pytest.raises(RequestError) as refused:
         engine_of(request(*arguments.split(" ")).spec)
     assert expected in str(refused.value)
-
-
-BY_COMMAND = (
-    REFUSED_BY_HYDRA
-    | REFUSED_BY_THE_ARCHIVE
-    | {each: REFUSED[each] for each in ("games=0", "~games", "rules=own_piece", "a.faithful=[1]")}
-)
-
-
-@pytest.mark.parametrize(("arguments", "expected"), BY_COMMAND.items(), ids=BY_COMMAND.keys())
-def test_a_refusal_is_one_line_and_nothing_is_written(
-    arguments: str, expected: str, qarena: Qarena, tmp_path: Path
-) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/letter").touch()
-    (tmp_path / "file").touch()
-    before = set(tmp_path.rglob("*"))
-    found = qarena("run", *arguments.split(" "))
-    assert expected in found.refusal
-    assert set(tmp_path.rglob("*")) == before
 
 
 # A user's own agents.
@@ -271,17 +220,12 @@ class ByBatch:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A user's folder: two players in Python with their yamls, some of them wrong, and an experiment."""
+    """A user's folder: two players in Python with their yamls, and an experiment."""
     files = {
         "own_players.py": PLAYERS,
         "settings/agent/by_game.yaml": "_target_: own_players.ByGame\nluck: 3\n",
         "settings/agent/by_batch.yaml": "_target_: own_players.ByBatch\n",
-        "settings/agent/no_class.yaml": "luck: 3\n",
-        "settings/agent/no_yaml.yaml": "luck: [3\n_target_: }\n",
-        "settings/agent/no_interface.yaml": "_target_: pathlib.Path\n",
         "settings/experiment/mine.yaml": "# @package _global_\nagents: [by_game, random, by_batch]\ngames: 20\n",
-        "settings/experiment/loop.yaml": "# @package _global_\ngames: ${seed}\nseed: ${games}\n",
-        "settings/experiment/other.yaml": "# @package _global_\ngamse: 20\n",
     }
     for name, text in files.items():
         (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -307,29 +251,6 @@ def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
     renamed = twins["games"].with_columns(pl.col("agent_0", "agent_1").replace_strict(labels))
     ids = pl.lit(run_id).alias("run_id")
     assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ("agent@a=by_gam", "agent 'by_gam' does not exist; did you mean 'by_game'?"),
-        ("agent@a=by_game a.look=3", "key 'a.look' does not exist; did you mean 'a.luck'?"),
-        ("agent@a=by_game", "cannot be imported (No module named 'own_players'); it names a class"),
-        ("agent@a=no_class", "agent 'no_class': its yaml names no class under _target_"),
-        ("agent@a=no_yaml", "no_yaml.yaml"),
-        ("agent@a=no_interface", "agent 'no_interface' (pathlib.PosixPath) is not a KernelAgent, and has neither play"),
-        ("experiment=loop", "Recursive interpolation"),
-        ("experiment=other", "gamse"),
-    ],
-)
-def test_what_is_wrong_in_a_users_own_folder_is_one_line(
-    arguments: str, expected: str, qarena: Qarena, own: Path
-) -> None:
-    found = qarena("run", "--config-dir", str(own / "settings"), *arguments.split(" "))
-    assert found.code == 2
-    assert expected in found.err
-    assert found.err.count("\n") == 1
-    assert [path.name for path in own.parent.iterdir()] == ["own"]
 
 
 def test_threads_that_read_options_take_turns() -> None:

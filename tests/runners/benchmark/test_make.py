@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from quarto.errors import RequestError
 from runners.benchmark import datasets as making
 from runners.benchmark import score
 from runners.benchmark.datasets import DATASETS, VALIDATION_SEED, MakeRequest, chosen, make, parts_of
-from tests.runners.conftest import Qarena
 
 GAMES = 40
 PLAYED = chosen(["random-v0"])  # of the others, each as it is here, `make test-all` plays two more
@@ -189,15 +187,3 @@ def test_the_size_of_the_work_is_told_in_seconds_or_minutes(tmp_path: Path, caps
         parts = parts_of(chosen(["random-v0"] if threads == 1 else ["mixed-v0", "medium-v0"]), games, 5)
         assert not make(MakeRequest(tmp_path / "none", parts, threads, "qarena"), stop)
         assert told in capsys.readouterr().out
-
-
-def test_wrong_requests_cost_one_line(qarena: Qarena, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for arguments, message in (
-        (["x", "--dataset", "medum-v0"], "'medum-v0' is not a dataset of the benchmark; did you mean 'medium-v0'"),
-        (["file"], "file is a file: name a folder"),
-    ):
-        found = qarena("benchmark", "make", *arguments)
-        assert found.code == 2
-        assert re.fullmatch(r"[^\n]+\n", found.err), found.err
-        assert message in found.err

@@ -286,11 +286,3 @@ def test_the_command_prints_what_it_found_and_stores_nothing(qarena: Qarena, tmp
     assert "legal pieces: 0 (0), 1 (1)" in found.out
     assert found.err == ""
     assert not list(tmp_path.rglob(MARKER))
-    for arguments, expected in (
-        (("nobody",), "'nobody' does not exist"),
-        (("random(depth=2)",), "has no parameter 'depth'"),
-        (("own_piece_alpha_beta",), "does not play rules 'classic'"),
-        (("a=polito", "a.folder=x"), "qarena agents check 'NAME(key=value,key=value)'"),
-    ):
-        refused = qarena("agents", "check", *arguments)
-        assert (refused.code, expected in refused.err) == (2, True), refused

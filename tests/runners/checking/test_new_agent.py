@@ -96,30 +96,6 @@ def test_what_is_written_names_the_agent_and_no_template(folder: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("Corner",), "'Corner' cannot be the name of an agent"),
-        (("for",), "'for' cannot be the name of an agent"),
-        (("../corner",), "'../corner' cannot be the name of an agent"),
-        (("oracle",), "'oracle' is an agent already"),
-        *(((name,), f"'{name}' is no text in a yaml") for name in ("true", "null", "none", "yes", "on", "nan")),
-        (("json",), "'json' is the name of a Python module that is installed"),
-        (("corner", "--interface", "paly"), "--interface paly does not exist; did you mean 'play'?"),
-        (("corner", "--config-dir", "file"), "--config-dir file is not a folder"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_nothing_written(
-    words: tuple[str, ...], message: str, qarena: Qarena, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    found = qarena("agents", "new", *words)
-    assert (found.code in (1, 2), found.out) == (True, "")
-    assert found.err.startswith(f"error: {message}")
-    assert found.err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_a_broken_yaml_is_named_and_the_list_shows_the_others(qarena: Qarena, tmp_path: Path) -> None:
     qarena("agents", "new", "corner")
     (tmp_path / "my_agents/agent/broken.yaml").write_text("# mine\n_target_: a: b\n")

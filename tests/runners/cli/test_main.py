@@ -146,29 +146,6 @@ def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["nonsense"], "No such command 'nonsense'"),
-        (["sql"], "Missing argument 'question'"),
-        (["sql", "SELECT 1", "--format", "xml"], "'xml'"),
-        (["sql", "SELECT 1", "--archive", "nowhere"], "there is no archive at nowhere"),
-        (["archive", "ls"], "there is no archive at data/archive: run an experiment first"),
-        (["archive", "verify", "--archive", "."], "is not an archive (it has no archive.json)"),
-        (["archive", "gc", "--archive", "nowhere"], "there is no archive at nowhere"),
-        (["perft", "some"], "Invalid value for 'plies'"),
-        (["perft", "3", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
-        (["perft", "12"], "plies=12 is too many"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_wrong_request_exits_2(arguments: list[str], expected: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena(*arguments)
-    assert (found.code, found.out) == (2, "")
-    assert expected in found.err
-    assert list(tmp_path.iterdir()) == []
-
-
 @contextmanager
 def somebody_else() -> Iterator[None]:
     """Root may write anywhere, so be nobody for a while."""

@@ -34,13 +34,6 @@ def assert_one_line(found: Result, code: int, *texts: str) -> None:
     assert SECRET not in found.err + found.out
 
 
-def test_a_malformed_url_is_refused(qarena: Qarena, tmp_path: Path) -> None:
-    named = ("--archive", "s3://X/y")
-    for found in (qarena("sql", "SELECT 1", *named), qarena(*GAMES, *named), qarena(*GAMES, "archive.root=s3://X/y")):
-        assert_one_line(found, 2, "s3://X/y does not name a bucket", "write s3://BUCKET/PREFIX")
-    assert not (tmp_path / "s3:").exists()
-
-
 @pytest.mark.extras
 @EACH_STORE
 def test_rows_and_tables_are_those_of_a_folder(

@@ -58,26 +58,6 @@ def test_ctrl_c_says_how_to_go_on(own_home: Path) -> None:
     assert notes.splitlines()[-1].endswith(f" {' '.join(BUILD)} 4")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["build", "--pieces", "0"], "pieces=0 is not among 1 to 7"),
-        (["build", "--pieces", "17"], "pieces=17 is not among 1 to 7"),
-        (["build", "--pieces", "2", "--rules", "clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
-        (["build", "--pieces", "2", "--memory", "1000000GiB"], "of free memory: the largest that fits is --memory"),
-        (["verify", "nowhere/classic-3.parquet"], "there is no tablebase nowhere/classic-3.parquet"),
-        (["verify", "--sample", "-1"], "Invalid value for '--sample'"),
-        (["show", "--rules", "clasic"], "rules 'clasic' does not exist"),
-    ],
-)
-def test_a_wrong_request_changes_nothing(qarena: Qarena, own_home: Path, arguments: list[str], message: str) -> None:
-    found = qarena("tablebase", *arguments)
-    assert (found.code, found.out) == (2, "")
-    assert message in found.err
-    assert len(found.err.splitlines()) == 1
-    assert not own_home.exists()
-
-
 @pytest.mark.slow
 def test_the_page_of_theory_is_what_the_shipped_tablebases_say(qarena: Qarena) -> None:
     page = ROOT / "docs/theory.md"

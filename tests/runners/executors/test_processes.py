@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import threading
 import time
@@ -156,21 +155,6 @@ def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path:
         replace(task, root=str(tmp_path / "other"))((0, 1), threading.Event())
     with pytest.raises(FailureError, match=r"has fingerprint [0-9a-f]{16}, and the run is played by 0123"):
         replace(task, fingerprint="0123")((0, 1), threading.Event())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        ("run executor=proceses", 2, "executor 'proceses' does not exist; did you mean 'processes'?"),
-        ("run ray.address=node7", 2, "ray.address=node7 has no effect: choose executor=ray too"),
-        ("annotate --executor thread", 2, "--executor thread does not exist; did you mean 'threads'?"),
-    ],
-)
-def test_wrong_requests(arguments: str, code: int, text: str, qarena: Qarena) -> None:
-    found = qarena(*shlex.split(arguments))
-    assert (found.code, found.out) == (code, "")
-    assert text in found.err
-    assert len(found.err.splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -44,38 +44,6 @@ def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) 
     assert len(Archive.open(tmp_path / "data/archive").runs()) == 3  # seeds 1 and 2, and imposed openings
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("run mcts", "1 agent is named: name two for a match, qarena run mcts random, or more for a tournament"),
-        ("sprt mcts", "a test is between two agents, not 1: name two, qarena sprt mcts random"),
-        ("run random dump", "agent 'dump' does not exist; did you mean 'dumb'?"),
-        ("run random dumb agent@a=mcts", "agent@a=mcts has no effect"),
-        ("run random mine", "agent 'mine' is one of your own: name its folder too, --config-dir own"),
-        ("train q_table", "'q_table' is not key=value"),
-        ("run random dumb games 1000", "'games' is a key: write games=1000, without spaces"),
-        (
-            "run random dumb mcts a.iterations=5",
-            "a and b are two agents; of one, or of many, write 'random(iterations=5)'",
-        ),
-        ("run random mcts(iterations=5 games=2", "a closing bracket is missing"),
-        ("run random mcts iterations=5", "of the agent mcts: write b.iterations=5 or 'mcts(iterations=5)'"),
-        ("run agent@a=mcts agent@b=dumb turn_seconds=5", "write a.turn_seconds=5 or 'mcts(turn_seconds=5)'"),
-        ("run random dumb iterations=5", "key 'iterations' does not exist"),
-        ("run own/agent/mine.yaml random", "own/agent/mine.yaml"),
-        ("run own random", "own is a file or a folder: write the agent's name, and its folder as --config-dir DIR"),
-        ("run mine random --config-dir own/agent", "--config-dir own/agent: name the folder that holds agent/, own"),
-        ("run random dumb archive=some/where", "name the archive's folder by --archive some/where"),
-    ],
-)
-def test_agents_that_cannot_play_are_one_line(typed: str, expected: str, qarena: Qarena, tmp_path: Path) -> None:
-    (tmp_path / "own/agent").mkdir(parents=True)
-    (tmp_path / "own/agent/mine.yaml").write_text("_target_: agents.dumb.Dumb\nfaithful: false\n")
-    found = qarena(*typed.split())
-    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
-    assert expected in found.err
-
-
 def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
     for words, labels in (
         (["random", "mcts(iterations=20)", "b.c=1"], ("random", "mcts(c=1,iterations=20)")),
@@ -112,23 +80,6 @@ def test_flags_may_stand_anywhere(typed: str, qarena: Qarena) -> None:
     found = qarena("run", *typed.split())
     assert found.code == 0
     assert {"games: 2", "seed: 2"} <= set(found.out.splitlines())
-
-
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ("run --multi", "No such option: --multi (Possible options: --multirun) (see 'qarena run --help')"),
-        ("run --archive=", "an archive needs a name: --archive DIR"),
-        ("run --archive", "Option '--archive' requires an argument"),
-        ("run --games=7", "No such option: --games: settings have no dashes, games=VALUE"),
-        ("run -x", "No such option: -x: settings have no dashes, x=VALUE"),
-        ("run --cfg seed=7", "'seed=7' is not one of 'job', 'hydra', 'all' (see 'qarena run --help')"),
-        ("annotate 5e1f", "Got unexpected extra argument(s) (5e1f): one run alone is qarena annotate --run RUN"),
-        ("compare --run 5e1f", "No such option: --run: the run itself is what this command takes, qarena compare RUN"),
-    ],
-)
-def test_a_wrong_flag_is_one_line_of_ours(typed: str, message: str, qarena: Qarena) -> None:
-    assert qarena(*typed.split()).refusal.endswith(f"{message}\n")
 
 
 @pytest.mark.parametrize(

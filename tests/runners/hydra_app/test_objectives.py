@@ -16,7 +16,6 @@ from quarto.rules import CELLS, NONE, finished_lines
 from runners.arena.config_groups import load_rules
 from runners.arena.experiment import Experiment, prepare
 from runners.arena.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
-from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play, request, stored_at
 
@@ -82,29 +81,6 @@ def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_
     late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
     of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
     assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
-
-
-WRONG = {
-    ("objective=elp",): "objective 'elp' does not exist; did you mean 'elo'?",
-    ("objective.agnt=a",): "key 'objective.agnt' does not exist; did you mean 'objective.agent'?",
-    ("objective.agent=c",): "objective.agent=c does not play in this run; valid: a, b, random, rule_based",
-    ("objective=elo", "objective.anchor=dumb"): "objective.anchor=dumb does not play in this run; valid: a, b,",
-    ("objective=elo", "objective.anchor=a"): "objective=elo compares 'rule_based' with itself",
-    ("objective=regret", "objective.from_pieces=16"): "objective.from_pieces=16 is out of range: it must be at most 15",
-    ("objective=regret", "objective.seconds=soon"): "objective 'regret': seconds='soon' is not a number",
-    ("objective=null",): "objective=null: the group objective takes one name",
-}
-
-
-@pytest.mark.parametrize("command", ["run", *seldom("sweep")])
-@pytest.mark.parametrize("wrong", WRONG, ids=" ".join)
-def test_a_wrong_objective_is_refused_before_anything_is_made(
-    command: str, wrong: tuple[str, ...], qarena: Qarena, tmp_path: Path
-) -> None:
-    found = qarena(command, "games=4", "seed=1,2" if command == "sweep" else "seed=1", *wrong)
-    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
-    assert found.err.startswith(f"error: {WRONG[wrong]}")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_games_that_cannot_be_judged_in_time_are_one_line(

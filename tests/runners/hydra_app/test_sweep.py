@@ -112,28 +112,6 @@ def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> N
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["rules=classic,clasic"], "rules 'clasic' does not exist; did you mean 'classic'?"),
-        (["seed=1,2", "gamse=4"], "key 'gamse' does not exist; did you mean 'games'?"),
-        (["games=4,many"], "games=many: 'many' is not a whole number"),
-        (["agent@a=mcts", "a.iterations=10,x"], "agent 'mcts(iterations=x)': iterations='x' is not a whole number"),
-        (["seed=1,2", "hydra.sweep.dir=mine/here", "experiment=none"], "experiment 'none' does not exist"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_an_unknown_name_anywhere_is_refused_before_any_job(
-    arguments: list[str], expected: str, qarena: Qarena, tmp_path: Path
-) -> None:
-    (tmp_path / "mine").mkdir()
-    found = qarena("sweep", *arguments)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith(f"error: {expected}")
-    assert found.err.count("\n") == 1
-    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
-
-
 @pytest.mark.slow
 def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) -> None:
     training = ("train", "trainer=q_table", "trainer.games=20", "seed=1,2")
@@ -156,12 +134,6 @@ def test_a_file_can_ask_for_a_sweep(qarena: Qarena, tmp_path: Path) -> None:
     assert (found.code, [row[:2] for row in table_of(found)]) == (0, [["0", "1"], ["1", "2"]])
     with open_archive(tmp_path / "data/archive") as archive:
         assert archive.sql("SELECT status FROM sweeps").rows() == [("complete",), ("complete",)]
-
-
-def test_a_sweep_in_the_mode_of_a_run_is_refused(qarena: Qarena) -> None:
-    found = qarena("sweep", "seed=1,2", "hydra.mode=RUN")
-    assert (found.code, found.err.count("\n")) == (2, 1)
-    assert found.err.startswith("error: hydra.mode=RUN contradicts a sweep: leave it out")
 
 
 EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}

@@ -68,27 +68,6 @@ def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyP
     assert "3 have not been played yet." in found.out
 
 
-@pytest.mark.parametrize(
-    ("typed", "line"),
-    [
-        ("--study Z", "study 'Z' does not exist; valid: A, B, C, D, E"),
-        ("--study A,F", "study 'F' does not exist; valid: A, B, C, D, E"),
-        ("--games 0", "--games=0 is out of range: it must be at least 1"),
-        ("--games 99999999999", "--games=99999999999 is out of range: it must be at most 4294967296"),
-        ("--seed -1", "--seed=-1 is out of range: it must be at least 0"),
-        ("--threads 0", "Invalid value for '--threads'"),
-        ("--other-code perhaps", "--other-code=perhaps does not exist; valid: extend, new, refuse"),
-        ("--html nowhere/page.html", "nowhere/page.html has no folder: name a file in a folder that exists"),
-        ("--markdown .", ". is a folder: name a file"),
-        ("--study D --archive /dev/null/here", "/dev/null/here"),
-    ],
-)
-def test_a_wrong_request_is_one_line_and_changes_nothing(typed: str, line: str, qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("reproduce", *typed.split())
-    assert line in found.refusal
-    assert list(tmp_path.iterdir()) == []
-
-
 def verdicts(report: str) -> dict[str, tuple[str, ...]]:
     """The answer of a Markdown report for each figure: yes or no by the text and, if that differs, by the code."""
     rows = [re.split(r" *\| *", line) for line in report.splitlines() if re.match(r"\| [A-E]\d\d ", line)]

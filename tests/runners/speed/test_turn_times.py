@@ -115,20 +115,3 @@ def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Pa
     figures = json.loads((tmp_path / "turns.json").read_text())
     assert figures["rules"] == "own_piece"
     assert [figures["by_pieces_on_the_board"][f"{pieces}"]["positions"] for pieces in range(16)] == [3] * 16
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--turn", "randm"), "agent 'randm' does not exist; did you mean 'random'?"),
-        (("--turn", "random", "--rules", "clasic"), "rules 'clasic' does not exist; did you mean 'classic'?"),
-        (("--turn", "own_piece_alpha_beta", "--rules", "classic"), "does not play rules 'classic'"),
-        (("--turn", "mcts(iterations=0)"), "iterations=0 is not a whole number"),
-        (("--positions", "5"), "--positions 5 needs --turn AGENT"),
-        (("--turn", "random", "--positions", "0"), "--positions 0 is out of range: it must be from 1 to 10000"),
-        (("--turn", "random", "--seed", "-1"), "--seed -1 is out of range: it must be from 0 to "),
-    ],
-)
-def test_a_wrong_request_is_one_line(arguments: tuple[str, ...], complaint: str, qarena: Qarena) -> None:
-    found = qarena("bench", *arguments)
-    assert complaint in found.refusal

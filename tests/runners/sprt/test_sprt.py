@@ -272,31 +272,6 @@ def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -
     assert "minimax is above dumb by more than 0 nElo" in won.out
 
 
-@pytest.mark.parametrize(
-    ("typed", "complaint"),
-    [
-        (("elo0=5", "elo1=5"), "elo0=5 and elo1=5: elo0 must be less than elo1"),
-        (("alpha=0.7", "beta=0.4"), "their sum below 1"),
-        (("games=1",), "games=1 is out of range: it must be at least 2"),
-        (("elo=3",), "key 'elo' does not exist; did you mean 'elo1'?"),
-        (("seats=fixed",), "key 'seats' does not exist"),
-        (("~elo0",), "~elo0 removes a key that every run needs"),
-        (("a.faithfull=true",), "did you mean 'a.faithful'"),
-        (("--counts", "1,2,3", "elo0=0"), "five whole numbers are needed"),
-        (("--counts", "1,2,3,4,inf"), "five whole numbers are needed"),
-        (("--counts", "0,0,0,0,0"), "strength cannot be estimated without pairs"),
-        (("--counts", "1,2,3,4,5", "agent@a=dumb"), "'agent@a=dumb' cannot be used with --counts"),
-        (("--counts", "1,2,3,4,5", "elo1=much"), "elo1: 'much' is not a number"),
-    ],
-)
-def test_a_wrong_request_is_one_line_and_changes_nothing(
-    qarena: Qarena, tmp_path: Path, typed: tuple[str, ...], complaint: str
-) -> None:
-    found = qarena("sprt", *typed)
-    assert complaint in found.refusal
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qarena: Qarena) -> None:
     first = qarena("sprt", "--counts", "379,10170,21828,10640,343", "elo0=0", "elo1=2")
     assert (first.code, first.err) == (0, "")
