@@ -13,12 +13,12 @@ from quarto.notation import parse_game
 pytestmark = pytest.mark.extras
 
 
-def made(**options: Any) -> Any:
+def made(turns: bool = False, **options: Any) -> Any:
     import gymnasium
 
-    from quarto.env import ENV_ID
+    from quarto.env import ENV_ID, TURNS_ID
 
-    return gymnasium.make(ENV_ID, **options)
+    return gymnasium.make(TURNS_ID if turns else ENV_ID, **options)
 
 
 def played(environment: Any, seed: int | None, chance: np.random.Generator) -> tuple[float, dict[str, Any], int]:
@@ -32,14 +32,27 @@ def played(environment: Any, seed: int | None, chance: np.random.Generator) -> t
             return reward, info, steps
 
 
-@pytest.mark.parametrize("options", [{}, {"rules": "own_piece"}, {"opponent": "rule_based", "seat": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"rules": "own_piece"}, {"opponent": "rule_based", "seat": 1}, {"turns": True, "opening_plies": 2}],
+    ids=str,
+)
 def test_gymnasium_accepts_it(options: dict[str, Any]) -> None:
     from gymnasium.utils.env_checker import check_env
 
     check_env(made(**options).unwrapped, skip_render_check=True)
 
 
-@pytest.mark.parametrize("options", [{"opponent": "rule_based", "seat": 1}, {"opponent": None}, {"opponent": "random"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"opponent": "rule_based", "seat": 1},
+        {"opponent": None},
+        {"opponent": "random"},
+        {"opponent": "random", "turns": True, "opening_plies": 2},
+    ],
+    ids=str,
+)
 def test_it_is_the_game_that_is_played_by_itself(options: dict[str, Any]) -> None:
     from tests.runners.environments.one_game import OneGame  # needs Gymnasium
 
@@ -92,15 +105,6 @@ def test_the_seat_is_as_wished_or_random() -> None:
     observation, _ = made(seat=1).reset(seed=1)
     assert observation[16].any()  # the opponent gave a piece
     assert not made(seat=0).reset(seed=1)[0].any()
-
-
-def test_an_illegal_action_forfeits() -> None:
-    environment = made(seat=0)
-    environment.reset(seed=1)
-    environment.step(3)
-    taken = int(np.flatnonzero(environment.get_wrapper_attr("action_masks")() == 0)[0])
-    _, reward, terminated, truncated, info = environment.step(taken)
-    assert (reward, terminated, truncated, info["ending"]) == (-1.0, True, False, "forfeit_illegal")
 
 
 class Resigns:
@@ -156,5 +160,7 @@ def test_wrong_requests_are_refused_in_a_line() -> None:
     ):
         with pytest.raises(RequestError, match=message):
             made(**options)
+    with pytest.raises(RequestError, match="the mover chooses the piece"):
+        made(turns=True, rules="own_piece")
     with pytest.raises(ValueError, match="seat=2 is not 0"):
         made(seat=2)

@@ -116,22 +116,6 @@ def test_a_game_that_begins_at_once_is_the_one_that_would_begin_next(opponent: s
     assert ended > 5
 
 
-@pytest.mark.parametrize("turns", [False, True])
-def test_a_learner_of_both_seats_gets_the_rewards_of_the_seat_that_acted(turns: bool) -> None:
-    environment, chance = made(opponent=None, turns=turns), np.random.default_rng(7)
-    _, infos = environment.reset(seed=1)
-    assert not infos["seat"].any()  # seat 0 gives the first piece
-    rewards = []
-    for _ in range(60):
-        before, over = infos["seat"], infos.get("_ending", np.zeros(GAMES, bool))
-        _, reward, terminated, _, infos = environment.step(chosen(infos["action_mask"], chance))
-        rewards += reward[terminated].tolist()
-        if turns:  # a turn is the other seat's, unless the game is over or begins
-            assert np.array_equal(infos["seat"] != before, ~terminated & ~over | over & (before == 1))
-    assert set(rewards) <= {0.0, 1.0}  # only the seat that places can win
-    assert 1.0 in rewards
-
-
 def test_agents_in_python_are_asked_for_games_of_one_ply_at_a_time() -> None:
     opponent = SamePly()
     environment, chance = made(opponent=opponent), np.random.default_rng(2)
