@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
+from analytics.results.columns import SEATS, SEATS_OF_MOVERS, elo, interval, percent
 from analytics.results.pairings import SharedOpenings
 from analytics.sql.database import OpenArchive
 from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
@@ -90,6 +91,50 @@ class Ratings:
         kinds = {"place": pl.Int64, "agent": pl.String, "games": pl.Int64, "group": pl.Int64, "bounded": pl.Boolean}
         schema = {name: kinds.get(name, pl.Float64) for name in columns}
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
+
+    def sentences(self, mover_chooses: bool) -> list[str]:
+        """What a table of the ratings does not say: the seat, draws, what stays unknown, who is not rated."""
+        lines = [self._common(mover_chooses)]
+        if self.groups > 1:
+            lines.append(
+                f"{self.groups} groups of agents have no games between them: compare ratings within a group only."
+            )
+        for text, agents in (
+            ("won every point against the agents below it: its rating has no upper bound", self._at(math.inf)),
+            ("lost every point to the agents above it: its rating has no lower bound", self._at(-math.inf)),
+            (
+                "cannot be rated: no chain of won points connects it with the others",
+                [r.agent for r in self.ratings if math.isnan(r.elo.mean) and r.agent not in self.by_seat],
+            ),
+        ):
+            lines += [f"{agent} {text}." for agent in agents]
+        if self.by_seat:
+            seat, level = int(self.seat.mean < 0), ", ".join(self.by_seat)
+            lines.append(
+                f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
+            )
+        return [*lines, *self.unrated]
+
+    @property
+    def unrated(self) -> list[str]:
+        """Sentences on agents that have no rating."""
+        lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
+        alone = ", ".join(self.without_contest)
+        return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
+
+    def _at(self, value: float) -> list[str]:
+        return [rating.agent for rating in self.ratings if rating.elo.mean == value]
+
+    def _common(self, mover_chooses: bool) -> str:
+        if math.isnan(self.seat.mean):
+            return "The games do not determine the value of seat 0: no agent both won and lost points."
+        seat, draws = (
+            "not sampled" if math.isnan(each.low) else interval(each.low, each.high, form)
+            for each, form in ((self.seat, elo), (self.draws, percent))
+        )
+        drawn = f"of games between equals {percent(self.draws.mean)} % are drawn ({draws})"
+        first = (SEATS_OF_MOVERS if mover_chooses else SEATS)[0]
+        return f"Seat 0, which {first}, is worth {elo(self.seat.mean)} Elo ({seat}); {drawn}."
 
 
 def ratings(

@@ -13,7 +13,7 @@ from analytics.ratings.head_to_head import HeadToHead, head_to_head
 from runners.arena.config import stored_label
 from runners.terminal import console
 from runners.terminal.files import TableOutput
-from runners.terminal.results import show_head_to_head, show_ratings, unrated
+from runners.terminal.results import show_head_to_head, show_ratings
 from runners.terminal.tables import write
 
 
@@ -33,7 +33,7 @@ def rate(root: PurePath, games: GameFilter, options: RatingOptions, table: Table
         show_ratings(met, found, anchor, options.anchor_elo, table.wide)
     else:
         write(found.frame(), table)
-        for line in unrated(found):
+        for line in found.unrated:
             console.print_note(line)
 
 

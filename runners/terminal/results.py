@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analytics.results.columns import (
-    SEATS,
-    SEATS_OF_MOVERS,
     ResultColumn,
-    elo,
-    interval,
     opponent_columns,
     pairing_columns,
-    percent,
     ranked,
     rating_columns,
     seats_explained,
@@ -28,7 +22,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from analytics.ratings.head_to_head import HeadToHead
-    from analytics.ratings.ratings import Rating, Ratings
+    from analytics.ratings.ratings import Ratings
 
 # Crosstables.
 
@@ -74,7 +68,7 @@ def show_ratings(
         # Games of an agent against itself are not among these.
         games = f"{met.rules} rules, {int(frame['games'].sum()) // 2:,} games"
         _show_group(frame, f"Ratings in Elo{which} ({games}; {_zero(frame, anchor, anchor_elo)})", wide)
-    for line in [_common(found, met.mover_chooses), *_open_questions(found), *unrated(found)]:
+    for line in found.sentences(met.mover_chooses):
         print_line(line)
 
 
@@ -96,49 +90,3 @@ def _show_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
         ),
         wide=wide,
     )
-
-
-def unrated(found: Ratings) -> list[str]:
-    """Sentences on agents that the table does not list."""
-    lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in found.forfeited]
-    if found.without_contest:
-        lines.append(f"Not rated, met only these: {', '.join(found.without_contest)}.")
-    return lines
-
-
-def _common(found: Ratings, mover_chooses: bool) -> str:
-    if math.isnan(found.seat.mean):
-        return "The games do not determine the value of seat 0: no agent both won and lost points."
-    seat, draws = (
-        "not sampled" if math.isnan(each.low) else interval(each.low, each.high, form)
-        for each, form in ((found.seat, elo), (found.draws, percent))
-    )
-    drawn = f"of games between equals {percent(found.draws.mean)} % are drawn ({draws})"
-    first = (SEATS_OF_MOVERS if mover_chooses else SEATS)[0]
-    return f"Seat 0, which {first}, is worth {elo(found.seat.mean)} Elo ({seat}); {drawn}."
-
-
-def _open_questions(found: Ratings) -> list[str]:
-    """Sentences on what the games do not determine."""
-    lines = []
-    if found.groups > 1:
-        lines.append(
-            f"{found.groups} groups of agents have no games between them: compare ratings within a group only."
-        )
-    for text, agents in (
-        ("won every point against the agents below it: its rating has no upper bound", _at(found.ratings, math.inf)),
-        ("lost every point to the agents above it: its rating has no lower bound", _at(found.ratings, -math.inf)),
-        (
-            "cannot be rated: no chain of won points connects it with the others",
-            [r for r in found.ratings if math.isnan(r.elo.mean) and r.agent not in found.by_seat],
-        ),
-    ):
-        lines += [f"{rating.agent} {text}." for rating in agents]
-    if found.by_seat:
-        seat, level = int(found.seat.mean < 0), ", ".join(found.by_seat)
-        lines.append(f"Seat {seat} won every game between {level}: these games do not show which of them is stronger.")
-    return lines
-
-
-def _at(rows: Iterable[Rating], value: float) -> list[Rating]:
-    return [rating for rating in rows if rating.elo.mean == value]

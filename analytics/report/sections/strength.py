@@ -20,15 +20,15 @@ from analytics.results.columns import (
     ResultColumn,
     Table,
     column,
-    elo,
-    interval,
     opponent_columns,
+    pairing_columns,
     rating_columns,
     standing_columns,
+    superiority_columns,
     tenths_of_percent,
     words,
 )
-from analytics.results.pairings import Crosstable
+from analytics.results.pairings import Crosstable, pairings_frame
 from analytics.results.pairings import crosstable as crosstable_of
 
 NOBODY_MET = "no two different agents played each other"
@@ -51,7 +51,9 @@ def crosstable(chosen: ReportedGames) -> ReportSection:
         f"({MISSING} never met, hatched: itself); then the shares of games won, drawn and lost. "
         f"Intervals are normal, over {_unit(chosen)}."
     )
-    return ReportSection(note, Table("Scores of all agents against each other, in %", columns))
+    met = [each for each in chosen.results if {each.first, each.second} <= {*agents} and each.first != each.second]
+    numbers = Table("Every two agents, as the first one sees it, in %", pairing_columns(pairings_frame(met)))
+    return ReportSection(note, Table("Scores of all agents against each other, in %", columns), numbers=numbers)
 
 
 def standings(chosen: ReportedGames) -> Crosstable:
@@ -84,24 +86,24 @@ def ratings(chosen: ReportedGames) -> ReportSection:
     fit = fitted(chosen)
     if fit is None:
         return ReportSection(missing=NOBODY_MET)
-    frame, several = ratings_frame(fit), fit.groups > 1
+    frame = ratings_frame(fit)
     above = column("above the next, %", frame["above_next"], tenths_of_percent)
     columns = [words("agent", agent_cells(chosen, frame["agent"])), *rating_columns(frame), above]
+    mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
-        f"{'each group' if several else 'the agents'} is 0, intervals are from resampled "
-        f"{'openings' if chosen.shared else 'pairs'}. Seat 0, which gives first, is worth {elo(fit.seat.mean)} Elo "
-        f"({interval(fit.seat.low, fit.seat.high, elo)}). Above the next: how likely an agent is stronger than the one "
-        "below it."
+        f"{'each group' if fit.groups > 1 else 'the agents'} is 0, intervals are from resampled "
+        f"{'openings' if chosen.shared else 'pairs'}. Above the next: how likely an agent is stronger than the one "
+        f"below it. {' '.join(fit.sentences(mover_chooses))}"
     )
-    if not frame["bounded"].all():
-        note += " No bound: it won or lost all of its games."
-    for agent, games in fit.forfeited:
-        note += f" {agent} forfeited all of its {games:,} games and is not rated."
-    if several:
-        note += f" There are {fit.groups} groups of agents that never met: ratings of different groups do not compare."
+    numbers = Table("Probability of being above the other, in %", [words("agent", frame["agent"]), *_above(fit)])
     figures = numbered(f"ratings-{chosen.rules[0]}-", [_figure(frame, chosen)])
-    return ReportSection(note, Table("Ratings in Elo", columns), figures, beside=True)
+    return ReportSection(note, Table("Ratings in Elo", columns), figures, numbers, beside=True)
+
+
+def _above(fit: Ratings) -> list[ResultColumn]:
+    """The columns of the other agents, best first, with their ranks as headings."""
+    return [each._replace(heading=f"> {rank}") for rank, each in enumerate(superiority_columns(fit.frame()), 1)]
 
 
 def fitted(chosen: ReportedGames) -> Ratings | None:

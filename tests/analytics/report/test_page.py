@@ -125,7 +125,7 @@ def test_every_section_is_there(content: str) -> None:
     assert content.count("<svg") - content.count('<svg class="piece"') - 1 == content.count("<figcaption") > 20
     captions = page.said_in("span")
     assert {"Runs of the chosen games", "Agents of these runs"} <= {*captions}
-    assert content.count("<caption") == content.count("<table") == 16
+    assert content.count("<caption") == content.count("<table") == 22
 
 
 def test_nothing_is_fetched_and_nothing_runs(content: str) -> None:
