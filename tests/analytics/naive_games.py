@@ -160,6 +160,18 @@ def cut(block: Block, line: UnitLine, span: Range) -> Block:
     return block._replace(first_pair=block.first_pair + (of[0] if of else 0), games=games)
 
 
+def games_of_seed(seed: int, pairs: int) -> list[Block]:
+    """The games of so many pairs of each of PAIRINGS; those of another seed are others."""
+    return [random_block(seed, pairing, 0, pairs) for pairing in range(len(PAIRINGS))]
+
+
+def store_span(archive: Archive, span: Range, blocks: Sequence[Block] = BLOCKS, run_id: str = RUN_ID) -> StoredRange:
+    """Store the games that blocks have of a range of units, as one file of every table."""
+    run = archive.known_run(run_id)
+    mine = [part for block in blocks if (part := cut(block, run.line, span)).pairs]
+    return store_games(archive, run_id, run.line, run.pairings, span, mine)
+
+
 def store(
     archive: Archive,
     run_id: str,
@@ -174,10 +186,4 @@ def store(
     """
     line = archive.known_run(run_id).line
     held = merged((unit, unit + 1) for block in blocks for unit in units_of(block, line))
-    spans = [span for first, end in held for span in parts(first, end, 0, most)]
-    return [
-        store_games(
-            archive, run_id, line, pairings, span, [part for block in blocks if (part := cut(block, line, span)).pairs]
-        )
-        for span in spans
-    ]
+    return [store_span(archive, span, blocks, run_id) for first, end in held for span in parts(first, end, 0, most)]

@@ -26,7 +26,7 @@ from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
-from tests.analytics.naive_games import BLOCKS, RUN_ID, cut, random_block, record, spec_of, store
+from tests.analytics.naive_games import BLOCKS, RUN_ID, random_block, record, spec_of, store, store_span
 from tests.object_storage import SECRET, Proxy, environment, free_port, remove_bucket
 from tests.paths import ROOT
 
@@ -41,7 +41,7 @@ def write_all(root: PurePath, seed: int) -> None:
     archive, spans = Archive.open(root), random.Random(seed).sample(SPANS, len(SPANS))
 
     def write(span: tuple[int, int]) -> None:
-        store(archive, OTHER.run_id, [part for block in BLOCKS if (part := cut(block, OTHER.line, span)).pairs], most=2)
+        store_span(archive, span, BLOCKS, OTHER.run_id)
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(write, spans))

@@ -19,14 +19,13 @@ from analytics.sql.views import VIEWS
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.marker import CheckedFile
-from analytics.store.range_files import store_games
 from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import copied, files_of
 from tests.analytics.indexed import decide, index, save_verdict, think
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, record
+from tests.analytics.naive_games import RUN_ID, store_span
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
 from tests.object_storage import BOTH
@@ -156,7 +155,7 @@ def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Ar
         expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]
         decided, chosen = openings(opened), select(opened.fork(), "game_id > 3")
         late = opened.fork()
-        store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
+        store_span(archive, (0, 24))
         index(archive)
         for path in replaced:
             archive.backend.remove(path)

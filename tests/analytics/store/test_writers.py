@@ -22,7 +22,7 @@ from analytics.files import local
 from analytics.files.backend import TEMPORARY, location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, read_tallies, store_games
+from analytics.store.range_files import read_games, read_tallies
 from analytics.store.ranges import parts
 from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
@@ -30,11 +30,11 @@ from analytics.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot
-from tests.analytics.naive_games import BLOCKS, PAIRINGS, RUN_ID, cut, random_block, record, spec_of, store
+from tests.analytics.naive_games import RUN_ID, games_of_seed, random_block, record, spec_of, store, store_span
 from tests.marks import seldom
 
 OTHER = record(spec_of(seed=8), games=128)  # a run that the archive does not hold yet
-LINE, UNITS = OTHER.line, OTHER.end_unit  # 192
+UNITS = OTHER.end_unit  # 192
 TABLES = (PLIES_TABLE, TALLIES_TABLE, GAMES_TABLE)
 LISTING_SECONDS = 1.0  # a listing takes less here
 GC_SECONDS = 10.0  # so does a writer between two steps, however busy the machine is
@@ -42,7 +42,7 @@ GC_SECONDS = 10.0  # so does a writer between two steps, however busy the machin
 
 def games_of(luck: int = 0) -> list[Block]:
     """All games of the run; with another ``luck`` they are others, as those of players that cannot be repeated."""
-    return [random_block(9 + luck, pairing, 0, UNITS // 3) for pairing in range(3)]
+    return games_of_seed(9 + luck, UNITS // 3)
 
 
 def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
@@ -53,8 +53,7 @@ def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
         dice = random.Random(f"{seed} {number}")
         while gaps := archive.ranges(OTHER.run_id).missing(UNITS):
             span = dice.choice([*parts(*dice.choice(gaps), UNITS, dice.choice((1, 2, 4, 8)))])
-            mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
-            store_games(archive, OTHER.run_id, LINE, PAIRINGS, span, mine)
+            store_span(archive, span, blocks, OTHER.run_id)
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(play, range(threads)))
@@ -222,18 +221,14 @@ def test_at_whichever_step_it_stops_the_archive_is_whole(
             raise OSError(errno.EIO, "Input/output error")
         real(descriptor)
 
-    def play() -> None:
-        mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
-        store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
-
     monkeypatch.setattr(os, "fsync", stop)
     with suppress(FailureError):
-        play()
+        store_span(archive, span, blocks)
     assert next(steps) == min(sync, 6) + 1  # two syncs a file: its bytes, and its name
     monkeypatch.undo()
     assert archive.ranges(RUN_ID).units == (24 if sync <= 5 else 32)
     assert not verify(archive).problems
-    play()
+    store_span(archive, span, blocks)
     assert archive.ranges(RUN_ID).units == 32
     assert not verify(archive).problems
     assert unneeded_files(archive) == []
@@ -250,7 +245,8 @@ def test_every_new_folder_is_synced_into_the_one_above(tmp_path: Path, monkeypat
     monkeypatch.setattr(local, "sync_folder", note)
     archive = Archive.open(tmp_path / "deep" / "archive", create=True)
     archive.save_run(OTHER)
-    store_games(archive, RUN_ID, record().line, PAIRINGS, (0, 24), BLOCKS)
+    archive.save_run(record())
+    store_span(archive, (0, 24))
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
     assert {path.parent for path in made} <= set(synced)
 

@@ -15,7 +15,7 @@ from analytics.derived_tables.derived_table import RangeTable
 from analytics.derived_tables.tables import FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE, extent_of, first_plies_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_rows, read_tallies, store_games
+from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, parts
 from analytics.store.records import RunRecord
 from analytics.upkeep.garbage import remove_replaced
@@ -29,7 +29,17 @@ from analytics.upkeep.rolling import (
 from analytics.verify.archive import verify
 from quarto.batch import FORFEIT_ERROR, Block
 from tests.analytics.indexed import decide, index
-from tests.analytics.naive_games import PAIRINGS, Game, block_of, cut, random_block, record, spec_of, store
+from tests.analytics.naive_games import (
+    PAIRINGS,
+    Game,
+    block_of,
+    games_of_seed,
+    random_block,
+    record,
+    spec_of,
+    store,
+    store_span,
+)
 from tests.analytics.store.test_ranges import stored
 from tests.marks import seldom
 
@@ -132,7 +142,7 @@ def test_a_parent_is_the_file_that_would_have_been_written_at_once(
     run, blocks = run_of(empty, units, pairings)
     whole = Archive.open(tmp_path / "whole", create=True)
     whole.save_run(run)
-    store_games(whole, run.run_id, run.line, PAIRINGS[:pairings], (0, units), blocks)
+    store_span(whole, (0, units), blocks, run.run_id)
     for archive in (empty, whole):
         index(archive)
         decide(archive, run.run_id)
@@ -148,7 +158,7 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: Archive, tmp_
     run, blocks = run_of(empty, 12)
     whole = Archive.open(tmp_path / "whole", create=True)
     whole.save_run(run)
-    store_games(whole, run.run_id, run.line, PAIRINGS, (0, 2), [cut(block, run.line, (0, 2)) for block in blocks[:2]])
+    store_span(whole, (0, 2), blocks[:2], run.run_id)
     assert roll_up(empty, run, STORED, lambda children: children.units <= 2)
     assert empty.ranges(run.run_id)[0] == whole.ranges(run.run_id)[0]
 
@@ -202,19 +212,15 @@ def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive
 def test_the_last_file_of_a_run_becomes_part_of_a_larger_one_when_the_run_is_extended(empty: Archive) -> None:
     run, longer = record(games=8), record(games=30)
     assert (run.end_unit, longer.end_unit) == (12, 45)
-    blocks = [random_block(4, pairing, 0, 15) for pairing in range(3)]
-
-    def add(span: Range) -> None:
-        mine = [part for block in blocks if (part := cut(block, run.line, span)).pairs]
-        store_games(empty, run.run_id, run.line, PAIRINGS, span, mine)
+    blocks = games_of_seed(4, 15)
 
     empty.save_run(run)
-    add((0, 8))
-    add((8, 12))
+    for span in ((0, 8), (8, 12)):
+        store_span(empty, span, blocks)
     assert roll_up(empty, run, STORED, always) == 1
     assert [each[:2] for each in empty.ranges(run.run_id)] == [(0, 12)]
     for span in parts(12, 45, 45, 16):
-        add(span)
+        store_span(empty, span, blocks)
     empty.save_run(longer)
     assert roll_up(empty, longer, STORED, always) == 1
     assert [each[:2] for each in empty.ranges(run.run_id)] == [(0, 45)]

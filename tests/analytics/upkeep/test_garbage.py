@@ -12,7 +12,7 @@ from msgspec import structs
 from analytics.derived_tables.tables import index_runs
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, store_games
+from analytics.store.range_files import read_games
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
 from analytics.upkeep import garbage
@@ -21,19 +21,16 @@ from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
+from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
 
 HOUR = seconds_of("1h")
-LINE = record().line
 
 
 def write(archive: Archive, span: tuple[int, int], seed: int = SEED) -> StoredRange:
     """Store the games of some units: those of ``BLOCKS`` and more of them, or with another seed others."""
-    blocks = [random_block(seed, pairing, 0, 24) for pairing in range(3)]
-    mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
-    return store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
+    return store_span(archive, span, games_of_seed(seed, 24))
 
 
 def litter(archive: Archive) -> tuple[list[PurePath], list[PurePath]]:

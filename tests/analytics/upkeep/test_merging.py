@@ -18,7 +18,6 @@ from analytics.policies import policy_store
 from analytics.statistics.sprt import Hypotheses
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, StoredRange, check_of, parts
 from analytics.store.records import RunRecord, SweepJob
 from analytics.upkeep.garbage import unneeded_files
@@ -27,7 +26,7 @@ from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import contents, copied, snapshot
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, SEED, cut, random_block, record, spec_of
+from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
 from tests.analytics.stored_policies import origin
 from tests.marks import seldom
 from tests.object_storage import BOTH
@@ -35,14 +34,12 @@ from tests.object_storage import BOTH
 OTHER = record(spec_of(seed=8))
 PLAIN = MergeOptions()
 UNITS = 96
-GAMES = {seed: [random_block(seed, pairing, 0, UNITS // 3) for pairing in range(3)] for seed in (SEED, 2)}
+GAMES = {seed: games_of_seed(seed, UNITS // 3) for seed in (SEED, 2)}
 
 
 def write(archive: Archive, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
     """Store the games of some units; those of another seed are others."""
-    run = run or record()
-    mine = [part for block in GAMES[seed] if (part := cut(block, run.line, span)).pairs]
-    return store_games(archive, run.run_id, run.line, PAIRINGS, span, mine)
+    return store_span(archive, span, GAMES[seed], (run or record()).run_id)
 
 
 def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> Archive:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,8 +18,8 @@ from analytics.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from analytics.store.blocks import TableBytes
 from analytics.store.marker import MARKER
-from analytics.store.range_files import read_tallies, store_games
-from analytics.store.ranges import Range, Ranges
+from analytics.store.range_files import read_tallies
+from analytics.store.ranges import Ranges
 from analytics.upkeep import rolling
 from analytics.upkeep.garbage import AGE_SECONDS, remove_replaced, unneeded_files
 from analytics.upkeep.rolling import (
@@ -33,12 +32,11 @@ from analytics.upkeep.rolling import (
     roll_up_small,
 )
 from analytics.verify.archive import verify
-from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import contents, copied
 from tests.analytics.indexed import about_values, decide, think
-from tests.analytics.naive_games import PAIRINGS, RUN_ID, cut, random_block, record, store
+from tests.analytics.naive_games import RUN_ID, games_of_seed, record, store, store_span
 from tests.object_storage import BOTH
 
 UNITS = 78
@@ -62,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
     """The archive that the next two fixtures copy."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
     archive.save_run(record(games=52))
-    store(archive, RUN_ID, [random_block(3, pairing, 0, UNITS // 3) for pairing in range(3)], most=4)
+    store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
     assert archive.known_run(RUN_ID).end_unit == UNITS
     derived = copied(archive, Path(archive.root).with_name("derived"))
     index_runs(derived, [RUN_ID])
@@ -237,21 +235,11 @@ def test_annotations_to_several_extents_are_kept(derived: Archive) -> None:
 
 # Compaction.
 
-LINE = record().line
 FIRST, TOTAL = 24, 120  # units that the archive of the fixture has, and that the run may have in the end
 ALL = 1 + len(DERIVED)  # tables with files of the same ranges, but for plies
 
 
-@cache
-def games_of() -> list[Block]:
-    return [random_block(3, pairing, 0, TOTAL // 3) for pairing in range(3)]
-
-
-def add(archive: Archive, blocks: list[Block], *spans: Range) -> None:
-    """Store the games of some ranges of units."""
-    for span in spans:
-        mine = [part for block in blocks if (part := cut(block, LINE, span)).pairs]
-        store_games(archive, RUN_ID, LINE, PAIRINGS, span, mine)
+GAMES = games_of_seed(3, TOTAL // 3)
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +249,8 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
     archive.save_run(record(games=64))
     spans = [(first, first + 8) for first in range(FIRST, 96, 8)]
     random.Random(1).shuffle(spans)
-    add(archive, games_of(), *spans)
+    for span in spans:
+        store_span(archive, span, GAMES)
     index_runs(archive, [RUN_ID])
     decide(archive, RUN_ID)
     think(archive, RUN_ID)
@@ -311,7 +300,8 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
     assert unneeded_files(archive) == []
     monkeypatch.undo()
     archive.save_run(record(games=80))
-    add(archive, games_of(), (24, 32), (32, 64), (64, 120))
+    for span in ((24, 32), (32, 64), (64, 120)):
+        store_span(archive, span, GAMES)
     assert compact(archive, RUN_ID) == (4, 1, 0)
     assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 120)]
     assert problems(archive) == []
@@ -362,7 +352,8 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
     """Decisions of a part of a file would not count, and exact values take hours."""
     decide(archive, RUN_ID)
     archive.save_run(record(games=32))
-    add(archive, games_of(), (24, 28), (28, 32), (32, 48))
+    for span in ((24, 28), (28, 32), (32, 48)):
+        store_span(archive, span, GAMES)
     before = archive.ranges(RUN_ID, "decisions")
     for _ in range(2):
         compact(archive, RUN_ID)

@@ -10,8 +10,7 @@ import pytest
 
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.store.range_files import store_games
-from analytics.store.ranges import StoredRange, check_of
+from analytics.store.ranges import check_of
 from analytics.store.records import SweepJob
 from analytics.verify.archive import Verification, verify
 from tests.analytics.indexed import save_own_verdict
@@ -19,12 +18,12 @@ from tests.analytics.naive_games import (
     BLOCKS,
     PAIRINGS,
     RUN_ID,
-    cut,
+    games_of_seed,
     naive_rows,
-    random_block,
     record,
     spec_of,
     store,
+    store_span,
 )
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.analytics.verify.damage import (
@@ -96,14 +95,6 @@ def test_a_name_that_lies_is_found(archive: Archive, name: dict[str, Any], compl
     assert f"{renamed}: {complaint}" in map_of_problems(archive).replace("game 0: ", "")
 
 
-def other_games(archive: Archive, span: tuple[int, int], seed: int = 2) -> StoredRange:
-    """Store other games of some units than those that are there."""
-    blocks = [random_block(seed, pairing, 0, 22) for pairing in range(3)]
-    line = record().line
-    mine = [part for block in blocks if (part := cut(block, line, span)).pairs]
-    return store_games(archive, RUN_ID, line, PAIRINGS, span, mine)
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("span", "units"),
@@ -120,7 +111,7 @@ def test_files_that_contradict_each_other_are_found(
     archive: Archive, span: tuple[int, int], units: tuple[int, int] | None
 ) -> None:
     before = [*archive.ranges(RUN_ID)]
-    other = other_games(archive, span)
+    other = store_span(archive, span, games_of_seed(2, 22))
     ignored = [each for each in [*before, other] if each not in archive.ranges(RUN_ID)]
     problems = [str(problem) for problem in verify(archive).problems]
     assert len(problems) >= len(ignored) > 0
@@ -132,10 +123,8 @@ def test_files_that_contradict_each_other_are_found(
 
 
 def test_files_of_the_same_games_do_not_contradict_each_other(archive: Archive) -> None:
-    line = record().line
     for span in ((0, 8), (4, 8), (16, 17), (10, 20)):
-        mine = [part for block in BLOCKS if (part := cut(block, line, span)).pairs]
-        store_games(archive, RUN_ID, line, PAIRINGS, span, mine)
+        store_span(archive, span)
     assert len(archive.found("games", RUN_ID)) == 6
     assert verify(archive).problems == []
     path = archive.folder("games", RUN_ID) / next(e.name for e in archive.found("games", RUN_ID) if e.first == 10)
@@ -176,11 +165,9 @@ def test_a_damaged_job_of_a_sweep_is_found(archive: Archive) -> None:
 
 @pytest.mark.parametrize("spans", [[(0, 24)], [(0, 4), (4, 16)]], ids=["rolled up", "finer"])
 def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive, spans: list[tuple[int, int]]) -> None:
-    line, folder = record().line, archive.folder("tallies", RUN_ID)
-    games = {each.name for each in archive.ranges(RUN_ID)}
+    folder, games = archive.folder("tallies", RUN_ID), {each.name for each in archive.ranges(RUN_ID)}
     for span in spans:
-        mine = [part for block in BLOCKS if (part := cut(block, line, span)).pairs]
-        store_games(archive, RUN_ID, line, PAIRINGS, span, mine)
+        store_span(archive, span)
     for each in archive.found("games", RUN_ID):
         if each.name not in games:
             archive.backend.remove(archive.folder("games", RUN_ID) / each.name)
