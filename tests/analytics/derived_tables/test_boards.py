@@ -46,6 +46,8 @@ def test_more_columns_say_who_acted_in_which_position_and_what_was_open(tmp_path
         board = [naive.NONE] * 16
         for piece, cell in game[:ply]:
             board[cell] = piece
+        assert members(row["filled"]) == sorted(cell for _, cell in game[:ply])
+        assert members(row["before"]) == sorted(piece for piece, _ in game[:ply])
         piece, cell = game[ply]
         left = [each for each in range(16) if each not in board]
         agents = PAIRINGS[row["game_id"] >> 32][:: 1 if row["game_id"] % 2 == 0 else -1]
@@ -98,10 +100,3 @@ def test_rows_that_are_not_games_in_order_are_refused(archive: Archive) -> None:
     for replay in (partial(boards_of, record=record()), partial(orders_of, rules=PRESETS["classic"])):
         with pytest.raises(ValueError, match="has a row of ply 3 whose game has none of ply 2"):
             replay(lost)
-
-
-def test_a_game_without_plies_has_no_order(archive: Archive) -> None:
-    made = store(archive, RUN_ID, [random_block(4, pairing, 8, 40, forfeits=0.9) for pairing in range(3)])
-    stored = max(made, key=lambda each: each.units)
-    plies = read_rows(archive, RUN_ID, stored, "plies")
-    assert 0 < len(orders_of(plies, PRESETS["classic"])) < 2 * stored.units

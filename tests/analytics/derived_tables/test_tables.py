@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -214,8 +215,12 @@ def met_in(archive: Archive, pieces: int) -> str:
 
 
 def ask_for_positions(archive: Archive) -> str:
-    with OpenArchive(archive.root) as opened, pytest.raises(NotIndexedError) as raised:
-        opened.sql("SELECT count(*) FROM positions")
+    with OpenArchive(archive.root) as opened:
+        assert opened.sql("SELECT count(*) FROM games").item() > 0
+        with pytest.raises(NotIndexedError) as raised:
+            opened.sql("SELECT count(*) FROM positions")
+        with pytest.raises(NotIndexedError, match=re.escape(str(raised.value))):
+            opened.positions()
     return str(raised.value)
 
 

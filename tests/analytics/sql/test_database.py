@@ -46,18 +46,6 @@ OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
 
 
-@pytest.mark.parametrize("run_id", ["0000000000e5", *seldom("123456789012", "000000000000", "1234567890e1")])
-def test_a_run_id_is_never_taken_for_a_number(tmp_path: Path, run_id: str) -> None:
-    archive = Archive.open(tmp_path / "archive", create=True)
-    archive.save_run(record(run_id=run_id))
-    store(archive, run_id, BLOCKS)
-    with OpenArchive(archive.root) as opened:
-        assert opened.sql(f"SELECT run_id FROM games WHERE run_id = '{run_id}' LIMIT 1").rows() == [(run_id,)]
-        assert opened.games().filter(pl.col("run_id") == run_id).select("run_id").head(1).collect().rows() == [
-            (run_id,)
-        ]
-
-
 def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:
     more = {"rules": pl.String(), "opening_number": pl.Int64(), "game_number": pl.Int64()}
     with OpenArchive(Archive.open(tmp_path / "empty", create=True).root) as empty:
@@ -108,17 +96,19 @@ def test_all_views_are_of_one_moment_until_the_archive_is_looked_at_again(archiv
     "folder",
     ["it's; DROP [all] */run_id=x/plies=3", *seldom("run=0123456789ab/a", "opening=2/a", "run=5/a")],
 )
-def test_a_path_is_only_a_path(tmp_path: Path, folder: str) -> None:
+def test_a_path_is_only_a_path_and_a_run_id_no_number(tmp_path: Path, folder: str) -> None:
     archive = Archive.open(tmp_path / folder, create=True)
-    archive.save_run(record())
-    store(archive, RUN_ID, BLOCKS)
+    run_id = "0000000000e5"
+    archive.save_run(record(run_id=run_id))
+    store(archive, run_id, BLOCKS)
     rows_of_games, rows_of_plies = naive_rows(BLOCKS, PAIRINGS)
-    games = [(RUN_ID, *row, "classic", None, number_of(row[0], 3)) for row in rows_of_games]
-    plies = [(RUN_ID, *row) for row in rows_of_plies]
+    games = [(run_id, *row, "classic", None, number_of(row[0], 3)) for row in rows_of_games]
+    plies = [(run_id, *row) for row in rows_of_plies]
     with OpenArchive(archive.root) as opened:
         assert opened.sql("FROM games ORDER BY game_id").rows() == games
         assert opened.sql("FROM plies ORDER BY ply, game_id").rows() == plies
-        assert opened.games().sort("game_id").collect().rows() == games
+        assert opened.games().filter(pl.col("run_id") == run_id).sort("game_id").collect().rows() == games
+        assert opened.sql(f"SELECT count(*) FROM games WHERE run_id = '{run_id}'").item() == len(games)
         assert opened.plies().sort("ply", "game_id").collect().rows() == plies
 
 

@@ -19,11 +19,9 @@ from analytics.store.range_files import (
     read_rows,
     read_tallies,
     store_games,
-    tallies_frame,
-    tallies_of,
 )
 from analytics.store.ranges import StoredRange, check_of
-from analytics.store.schema import TABLES, TALLIES
+from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.batch import Block
 from quarto.errors import FailureError
@@ -138,19 +136,6 @@ def test_blocks_that_are_not_the_games_of_the_range_are_a_mistake(archive: Archi
 # Damage.
 
 
-@pytest.mark.parametrize("table", [*TABLES, "tallies"])
-def test_every_flipped_byte_is_named(archive: Archive, table: str) -> None:
-    stored = archive.ranges(RUN_ID)[0]
-    path = Path(archive.path(table, RUN_ID, stored))
-    content = path.read_bytes()
-    for at in range(0, len(content), 97):
-        path.write_bytes(content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :])
-        with pytest.raises(FailureError, match=f"{path.name} has other bytes than its name says"):
-            _ = read_tallies(archive, [RUN_ID]) if table == "tallies" else read_rows(archive, RUN_ID, stored, table)
-    path.write_bytes(content)
-    read_games(archive, RUN_ID, stored)
-
-
 @BOTH
 def test_a_missing_file_is_named(archive: Archive) -> None:
     stored = archive.ranges(RUN_ID)[1]
@@ -252,19 +237,6 @@ def test_an_archive_that_was_removed_is_not_written_in_part(archive: Archive) ->
     with pytest.raises(FailureError, match=r"was removed while in use: remove what is left of it, or name another"):
         whole(archive)
     assert not Path(archive.root).exists()
-
-
-KINDS = [*BLOCKS, random_block(5, 0, 30, 40, forfeits=0.9), single_games(2, 1, 90, 20)]
-
-
-def test_tallies_survive_their_table_and_add_up() -> None:
-    known = tally(KINDS)
-    frame = tallies_frame(known)
-    assert frame.schema == TALLIES
-    assert tallies_of(frame.iter_rows(named=True)) == known
-    apart = pl.concat([tallies_frame(tally([block])) for block in KINDS])
-    assert tallies_of(apart.iter_rows(named=True)) == known
-    assert tallies_of([]) == {}
 
 
 def test_tallies_of_a_run_are_those_of_its_games_with_and_without_their_files(archive: Archive) -> None:

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
-from analytics.derived_tables.derived_table import RangeTable
-from analytics.derived_tables.tables import FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE, extent_of, first_plies_of
-from analytics.statistics.tally import tally
+from analytics.derived_tables.tables import FIRST_PLIES_TABLE, POSITIONS_TABLE, TALLIES_TABLE
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_rows, read_tallies
+from analytics.store.range_files import read_rows
 from analytics.store.ranges import Range, Ranges, StoredRange, counting, parts
 from analytics.store.records import RunRecord
 from analytics.upkeep.garbage import remove_replaced
@@ -129,12 +127,6 @@ def run_of(archive: Archive, units: int, pairings: int = 3, most: int = 1) -> tu
     return run, blocks
 
 
-def rows_of(archive: Archive, run_id: str, table: RangeTable, extent: str = "") -> list[pl.DataFrame]:
-    """The rows of each file of a table that counts."""
-    files = archive.ranges(run_id, table.name, extent.__eq__)
-    return [pl.concat([pl.DataFrame(schema=table.schema), *table.parts(archive, run_id, each)]) for each in files]
-
-
 @pytest.mark.parametrize(("pairings", "units"), [(3, 21), *seldom((1, 32), (3, 48))])
 def test_a_parent_is_the_file_that_would_have_been_written_at_once(
     empty: Archive, tmp_path: Path, pairings: int, units: int
@@ -161,38 +153,6 @@ def test_also_a_parent_in_which_some_pairings_have_no_games(empty: Archive, tmp_
     store_span(whole, (0, 2), blocks[:2], run.run_id)
     assert roll_up(empty, run, STORED, lambda children: children.units <= 2)
     assert empty.ranges(run.run_id)[0] == whole.ranges(run.run_id)[0]
-
-
-def twin_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """The sum of the rows of tables of positions, by Polars."""
-    key = ["ply", "occupied", "board", "pairing", "second", "cell", "piece", "imposed"]
-    return rows.group_by(key).agg(pl.sum("games", "wins", "draws"), pl.min("sample")).sort(key)
-
-
-def test_parents_hold_the_rows_of_their_children_or_their_sums(empty: Archive) -> None:
-    run, blocks = run_of(empty, 48, most=8)
-    index(empty)
-    plies = pl.concat(rows_of(empty, run.run_id, PLIES_TABLE))
-    decisions = decide(empty, run.run_id)
-    positions = pl.concat(rows_of(empty, run.run_id, POSITIONS_TABLE, extent_of(6)))
-    for tables in EACH:
-        while roll_up(empty, run, tables, always):
-            pass
-    (of_plies,), (of_decisions,), (of_positions,), (first,) = (
-        rows_of(empty, run.run_id, table, extent)
-        for table, extent in (
-            (PLIES_TABLE, ""),
-            (DECISIONS_TABLE, "16"),
-            (POSITIONS_TABLE, extent_of(6)),
-            (FIRST_PLIES_TABLE, ""),
-        )
-    )
-    assert of_plies.equals(plies.sort("ply", "game_id"))
-    assert of_decisions.equals(decisions.sort("ply", "kind", "game_id"))
-    assert of_positions.equals(twin_of(positions))
-    assert of_positions.height < positions.height
-    assert first.equals(first_plies_of(of_plies))
-    assert read_tallies(empty, [run.run_id])[run.run_id] == tally(blocks)
 
 
 def test_games_that_ended_before_their_first_ply_have_parents_too(empty: Archive) -> None:

@@ -137,17 +137,6 @@ def test_whoever_played_which_part_the_whole_has_each_unit_once(tmp_path: Path, 
     assert len({str(found) for found in results}) == 1
 
 
-def test_what_a_shorter_run_left_is_cut_out_of_the_longer_one(tmp_path: Path) -> None:
-    short, long = made(tmp_path / "short", [(0, 70)]), made(tmp_path / "long", [(64, 96)])
-    for source, target in ((long, short), (short, long)):
-        copy = copied(target, tmp_path / f"to-{target.root.name}")
-        joined([source], copy)
-        assert whole(copy)[0] == [(0, 96)]
-        kept = [each[:2] for each in copy.ranges(RUN_ID)]
-        assert kept == ([(0, 70), (70, 72), (72, 80), (80, 96)] if target is short else [(0, 64), (64, 96)])
-        assert not verify(copy).problems
-
-
 # Contradictions.
 
 

@@ -180,14 +180,6 @@ def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypat
     rolling.roll_up_small(derived, "0123456789ab")  # a run that is not there
 
 
-def test_a_run_that_goes_on_keeps_its_end_open(small_files: Archive) -> None:
-    archive = small_files
-    archive.update_run(RUN_ID, lambda known: known and record(games=104, units=known.units))
-    roll_all(archive)
-    assert [each[:2] for each in archive.ranges(RUN_ID)][:2] == [(0, 64), (64, 72)]
-    assert all(each.units & (each.units - 1) == 0 for each in archive.ranges(RUN_ID))
-
-
 def test_a_file_that_is_lost_is_named_and_lost_games_are_no_hindrance(small_files: Archive) -> None:
     plies, games = (sorted(Path(small_files.root).glob(f"{table}/*/*"))[3] for table in ("plies", "games"))
     plies.unlink()

@@ -184,11 +184,6 @@ def test_wrong_tallies_of_other_ranges_than_the_games_are_found(archive: Archive
     assert only_problem(archive).startswith(f"{path}: its rows are not what its games give")
 
 
-def test_tallies_that_are_lost_are_no_problem(archive: Archive) -> None:
-    shutil.rmtree(archive.root / "tallies")
-    assert verify(archive).problems == []
-
-
 # What is gone.
 
 
@@ -209,7 +204,7 @@ def test_what_was_played_again_in_other_parts_is_not_missed(archive: Archive) ->
     assert verify(archive).problems == []
 
 
-def test_jobs_that_are_missing_between_others_are_missed(archive: Archive) -> None:
+def test_jobs_that_are_missing_are_missed_also_the_last(archive: Archive) -> None:
     for job in (0, 1, 2):
         archive.save_sweep_job(SweepJob("s", job))
     for lost in (0, 1):
@@ -217,6 +212,8 @@ def test_jobs_that_are_missing_between_others_are_missed(archive: Archive) -> No
         path.unlink()
         assert only_problem(archive).startswith(f"{path}: missing: the sweep was killed before this job ended, or")
         archive.save_sweep_job(SweepJob("s", lost))
+    archive.save_sweep_job(SweepJob("s", 0, jobs=4))
+    assert only_problem(archive).startswith(f"{archive.root / 'sweeps/s/3.json'}: missing")
 
 
 GONE = "is gone: restore it from a copy, or remove what refers to it"
@@ -233,31 +230,22 @@ def whole(archive: Archive) -> Archive:
     return archive
 
 
-def test_a_sweep_and_a_verdict_miss_their_run(whole: Archive) -> None:
+def test_a_run_misses_its_verdict_and_a_sweep_and_a_verdict_miss_their_run(whole: Archive) -> None:
     root = Path(whole.root)
     (verdict,) = root.glob("verdicts/*/*")
+    content = verdict.read_bytes()
+    verdict.unlink()
+    shutil.rmtree(root / "tallies")  # which are no loss
+    (problem,) = verify(whole).problems
+    assert (problem.file, problem.what.split(":")[0]) == (verdict, "missing")
+    verdict.write_bytes(content)
     Path(whole.record_file(RUN_ID)).unlink()
-    for table in ("games", "plies", "tallies"):
+    for table in ("games", "plies"):
         shutil.rmtree(root / table)
     assert {problem.file: problem.what for problem in verify(whole).problems} == {
         root / "sweeps" / "s" / "0.json": f"its run {RUN_ID} {GONE}",
         verdict: "its run has no record",
     }
-
-
-@pytest.mark.parametrize("job", [0, 1])
-def test_a_sweep_misses_each_of_its_jobs_also_the_last(whole: Archive, job: int) -> None:
-    whole.save_sweep_job(SweepJob("s", 0, {"seed": "7"}, RUN_ID, jobs=2))
-    path = Path(whole.root) / "sweeps" / "s" / f"{job}.json"
-    path.unlink()
-    (problem,) = verify(whole).problems
-    assert (problem.file, problem.what.split(":")[0]) == (path, "missing")
-
-
-@pytest.mark.parametrize("lost", ["verdicts", "games", "runs"])
-def test_what_a_run_had_is_missed(whole: Archive, lost: str) -> None:
-    shutil.rmtree(Path(whole.root) / lost)
-    assert any("missing" in problem.what for problem in verify(whole).problems)
 
 
 def test_an_imported_policy_misses_no_run(archive: Archive) -> None:
