@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,8 @@ import pytest
 
 from agents.ga2 import Ga2
 from agents.ga5 import Ga5
-from agents.gifts import Gifts
 from agents.learning.policy import GENOME, Policy
-from agents.policy import PolicyAgent
-from agents.q_placement import QPlacement, QPlacementLearner
-from agents.rl_encoded import CODES, ENCODED_VALUES, EncodedLearner, RlEncoded
-from agents.rl_tabular import RlTabular, TabularLearner
+from agents.rl_encoded import CODES, ENCODED_VALUES
 from analytics.policies import policy_store
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
@@ -30,7 +25,6 @@ from runners.arena.agent_policies import player_of
 from runners.arena.config import agent_named
 from runners.arena.spec import RunSpec
 from tests.agents.test_line_values import random_policy
-from tests.agents.test_policy import means, risks
 from tests.analytics.stored_policies import COUNTS, GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import request
@@ -48,10 +42,6 @@ def save(root: Path, policy: Policy, name: str) -> PolicyCard:
     return policy_store.save(Archive.open(root, create=True), policy, origin(name))
 
 
-def untrained(learner: EncodedLearner | QPlacementLearner | TabularLearner) -> Policy:
-    return learner.policy(learner.knowledge(CLASSIC))
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "data/archive"
@@ -59,7 +49,10 @@ def root(tmp_path: Path) -> Path:
 
 def test_parameters_of_policy_go_to_the_player_that_has_them(root: Path) -> None:
     save(root, random_policy(CLASSIC, 0)[0], "mine")
-    player = agent_named("policy(policy=mine,risk=0.75,exploration=0.5)", root).player
+    spec = agent_named("policy(policy=mine,risk=0.75,exploration=0.5)", root)
+    assert (spec.target, spec.params["policy"]) == ("agents.policy.PolicyAgent", "mine")  # as ids need it
+    assert "player" not in spec.as_mapping()
+    player = spec.player
     assert player is not None
     assert (player.params["risk"], player.params["exploration"]) == (0.75, 0.5)
     usual = agent_named("policy(policy=mine)", root).player
@@ -99,34 +92,11 @@ def test_a_genome_replaces_the_genes_of_any_player_that_has_them(root: Path) -> 
     assert agent_named(f"ga2(policy={card.policy_id})", root).params == agent_named("ga2(policy=bred)", root).params
 
 
-@pytest.mark.parametrize(
-    ("made", "player"),
-    [
-        (lambda: untrained(EncodedLearner()), RlEncoded),
-        (lambda: untrained(QPlacementLearner()), QPlacement),
-        (lambda: untrained(TabularLearner()), RlTabular),
-        (lambda: Policy(GENOME, {"alpha": 0.25, "beta": 0.75}), Ga2),
-        (lambda: Policy(GENOME, dict.fromkeys(FIVE, 0.5)), Ga5),
-        (lambda: means([0], [0], [0.5]), PolicyAgent),
-        (lambda: risks([0], [0], [0.5]), Gifts),
-    ],
-)
-def test_each_kind_is_played_by_its_default_player(made: Callable[[], Policy], player: type[Any], root: Path) -> None:
-    policy = made()
-    assert type(player_of(policy)) is player
-    save(root, policy, "mine")
-    spec = agent_named("policy(policy=mine)", root)
-    assert type(spec.build()) is player
-    assert (spec.target, spec.params["policy"]) == (
-        "agents.policy.PolicyAgent",
-        "mine",
-    )  # as ids need it
-    assert "player" not in spec.as_mapping()
-
-
 def test_the_genes_of_a_genome_reach_its_player_or_are_refused() -> None:
     player: Any = player_of(Policy(GENOME, {"beta": 0.75}))
     assert (player.alpha, player.beta) == (0.1, 0.75)
+    assert type(player_of(Policy(GENOME, {"alpha": 0.25, "beta": 0.75}))) is Ga2
+    assert type(player_of(Policy(GENOME, dict.fromkeys(FIVE, 0.5)))) is Ga5
     with pytest.raises(RequestError, match="policy 'genome' has genes that no agent has: omega"):
         player_of(Policy(GENOME, {"omega": 1.0}))
 

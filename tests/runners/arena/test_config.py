@@ -11,20 +11,17 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from agents.dumb import Dumb
-from analytics.store.records import run_word
 from quarto.errors import RequestError
-from runners.arena import experiment
 from runners.arena.config import Request, agent_named, usual_label
 from runners.arena.config_groups import ArchiveSettings, load_rules, names, settings_of
 from runners.arena.experiment import engine_of
 from runners.cli.play import is_training
 from tests.naive import PRESETS
 from tests.paths import ROOT
-from tests.runners.experiments import assert_same_rows, command, play, request, rows
+from tests.runners.experiments import request
 from tests.runners.training.trainings import training
 
 CONF = ROOT / "conf"
@@ -197,60 +194,6 @@ def test_a_request_that_makes_no_sense_is_refused(arguments: str, expected: str)
     with pytest.raises(RequestError) as refused:
         engine_of(request(*arguments.split(" ")).spec)
     assert expected in str(refused.value)
-
-
-# A user's own agents.
-
-PLAYERS = """
-import numpy as np
-
-class ByGame:
-    def __init__(self, luck=0):
-        self.luck = luck
-
-    def choose(self, position, rng):
-        return position.free[0], (*position.available, -1)[0]
-
-class ByBatch:
-    def play(self, batch, rng):
-        gifts = np.where(batch.available.any(axis=1), batch.available.argmax(axis=1), -1)
-        return batch.free.argmax(axis=1), gifts
-"""
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Path:
-    """A user's folder: two players in Python with their yamls, and an experiment."""
-    files = {
-        "own_players.py": PLAYERS,
-        "settings/agent/by_game.yaml": "_target_: own_players.ByGame\nluck: 3\n",
-        "settings/agent/by_batch.yaml": "_target_: own_players.ByBatch\n",
-        "settings/experiment/mine.yaml": "# @package _global_\nagents: [by_game, random, by_batch]\ngames: 20\n",
-    }
-    for name, text in files.items():
-        (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "own" / name).write_text(text)
-    return tmp_path / "own"
-
-
-@pytest.mark.slow
-def test_agents_and_experiments_of_a_users_own_folder_play_like_built_in_ones(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tmp_path / "own games"
-    arguments = ("run", "experiment=mine", "--config-dir", str(own / "settings"), f"archive.root={root}")
-    done = command(tmp_path, *arguments, PYTHONPATH=str(own))
-    assert done.returncode == 0, done.stderr
-    assert "by_game" in done.stdout
-    found = rows(root)
-    run_id = found["games"]["run_id"][0]
-    monkeypatch.setattr(experiment, "run_word", lambda _: run_word(run_id))
-    play(tmp_path / "games", "agents=[dumb,random,{agent:dumb,name:twin}]", "games=20")
-    twins = rows(tmp_path / "games")
-    labels = {"dumb": "by_game", "twin": "by_batch", "random": "random"}
-    renamed = twins["games"].with_columns(pl.col("agent_0", "agent_1").replace_strict(labels))
-    ids = pl.lit(run_id).alias("run_id")
-    assert_same_rows(found, {"games": renamed.with_columns(ids), "plies": twins["plies"].with_columns(ids)})
 
 
 def test_threads_that_read_options_take_turns() -> None:

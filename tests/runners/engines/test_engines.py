@@ -26,7 +26,6 @@ from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import load_rules
 from runners.checking import check
 from runners.engines.agent import Engine, EnginePlayer
-from runners.engines.process import EngineProcess
 from runners.engines.protocol import TURNS, parsed_position, parsed_rules, position_lines, rules_line
 from runners.play.engine import EngineServer, converse
 from tests.paths import ROOT
@@ -235,13 +234,6 @@ def test_a_command_with_signs_of_hydra_is_told_how_to_quote(qarena: Qarena) -> N
 def test_an_engine_is_limited_in_memory_without_another_key(faulty: Path) -> None:
     label = f"engine(command={sys.executable} {faulty},megabytes=300)"
     assert agent_named(label, trusted=True).build()._limits == AgentLimits(megabytes=300)  # type: ignore[union-attr]
-
-
-def test_an_engine_that_does_not_end_is_ended(faulty: Path) -> None:
-    process = EngineProcess([sys.executable, str(faulty), "stays"], CLASSIC)
-    assert not process.quit()
-    other = EngineProcess([sys.executable, str(faulty), "none"], CLASSIC)
-    assert other.quit()
 
 
 def test_an_engine_ends_when_its_run_is_killed(tmp_path: Path) -> None:

@@ -104,16 +104,6 @@ def test_a_seed_repeats_the_game_and_no_seed_goes_on_to_the_next() -> None:
     assert len(set(first)) == 3
 
 
-def test_the_seat_is_as_wished_or_random() -> None:
-    for seat in (0, 1):
-        assert {made(seat=seat).reset(seed=seed)[1]["seat"] for seed in range(8)} == {seat}
-    either = made()
-    assert {either.reset(seed=seed)[1]["seat"] for seed in range(20)} == {0, 1}
-    observation, _ = made(seat=1).reset(seed=1)
-    assert observation[16].any()  # the opponent gave a piece
-    assert not made(seat=0).reset(seed=1)[0].any()
-
-
 class Resigns:
     """Raises at its second turn."""
 

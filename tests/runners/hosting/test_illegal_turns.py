@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
-
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC
 from runners.arena.config_groups import load_rules
 from runners.hosting.illegal_turns import faults_of, illegal_turn, turn_text
 
+TURNS: dict[tuple[str, str, tuple[int, int]], str] = {
+    ("0.../..../..../.... 7", "classic", (1, 5)): "",
+    ("0.../..../..../.... 7", "classic", (0, 0)): "a1 is occupied and piece 0 is on the board",
+    ("0.../..../..../.... 7", "classic", (-1, 7)): "'-' for the cell, but piece 7 is in hand and piece 7 is in hand",
+    ("0.../..../..../.... 7", "classic", (1, -1)): "'-' for the piece, but pieces are left",
+    ("..../..../..../.... -", "classic", (-1, 15)): "",
+    ("0123/4567/89AB/CDE. F", "classic", (15, -1)): "",
+    ("0.../..../..../.... -", "own_piece", (-1, 0)): "'-' for the cell, but a piece must be placed and piece 0 is on",
+}
 
-@pytest.mark.parametrize(
-    ("position", "rules", "turn", "wrong"),
-    [
-        ("0.../..../..../.... 7", "classic", (1, 5), ""),
-        ("0.../..../..../.... 7", "classic", (0, 0), "a1 is occupied and piece 0 is on the board"),
-        (
-            "0.../..../..../.... 7",
-            "classic",
-            (-1, 7),
-            "'-' for the cell, but piece 7 is in hand and piece 7 is in hand",
-        ),
-        ("0.../..../..../.... 7", "classic", (1, -1), "'-' for the piece, but pieces are left"),
-        ("..../..../..../.... -", "classic", (-1, 15), ""),
-        ("0123/4567/89AB/CDE. F", "classic", (15, -1), ""),
-        (
-            "0.../..../..../.... -",
-            "own_piece",
-            (-1, 0),
-            "'-' for the cell, but a piece must be placed and piece 0 is on",
-        ),
-    ],
-)
-def test_a_turn_is_illegal_for_these_reasons(position: str, rules: str, turn: tuple[int, int], wrong: str) -> None:
-    found = faults_of(parse_position(position)[0], turn, load_rules(rules))
-    assert found.startswith(wrong)
-    assert bool(found) == bool(wrong)
+
+def test_a_turn_is_illegal_for_these_reasons() -> None:
+    for (position, rules, turn), wrong in TURNS.items():
+        found = faults_of(parse_position(position)[0], turn, load_rules(rules))
+        assert found.startswith(wrong)
+        assert bool(found) == bool(wrong)
 
 
 def test_names_replace_numbers_where_turns_are_text() -> None:

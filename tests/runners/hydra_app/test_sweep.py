@@ -110,16 +110,6 @@ def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qa
 
 
 @pytest.mark.slow
-def test_every_job_failing_still_says_which(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("sweep", "agent@a=rule_based", "rules=own_piece", "seed=1,2", "games=4")
-    assert (found.code, found.out) == (1, "")
-    for job, seed in ((0, 1), (1, 2)):
-        why = rf"job {job} failed \(.* seed={seed} games=4\): agent 'rule_based' does not play rules"
-        assert len(re.findall(why, found.err)) == 2
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.slow
 def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) -> None:
     training = ("train", "trainer=q_table", "trainer.games=20", "seed=1,2")
     for command in (training, ("policy", "build", "kind=gift", "name=one,two")):

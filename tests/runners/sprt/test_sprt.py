@@ -9,7 +9,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.code import code_of
-from runners.arena.engine import Engine, Order, Pace, TimedBlock
+from runners.arena.engine import Order, Pace
 from runners.sprt import playing
 from runners.sprt.application import sprt_of
 from runners.sprt.playing import SprtExperiment, SprtOutcome, carry_out
@@ -197,20 +196,6 @@ def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
     assert len(Archive.open(root).run_ids()) == 1
     assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
     assert len(kept(root)) == 2
-
-
-def test_nothing_is_played_beyond_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks in flight when a test ends are dropped."""
-    played, original = list[Order](), Engine.play_block
-
-    def noted(engine: Engine, order: Order, cut: Callable[[], bool]) -> TimedBlock | None:
-        played.append(order)
-        return original(engine, order, cut)
-
-    monkeypatch.setattr(Engine, "play_block", noted)
-    found = carried_out(tmp_path / "archive", *SHORT, "threads=8")
-    assert max(order.first_pair + order.pairs for order in played) >= found.trial.pairs > 0
-    assert rows(tmp_path / "archive")["games"].height == 2 * found.trial.pairs
 
 
 @pytest.mark.slow
