@@ -75,8 +75,9 @@ def contents_of(package: str) -> Mapping[str, bytes]:
     return found
 
 
-def contents_of_modules(modules: Iterable[str]) -> dict[str, bytes]:
-    """The content of the file of each of these modules, and of the packages around them, by name."""
+@functools.cache
+def contents_of_modules(modules: tuple[str, ...]) -> Mapping[str, bytes]:
+    """The content of the file of each of these modules of ours, and of the packages around them, by name."""
     specs = ((name, find(name)) for name in _with_parents(modules))
     contents = {name: _content(spec) for name, spec in specs if spec is not None}
     return {name: content for name, content in contents.items() if content is not None}
@@ -138,6 +139,16 @@ def imported_modules(
     is in. ``follow(importing, imported)`` says whether an import is followed. ``source`` is the file of a module that
     cannot be found by its name, such as ``__main__``. Without it nothing is known of such a module.
     """
+    return dict(_imported_by_ours(module, follow)) if is_ours(module) else _imported(module, follow, source)
+
+
+@functools.lru_cache(maxsize=256)  # a training asks the same of its players in each generation
+def _imported_by_ours(module: str, follow: Callable[[str, str], bool]) -> Mapping[str, bytes]:
+    """The same of a module of ours, whose files stay what they are while a process runs."""
+    return _imported(module, follow, None)
+
+
+def _imported(module: str, follow: Callable[[str, str], bool], source: Path | None) -> dict[str, bytes]:
     own, found, known = module.partition(".")[0], dict[str, bytes](), dict[str, ModuleSpec | None]()
     waiting = list(_with_parents([module]))
     seen = set(waiting)

@@ -4,13 +4,12 @@ from itertools import combinations, product
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from quarto.jit import uint64
 from quarto.position import from_plies
-from quarto.rules import CLASSIC, DIAGONALS, MAX_LINES_THROUGH_A_CELL, NO_LINE, SQUARES, Rules, finishes_line
+from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules, finishes_line
 from tests import naive
-from tests.naive_quarto import ORACLES, lanes_of, plies_and_hand, preset_rules, sharing_sets
+from tests.naive_quarto import ORACLES, plies_and_hand, preset_rules, sharing_sets
 
 ALL_FAMILIES = [
     (straight, diagonals, squares)
@@ -40,28 +39,6 @@ def test_lines_of_every_combination_of_families_equal_those_of_the_naive_twin(
 def test_wrong_rules_are_refused_by_field_and_value(fields: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Rules("wrong", **fields)  # type: ignore[arg-type]
-
-
-@given(preset_rules, st.integers(0, 0xFFFF))
-def test_completes_tells_which_cells_finish_a_line_of_a_mask(rules: Rules, mask: int) -> None:
-    expected = 0
-    for line in naive.lines(rules):
-        missing = [cell for cell in line if not mask >> cell & 1]
-        if len(missing) == 1:
-            expected |= 1 << missing[0]
-    assert int(rules.tables["completes"][mask]) == expected
-
-
-def test_lines_through_a_cell_are_repeated_in_every_lane_and_padded_with_what_nobody_finishes() -> None:
-    for rules in naive.PRESETS.values():
-        for cell in range(16):
-            expected = {
-                lanes_of([15 if c in line else -1 for c in range(16)]) for line in naive.lines_through(cell, rules)
-            }
-            through = [int(line) for line in rules.tables["through"][cell]]
-            assert sorted(through) == sorted([*expected, *[NO_LINE] * (MAX_LINES_THROUGH_A_CELL - len(expected))])
-        most = max(len(naive.lines_through(cell, rules)) for cell in range(16))
-        assert rules.tables["lines_through"] == most
 
 
 @given(plies_and_hand(16), preset_rules)

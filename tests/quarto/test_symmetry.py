@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from numba import types
 from numpy.typing import NDArray
 
@@ -82,6 +81,9 @@ def test_group_sizes_of_the_presets() -> None:
         "own_piece": known["cells"],
     }
     assert known["cells"] * PIECE_SYMMETRIES == known["all"]
+    # Rules with more symmetries than fit use those of the torus.
+    assert len(symmetries(Rules("two lines", rows_and_columns=False)).cells) == 16
+    assert len(symmetries(Rules("eight", rows_and_columns=False, diagonals="broken")).cells) == 128
 
 
 @pytest.mark.slow
@@ -106,35 +108,6 @@ def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Ru
     for first, second in zip(group, reversed(group), strict=True):
         assert tuple(first[second[cell]] for cell in range(16)) in everything
         assert tuple(first[first[cell]] for cell in range(16)) in everything
-
-
-def test_rules_with_more_symmetries_than_fit_use_those_of_the_torus() -> None:
-    assert len(symmetries(Rules("two lines", rows_and_columns=False)).cells) == 16
-    assert len(symmetries(Rules("eight", rows_and_columns=False, diagonals="broken")).cells) == 128
-
-
-# Tables
-
-
-@pytest.mark.parametrize(
-    ("name", "masks"), [("classic", 2494), ("square", 8548), ("torus", 805), ("torus_square", 805), ("own_piece", 2494)]
-)
-def test_canonical_masks_are_numbered_by_count_then_value(name: str, masks: int) -> None:
-    tables = symmetries(PRESETS[name])
-    assert len(tables.masks) == masks
-    assert tables.masks.tolist() == sorted(tables.masks.tolist(), key=lambda mask: (int(mask).bit_count(), mask))
-    assert set(tables.minimal.tolist()) == set(tables.masks.tolist())
-    assert (tables.masks[tables.number] == tables.minimal).all()
-    assert len(tables.attaining) == masks * len(tables.cells)  # Burnside
-
-
-@given(preset_rules, st.integers(0, 0xFFFF))
-def test_the_least_image_of_a_mask_and_who_attains_it(rules: Rules, mask: int) -> None:
-    tables = symmetries(rules)
-    moved = [sum(1 << cells[c] for c in range(16) if mask >> c & 1) for cells in permutations_of(rules)]
-    assert int(tables.minimal[mask]) == min(moved)
-    listed = tables.attaining[tables.first[mask] : tables.first[mask + 1]].tolist()
-    assert listed == [i for i, image in enumerate(moved) if image == min(moved)]
 
 
 # Canonical forms
@@ -220,27 +193,17 @@ def distinct(lanes: Any, occupied: Any, hand: Any) -> tuple[Any, Any]:
     return different[0], different[1].astype(np.uint16)
 
 
-def test_canonical_boards_with_and_without_a_hand_are_as_many_as_known() -> None:
-    lanes, occupied = np.zeros(1, np.uint64), np.zeros(1, np.uint16)
+def test_canonical_boards_with_and_without_a_hand_and_their_orbits_are_as_many_as_known() -> None:
+    lanes, occupied, tables = np.zeros(1, np.uint64), np.zeros(1, np.uint16), symmetries(CLASSIC)
     for k in range(5):
         if k:
             lanes, occupied = children(lanes, occupied)
         lanes, occupied = distinct(lanes, occupied, np.full(len(lanes), NONE, np.int8))
-        assert len(lanes) == ORACLES["canonical_boards_with_k_pieces_including_won"][k]
-        taken = np.array([pieces_on(board_lanes, int(mask)) for board_lanes, mask in zip(lanes, occupied, strict=True)])
+        boards = list(zip(lanes, occupied, strict=True))
+        assert len(boards) == ORACLES["canonical_boards_with_k_pieces_including_won"][k]
+        orbits = sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards)
+        assert orbits == ORACLES["boards_with_k_pieces"][k]
+        taken = np.array([pieces_on(board_lanes, int(mask)) for board_lanes, mask in boards])
         rows, hands = np.nonzero((taken[:, None] >> np.arange(16)) & 1 == 0)
         with_hand = len(distinct(lanes[rows], occupied[rows], hands.astype(np.int8))[0])
         assert with_hand == ORACLES["canonical_boards_with_hand_including_won_k_0_to_5"][k]
-
-
-def test_orbits_of_the_canonical_boards_add_up_to_all_boards() -> None:
-    tables = symmetries(CLASSIC)
-    lanes, occupied = np.zeros(1, np.uint64), np.zeros(1, np.uint16)
-    for k in range(4):
-        if k:
-            lanes, occupied = children(lanes, occupied)
-        lanes, occupied = distinct(lanes, occupied, np.full(len(lanes), NONE, np.int8))
-        boards = list(zip(lanes, occupied, strict=True))
-        assert (
-            sum(orbit_size(one, int(mask), NONE, tables) for one, mask in boards) == ORACLES["boards_with_k_pieces"][k]
-        )

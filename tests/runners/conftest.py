@@ -24,10 +24,12 @@ from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaul
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
+from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf._utils import get_yaml_loader
 
+from runners.arena import config_groups
 from runners.arena.config_groups import CONF
 from runners.cli import main
 from runners.hydra_app.application import LAUNCH
@@ -63,7 +65,7 @@ def prepared_once() -> Iterator[None]:
 def prepare_once() -> Iterator[None]:
     """Commands of this process share what each would prepare anew: half of the time of a short command.
 
-    The text of a configuration file is parsed once, and Hydra's store of schemas, which commands only read, is not
+    A configuration file is read once, and Hydra's store of schemas, which commands only read, is not
     copied for each composition. A launch lets Hydra compose each configuration two or three times: here, once. What
     Hydra makes of the same options of groups is made once: values are set in a copy.
     """
@@ -123,7 +125,19 @@ def prepare_once() -> Iterator[None]:
             joined_before[key] = join(loader, defaults, repo)
         return copy.deepcopy(joined_before[key])
 
+    read = config_groups._yaml
+    read_before: dict[str, ConfigResult] = {}
+
+    def read_once(group: str, name: str) -> ConfigResult:
+        path = f"{group}/{name}"
+        if config_groups._source(path).path != str(CONF):
+            return read(group, name)
+        if path not in read_before:
+            read_before[path] = read(group, name)
+        return read_before[path]
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config_groups, "_yaml", read_once)
         patch.setattr(config_loader_impl, "create_defaults_list", find_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)

@@ -8,20 +8,12 @@ import numpy as np
 import pytest
 
 from agents.learning.rows import (
-    FIRST_SLOTS,
-    FIRST_VALUES,
-    HEADER,
-    MOST_POSITIONS,
-    MOST_VALUES,
     add_row,
     empty_rows,
     find_row,
     grown_rows,
     has_room,
-    items_of,
     known_positions,
-    rank_of,
-    ranks_of,
     rows_of,
 )
 from quarto.jit import uint64
@@ -76,29 +68,3 @@ def test_rows_for_a_player_are_those_of_a_learner(size: int) -> None:
         (*key, place) for key, place in zip(keys, first.tolist(), strict=True)
     ]
     assert find_row(uint64(1), 1, 1, knowledge.keys) == -1
-
-
-@pytest.mark.parametrize(
-    ("positions", "values"),
-    [(FIRST_SLOTS // 2 - MOST_POSITIONS, 0), (0, FIRST_VALUES - MOST_VALUES)],
-)
-def test_there_is_room_until_another_game_might_not_fit(positions: int, values: int) -> None:
-    knowledge = empty_rows(np.zeros(0))
-    knowledge.keys[:HEADER] = positions, values
-    assert has_room(knowledge.keys, knowledge.table)
-    knowledge.keys[:HEADER] += np.array([positions > 0, values > 0], np.uint64)
-    assert not has_room(knowledge.keys, knowledge.table)
-    grown = grown_rows(knowledge)
-    assert has_room(grown.keys, grown.table)
-
-
-def test_a_row_has_a_value_for_each_bit_of_a_mask() -> None:
-    masks = [0, 0xFFFF, 0x8001, 0b1011_0000]
-    found = items_of(np.array([7, 100, 200, 300]), np.array(masks))
-    expected = []
-    for row, (first, mask) in enumerate(zip((7, 100, 200, 300), masks, strict=True)):
-        bits = [bit for bit in range(16) if mask >> bit & 1]
-        expected += [(row, bit, first + i) for i, bit in enumerate(bits)]
-        assert [rank_of(bit, mask) for bit in bits] == list(range(len(bits)))
-        assert ranks_of(np.array(bits, np.int64), np.full(len(bits), mask)).tolist() == list(range(len(bits)))
-    assert list(zip(*(column.tolist() for column in found), strict=True)) == expected
