@@ -47,7 +47,7 @@ CHANCES = np.array(
 UNIT = 2.0**-11
 MOST_WEIGHT = 15.0  # |weight|: a multiple of UNIT is an int16
 MOST_UNITS = 120
-ALL_TURNS = (ALL_CELLS, ALL_PIECES)
+ALL_TURNS = (ALL_CELLS, ALL_PIECES)  # in Python; kernels take ``all_turns``
 COLUMNS = {"pieces": np.int64, "feature": np.int64, "part": np.int64, "weight": np.float64}
 LINES_MARK = "lines"  # the parameter of a policy
 
@@ -148,6 +148,12 @@ def keep_turn(row: int, value: float, cell: int, gift: int, work: Work) -> None:
         work.cells[row, rank], work.gifts[row, rank] = work.cells[row, rank - 1], work.gifts[row, rank - 1]
         rank -= 1
     work.top[row, rank], work.cells[row, rank], work.gifts[row, rank] = value, cell, gift
+
+
+@inlined
+def all_turns() -> Any:
+    """``ALL_TURNS`` as numbers of a type: the constants themselves would have all be compiled a second time."""
+    return int64(ALL_CELLS), int64(ALL_PIECES)
 
 
 @kernel()
@@ -296,7 +302,7 @@ def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[KNOWS] > 0.0:
         weights, work = weights_of(keys(own), table(own)), work_memory(np.full(1, settings[RISK]), 1)
-        judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, ALL_TURNS)
+        judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, all_turns())
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
             if own.thinks != 0:

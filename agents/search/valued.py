@@ -12,7 +12,7 @@ import numpy as np
 
 from agents.base import encode_turn, keys, params, table, think
 from agents.learning.policy import Policy
-from agents.line_values import ALL_TURNS, Work, judge_turns, reading_of, weights_of, work_memory
+from agents.line_values import Work, all_turns, judge_turns, reading_of, weights_of, work_memory
 from agents.search.exact import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, search_of, solver_record
 from agents.semi_random import gift_turn
 from quarto.batch import NO_VISITS
@@ -35,7 +35,7 @@ def find_turns(position: Position, kept: int, own: Any) -> Work:
     """The best ``kept`` safe turns of a position whose hand finishes no line; see ``judge_turns``."""
     words, work = keys(own)[RECORD_WORDS:], work_memory(np.full(1, 0.5), kept)
     weights, state = weights_of(words, table(own)), (position.lanes, position.occupied, position.available)
-    judge_turns(*state, position.hand, words, weights, work, ALL_TURNS)
+    judge_turns(*state, position.hand, words, weights, work, all_turns())
     return work
 
 

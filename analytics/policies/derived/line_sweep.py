@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey
 from agents.learning.line_features import MOST_FEATURES, features_of
-from agents.line_values import ALL_TURNS, HEADS, MOST_UNITS, Weights, judge_turns, units_of, work_memory
+from agents.line_values import HEADS, MOST_UNITS, Weights, all_turns, judge_turns, units_of, work_memory
 from agents.random import random_cell, random_piece
 from analytics.policies.derived.dataset import GameSource
 from analytics.policies.derived.line_fit import (
@@ -235,7 +235,7 @@ def back_up(
     work = work_memory(np.array([0.0, 1.0]), 1)  # P(not lost) alone, and P(won)
     for i in range(boards.lanes.shape[0]):
         lanes, occupied, left, hand = boards.lanes[i], boards.occupied[i], boards.left[i], boards.gift[i]
-        judge_turns(lanes, occupied, left, hand, words, weights, work, ALL_TURNS)
+        judge_turns(lanes, occupied, left, hand, words, weights, work, all_turns())
         for head in range(HEADS):
             targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
