@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.derived_tables.positions import Plies, plies_of, starts_of
+from analytics.derived_tables.positions import Boards, Plies, boards_before, plies_of, require_games, starts_of
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES
 from quarto.batch import GAME_BITS
@@ -69,34 +69,6 @@ ORDERS = pl.Schema(
         "cells": pl.Int64(),  # likewise
     }
 )
-
-
-class Boards(NamedTuple):
-    """The boards before ``R`` plies."""
-
-    lanes: NDArray[np.uint64]  # [R]
-    before: NDArray[np.int32]  # [R]
-    filled: NDArray[np.int32]  # [R]
-
-
-@kernel()
-def _boards(starts: NDArray[np.int64], plies: Plies, boards: Boards) -> int:
-    """Fill the boards before each row, which begin as zeros. Returns the first ply with a row that follows none, or 16.
-
-    ``starts`` [18] are the rows where the plies begin.
-    """
-    for ply in range(1, PIECES):
-        row = starts[ply]
-        for last in range(starts[ply - 1], starts[ply]):
-            if row < starts[ply + 1] and plies.game_id[row] == plies.game_id[last]:
-                piece, cell = int64(plies.piece[last]), int64(plies.cell[last])
-                boards.lanes[row] = boards.lanes[last] | (spread(piece) << uint64(cell))
-                boards.before[row] = int64(boards.before[last]) | int64(1) << piece
-                boards.filled[row] = int64(boards.filled[last]) | int64(1) << cell
-                row += 1
-        if row != starts[ply + 1]:
-            return ply
-    return PIECES
 
 
 @kernel()
@@ -238,8 +210,7 @@ def boards_of(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()
     Raises ``ValueError`` if the rows are not games in order.
     """
     rows, of_plies, rules = len(plies), plies_of(plies, len(plies)), record.rules
-    boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
-    _require(_boards(starts_of(plies), of_plies, boards), PIECES)
+    boards = boards_before(starts_of(plies), of_plies, PIECES)
     found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
     if AGENTS.keys() & set(more):
         found |= _agents_of(plies, record)
@@ -280,14 +251,9 @@ def orders_of(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
     games = int(starts[1])
     pieces, cells, made = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
     reached = _by_game(starts, plies_of(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made)
-    _require(reached, ORDERED_PLIES)
+    require_games(reached, ORDERED_PLIES)
     words = np.zeros((2, games), np.int64)
     _least_pieces(pieces, made, words[0])
     _least_cells(cells, made, words[1], symmetries(rules))
     first = plies.head(games).select("game_id", "pairing", "outcome")
     return first.with_columns(ordered=pl.Series(made), pieces=pl.Series(words[0]), cells=pl.Series(words[1]))
-
-
-def _require(reached: int, plies: int) -> None:
-    if reached != plies:
-        raise ValueError(f"has a row of ply {reached} whose game has none of ply {reached - 1}")

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from analytics.parquet.encoder import encode
 from analytics.store.archive import Archive, Extent
-from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes, integer_table, table_of
+from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes
 from analytics.store.range_files import file_parts, store_table
 from analytics.store.ranges import Range, Ranges, StoredRange, missing, parts
 from analytics.store.records import RunRecord
@@ -67,7 +68,8 @@ class RangeTable:
         self, archive: Archive, run_id: str, games: StoredRange, frame: pl.DataFrame, extent: str = ""
     ) -> StoredRange:
         """Write the table of a range. Raises ``FailureError`` when the disk refuses."""
-        return store_table(archive, run_id, self.name, games, table_of(frame, self.group_rows), extent)
+        content = encode(frame.iter_slices(self.group_rows), self.schema)
+        return store_table(archive, run_id, self.name, games, content, extent)
 
     def merged(self, children: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
         """A parent's rows from those of its children, each in parts: also the parent's rows come in parts."""
@@ -76,7 +78,7 @@ class RangeTable:
     def parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
         """A parent's file of a range of units."""
         rows = self.merged(children)
-        return integer_table(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
+        return encode(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
 def extents_found(archive: Archive, run_id: str, table: RangeTable) -> list[str]:

@@ -63,11 +63,16 @@ class Plies(NamedTuple):
         return Plies(self.game_id[of], self.piece[of], self.cell[of], self.outcome[of])
 
 
-class BoardColumns(NamedTuple):
-    """The boards before a ply, in the order of its rows."""
+class Boards(NamedTuple):
+    """The boards before ``R`` plies."""
 
     lanes: NDArray[np.uint64]  # [R]
-    occupied: NDArray[np.uint16]  # [R]
+    before: NDArray[np.int32]  # [R] bit p: piece p is on the board
+    filled: NDArray[np.int32]  # [R] bit c: cell c holds a piece
+
+    def part(self, start: int, end: int) -> Boards:
+        """The boards from ``start`` to before ``end``, as views."""
+        return Boards(self.lanes[start:end], self.before[start:end], self.filled[start:end])
 
 
 class Keys(NamedTuple):
@@ -109,31 +114,47 @@ class Counts(NamedTuple):
 
 
 @kernel()
-def _advance(rows: Plies, after: Plies, boards: BoardColumns) -> int:
-    """Change the boards before a ply, whose rows are ``rows``, into those before the next, whose rows are ``after``.
+def _replay(starts: NDArray[np.int64], plies: Plies, boards: Boards, end: int) -> int:
+    """Fill the boards before each row of the plies before ``end``, which begin as zeros.
 
-    Returns how many rows of ``after`` belong to a game of ``rows``: all of them, if the shard is sound.
+    ``starts`` [18] are the rows where the plies begin. Returns the first ply with a row that follows none, or ``end``.
     """
-    found = int64(0)
-    for row in range(rows.game_id.shape[0]):
-        if found < after.game_id.shape[0] and after.game_id[found] == rows.game_id[row]:
-            cell = int64(rows.cell[row])
-            boards.lanes[found] = boards.lanes[row] | (spread(int64(rows.piece[row])) << uint64(cell))
-            boards.occupied[found] = int64(boards.occupied[row]) | int64(1) << cell
-            found += 1
-    return found
+    for ply in range(1, end):
+        row = starts[ply]
+        for last in range(starts[ply - 1], starts[ply]):
+            if row < starts[ply + 1] and plies.game_id[row] == plies.game_id[last]:
+                piece, cell = int64(plies.piece[last]), int64(plies.cell[last])
+                boards.lanes[row] = boards.lanes[last] | (spread(piece) << uint64(cell))
+                boards.before[row] = int64(boards.before[last]) | int64(1) << piece
+                boards.filled[row] = int64(boards.filled[last]) | int64(1) << cell
+                row += 1
+        if row != starts[ply + 1]:
+            return ply
+    return end
+
+
+def boards_before(starts: NDArray[np.int64], plies: Plies, end: int) -> Boards:
+    """The boards before the plies before ``end``. Raises ``ValueError`` if the rows are not games in order."""
+    rows = len(plies.piece)
+    boards = Boards(np.zeros(rows, np.uint64), np.zeros(rows, np.int32), np.zeros(rows, np.int32))
+    require_games(_replay(starts, plies, boards, end), end)
+    return boards
+
+
+def require_games(reached: int, plies: int) -> None:
+    """Raise ``ValueError`` if a replay of so many plies has ended at a row that follows none."""
+    if reached != plies:
+        raise ValueError(f"has a row of ply {reached} whose game has none of ply {reached - 1}")
 
 
 @kernel()
-def _turns(
-    ply: int, mover: bool, rows: Plies, after: Plies, boards: BoardColumns, keys: Keys, tables: Symmetries
-) -> None:
+def _turns(ply: int, mover: bool, rows: Plies, after: Plies, boards: Boards, keys: Keys, tables: Symmetries) -> None:
     """Fill ``keys`` with the turns of a ply; the gifts are in ``after``, the rows of the next one."""
     found = int64(0)
     for row in range(rows.game_id.shape[0]):
         game_id, given, cell = rows.game_id[row], int64(rows.piece[row]), int64(rows.cell[row])
         goes_on = found < after.game_id.shape[0] and after.game_id[found] == game_id
-        occupied = int64(boards.occupied[row])
+        occupied = int64(boards.filled[row])
         piece = given if mover else int64(after.piece[found]) if goes_on else int64(NONE)
         hand = int64(NONE) if mover else given
         if ply == 0:
@@ -220,20 +241,17 @@ def positions_of(plies: pl.DataFrame, rules: Rules, opening: int, of_plies: rang
     ``plies`` is the stored table, ``opening`` how many plies were imposed. Raises ``ValueError`` if its rows are not
     games in order.
     """
-    tables = symmetries(rules)
-    starts = starts_of(plies).tolist()
-    every = plies_of(plies, starts[of_plies.stop + 1])
-    boards = BoardColumns(np.zeros(starts[1], np.uint64), np.zeros(starts[1], np.uint16))
+    tables, begins = symmetries(rules), starts_of(plies)
+    starts, end = begins.tolist(), min(of_plies.stop + 1, PIECES)
+    every = plies_of(plies, starts[end])
+    boards = boards_before(begins, every, end)
     keys, spare = Keys.empty(starts[1]), Keys.empty(starts[1])
     counts, ends = Counts.empty(starts[of_plies.stop] - starts[of_plies.start]), [0]
-    for ply in range(of_plies.stop):
+    for ply in of_plies:
         rows, after = (every.part(starts[at], starts[at + 1]) for at in (ply, ply + 1))
-        if ply in of_plies:
-            keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
-            _turns(ply, rules.mover_chooses, rows, after, boards, keys, tables)
-            ends.append(_count(spare if sort(keys, spare) else keys, rows, counts, ends[-1], tables))
-        if _advance(rows, after, boards) != len(after.game_id):
-            raise ValueError(f"has a row of ply {ply + 1} whose game has none of ply {ply}")
+        keys, spare = (each.head(len(rows.game_id)) for each in (keys, spare))
+        _turns(ply, rules.mover_chooses, rows, after, boards.part(starts[ply], starts[ply + 1]), keys, tables)
+        ends.append(_count(spare if sort(keys, spare) else keys, rows, counts, ends[-1], tables))
     return frame_of(counts, of_plies, np.diff(ends), opening)
 
 

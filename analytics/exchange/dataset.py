@@ -183,23 +183,6 @@ def _overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str
         yield ""
 
 
-def shipped() -> dict[Path, str]:
-    """The cards and the data packages of the positions and puzzles that ship with this project, by their paths."""
-    folders = {
-        position_set.FOLDER: DatasetCard(
-            "Positions of Quarto with the exact value of every turn",
-            "cc0-1.0",
-            "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
-        ),
-        position_set.FOLDER.parent / "puzzle_sets": DatasetCard(
-            "Puzzles of Quarto: one turn keeps the value",
-            "cc0-1.0",
-            "`qarena puzzles make` chose them among positions of annotated games, by exact values.",
-        ),
-    }
-    return {folder / name: text for folder, card in folders.items() for name, text in described(folder, card).items()}
-
-
 def check_licence(licence: str) -> None:
     """Raise ``RequestError`` for a text that is no name of a licence."""
     if not LICENCE.fullmatch(licence):

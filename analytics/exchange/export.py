@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from analytics.exchange import dataset, formats
-from analytics.exchange.formats import EpisodePart, TableOptions, Target
+from analytics.exchange.formats import EpisodePart, Target
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
 from analytics.exchange.turns import Episodes, StepOptions, episodes_of
 from analytics.files.local import temporary_beside
@@ -115,20 +115,26 @@ def export(
             path.mkdir()
             dataset.write_dataset(chosen, path, request.licence)
         return Exported(chosen.games)
-    chunks = _chosen(opened, request, on_written)
+    games, chunks = _chosen(opened, request, on_written)
     with _temporary(output, force) as (path, room):
         if request.form in formats.TABLES:
             with path.open("xb") as out:
-                return Exported(_write_table(chunks, request, out))
+                _write_table(chunks, request, out)
+            return Exported(games)
         metadata = {"dataset_id": output.name, "description": description(request), **about}
-        return _write_episodes(chunks, request, Target(path, room, metadata))
+        episodes, steps = _write_episodes(chunks, request, Target(path, room, metadata))
+        if not episodes:
+            raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
+        return Exported(games, episodes, steps)
 
 
 def export_to(opened: OpenArchive, request: ExportRequest, out: BinaryIO) -> Exported:
     """Write selected games as text or csv to a stream. Raises as ``export`` does."""
     if request.form not in formats.TABLES:
         raise RequestError(f"format {request.form} cannot be written to a pipe: name a file with --output")
-    return Exported(_write_table(_chosen(opened, request, None), request, out))
+    games, chunks = _chosen(opened, request, None)
+    _write_table(chunks, request, out)
+    return Exported(games)
 
 
 def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
@@ -151,8 +157,10 @@ def _check_target(request: ExportRequest, output: Path, force: bool) -> None:
         raise RequestError(f"--output {output} exists and is not {kind}, so --force does not replace it: name another")
 
 
-def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None) -> Iterator[GameChunk]:
-    """The selected games. Errors in the request are raised here and not by the iterator: before anything is written."""
+def _chosen(
+    opened: OpenArchive, request: ExportRequest, on_written: OnWritten | None
+) -> tuple[int, Iterator[GameChunk]]:
+    """The number of selected games, and the games. Errors in the request are raised here, not by the iterator."""
     selection = select(opened, request.where)
     if request.sample is not None and request.sample > selection.games:
         raise RequestError(f"--sample {request.sample:,} of {selection.games:,} games: ask for fewer, or leave it out")
@@ -163,28 +171,18 @@ def _chosen(opened: OpenArchive, request: ExportRequest, on_written: OnWritten |
             if on_written:
                 on_written(len(chunk.chosen.game_id))
 
-    return passing()
+    return request.sample or selection.games, passing()
 
 
-def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> int:
-    """Write games as text or csv; returns how many."""
-    games = 0
-
-    def counted() -> Iterator[GameChunk]:
-        nonlocal games
-        for chunk in chunks:
-            games += len(chunk.chosen.game_id)
-            yield chunk
-
-    options = TableOptions(request.rows == "games", request.perspective or "mover")
-    out.writelines(formats.TABLES[request.form](counted(), options))
-    return games
+def _write_table(chunks: Iterable[GameChunk], request: ExportRequest, out: BinaryIO) -> None:
+    """Write games as text or csv."""
+    out.writelines(formats.TABLES[request.form](chunks, request.rows == "games", request.perspective or "mover"))
 
 
 def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[GameChunk, Episodes]]:
     """Yield selected games as arrays, at most ``CHUNK_GAMES`` at a time. Raises as ``export`` does."""
-    parts = _episodes(_chosen(opened, request, None), request)
-    return ((part.chunk, part.episodes) for part in parts)
+    _, chunks = _chosen(opened, request, None)
+    return ((part.chunk, part.episodes) for part in _episodes(chunks, request))
 
 
 def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[EpisodePart]:
@@ -195,22 +193,20 @@ def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[E
         yield EpisodePart(chunk, options, found)
 
 
-def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: Target) -> Exported:
-    games, count, steps = 0, 0, 0
+def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: Target) -> tuple[int, int]:
+    """Write games as episodes; returns how many, and how many steps they have."""
+    count, steps = 0, 0
 
     def counted() -> Iterator[EpisodePart]:
-        nonlocal games, count, steps
+        nonlocal count, steps
         for part in _episodes(chunks, request):
-            games += len(part.chunk.chosen.game_id)
             count += len(part.episodes.steps)
             steps += len(part.episodes.actions)
             if len(part.episodes.steps):
                 yield part
 
     formats.EPISODES[request.form](counted(), target)
-    if not count:
-        raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
-    return Exported(games, count, steps)
+    return count, steps
 
 
 def description(request: ExportRequest) -> str:

@@ -61,13 +61,6 @@ ZEROS = bytes(1 << 20)
 Item = TypeVar("Item")
 
 
-class TableOptions(NamedTuple):
-    """The content of a table."""
-
-    by_game: bool  # a row a game, else a row a ply
-    perspective: str  # of outcomes
-
-
 class EpisodePart(NamedTuple):
     """Some games, and their turns as episodes."""
 
@@ -87,7 +80,7 @@ class Target(NamedTuple):
 # Tables.
 
 
-def text_lines(chunks: Iterable[GameChunk], _options: TableOptions) -> Iterator[bytes]:
+def text_lines(chunks: Iterable[GameChunk], _by_game: bool, _perspective: str) -> Iterator[bytes]:
     """Yield games as lines of text; a whole run has a line with its record before its games."""
     recorded = set[str]()
     for chunk in chunks:
@@ -104,10 +97,13 @@ def record_line(record: RunRecord, number: int) -> bytes:
     return json.dumps(json.loads(dump(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-def csv_lines(chunks: Iterable[GameChunk], options: TableOptions, quoted: bool = False) -> Iterator[bytes]:
-    """Yield a row a ply, or a row a game with its plies as text; ``quoted``: texts are safe in spreadsheets."""
+def csv_lines(chunks: Iterable[GameChunk], by_game: bool, perspective: str, quoted: bool = False) -> Iterator[bytes]:
+    """Yield a row a ply, or a row a game with its plies as text; ``quoted``: texts are safe in spreadsheets.
+
+    Outcomes are those from ``perspective``.
+    """
     for number, chunk in enumerate(chunks):
-        rows = _game_rows(chunk) if options.by_game else _ply_rows(chunk, options.perspective)
+        rows = _game_rows(chunk) if by_game else _ply_rows(chunk, perspective)
         yield csv_of(rows, number == 0, quoted)
 
 
@@ -331,7 +327,7 @@ def _arrays(episodes: Episodes, number: int, last: int, options: StepOptions) ->
     }
 
 
-TABLES: Mapping[str, Callable[[Iterable[GameChunk], TableOptions], Iterator[bytes]]] = {
+TABLES: Mapping[str, Callable[[Iterable[GameChunk], bool, str], Iterator[bytes]]] = {
     "text": text_lines,
     "csv": csv_lines,
     "spreadsheet": partial(csv_lines, quoted=True),

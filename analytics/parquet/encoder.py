@@ -132,25 +132,27 @@ class ParquetFile:
         return self._content
 
 
-def encode(frame: pl.DataFrame, row_group_rows: int, metadata: Mapping[str, str] | None = None) -> bytes:
-    """A Parquet file of a frame whose columns are Int8, Int32, Int64 or Enum without nulls, in row groups of this size.
+def encode(
+    groups: Iterable[pl.DataFrame], schema: Mapping[str, pl.DataType], metadata: Mapping[str, str] | None = None
+) -> bytearray:
+    """A Parquet file of a table from its row groups, which need not be in memory at once.
 
-    Int64 columns should ascend for the most part: they are stored as differences. ``metadata`` are texts by key for the
-    footer. Raises ``KeyError`` for other types.
+    Its columns are Int8, Int32, Int64 or Enum without nulls. Int64 columns should ascend for the most part: they are
+    stored as differences. ``metadata`` are texts by key for the footer. Raises ``KeyError`` for other types.
     """
-    enums = {name: kind.categories.to_list() for name, kind in frame.schema.items() if isinstance(kind, pl.Enum)}
-    schema = {name: kind for name, kind in frame.schema.items() if name in enums or INTEGERS[type(kind)]}
-    file = ParquetFile(schema, metadata)
-    columns = {name: frame[name].to_physical().to_numpy() for name in frame.columns}
-    room = buffer_for(min(row_group_rows, len(frame)))
-    for first in range(0, len(frame), row_group_rows):
-        parts = {name: column[first : first + row_group_rows] for name, column in columns.items()}
+    known = {name: kind.categories.to_list() for name, kind in schema.items() if isinstance(kind, pl.Enum)}
+    file = ParquetFile({name: kind for name, kind in schema.items() if name in known or INTEGERS[type(kind)]}, metadata)
+    room = buffer_for(0)
+    for group in groups:
+        if len(room) < bytes_for(len(group)):
+            room = buffer_for(len(group))
+        columns = {name: group[name].to_physical().to_numpy() for name in schema}
         chunks = (
-            labels(part.astype(np.int32), enums[name], room) if name in enums else integers(part, room)
-            for name, part in parts.items()
+            labels(column.astype(np.int32), known[name], room) if name in known else integers(column, room)
+            for name, column in columns.items()
         )
-        file.add(chunks, min(row_group_rows, len(frame) - first))
-    return bytes(file.ended())
+        file.add(chunks, len(group))
+    return file.ended()
 
 
 def bytes_for(rows: int) -> int:

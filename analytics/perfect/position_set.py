@@ -124,7 +124,7 @@ def encoded(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
     texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
     enums = frame.with_columns(pl.col(name).cast(pl.Enum(each)) for name, each in texts.items())
     described = canonical(msgspec.structs.asdict(stamped)).decode()
-    return encoder.encode(enums, ROW_GROUP_ROWS, {FORMAT: described})
+    return bytes(encoder.encode(enums.iter_slices(ROW_GROUP_ROWS), enums.schema, {FORMAT: described}))
 
 
 def _digest(frame: pl.DataFrame) -> str:

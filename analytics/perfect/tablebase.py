@@ -190,7 +190,7 @@ def write(
         "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
         "value": np.concatenate([values for _, values in layers]),
     }
-    content = encoder.encode(pl.DataFrame(columns, schema=SCHEMA), ROW_GROUP_ROWS)
+    content = encoder.encode(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
     won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
     digest = hashlib.sha256(content).hexdigest()
     card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)

@@ -156,12 +156,6 @@ class Archive:
         """The record in a JSON file. Raises ``FailureError`` naming the file if it cannot be read or is not one."""
         return load(path, kind, remedy, self.backend)
 
-    def load_all(self, paths: Sequence[PurePath], kind: type[T], check: Callable[[PurePath, T], T]) -> list[T]:
-        """The records in several files, in their order, each as ``check`` returns it. Raises as ``load`` does."""
-        with explained("read", self.root):
-            contents = self.backend.read_all(paths)
-        return [check(path, parsed(path, content, kind)) for path, content in zip(paths, contents, strict=True)]
-
     def record_file(self, run_id: str) -> PurePath:
         """The location of a run's record."""
         return self.root / "runs" / f"{run_id}.json"
@@ -315,7 +309,10 @@ class Archive:
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
-        jobs = self.load_all(self.sweep_files(), SweepJob, job_at)
+        paths = self.sweep_files()
+        with explained("read", self.root):
+            contents = self.backend.read_all(paths)
+        jobs = [job_at(path, parsed(path, content, SweepJob)) for path, content in zip(paths, contents, strict=True)]
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
 
     def sweep_files(self) -> list[PurePath]:

@@ -15,8 +15,6 @@ from analytics.parquet.encoder import (
     ColumnChunk,
     ParquetFile,
     buffer_for,
-    bytes_for,
-    encode,
     facts_for,
     integers,
     labels,
@@ -353,22 +351,6 @@ def _types_of_games() -> Mapping[str, str]:
     pl.DataFrame(schema=GAMES).write_parquet(buffer)
     buffer.seek(0)
     return pl.read_parquet_metadata(buffer)
-
-
-def integer_table(groups: Iterable[pl.DataFrame], schema: pl.Schema) -> TableBytes:
-    """A table of integers from its row groups, which need not be in memory at once."""
-    file = ParquetFile(schema)
-    room = buffer_for(0)
-    for group in groups:
-        if len(room) < bytes_for(len(group)):
-            room = buffer_for(len(group))
-        file.add((integers(group[name].to_numpy(), room) for name in schema), len(group))
-    return file.ended()
-
-
-def table_of(frame: pl.DataFrame, group_rows: int = ROW_GROUP_ROWS) -> TableBytes:
-    """A frame of integers as the bytes of a file, in row groups of so many rows."""
-    return encode(frame, group_rows)
 
 
 # The fingerprint of games is one number for any set of them, which adds up. It is the sum, modulo 2^64, of one mixed

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from analytics.conversion import known
 from analytics.files.backend import Backend, explained
+from analytics.parquet.encoder import encode
 from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_of
 from analytics.store.archive import Archive
-from analytics.store.blocks import RangeGames, TableBytes, joined, table_of, tables_of, thoughts_of
+from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joined, tables_of, thoughts_of
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
 from analytics.store.records import RunRecord
-from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES
+from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, THOUGHTS
 from quarto.batch import Block, Games
 from quarto.errors import FailureError
 from quarto.jit import kernel
@@ -63,7 +64,9 @@ def store_games(
     parts, thoughts = joined(blocks), thoughts_of(blocks)
     if thoughts is not None:
         stored = _range_of(parts, line, span)
-        told = store_table(archive, run_id, THOUGHTS_FOLDER, stored, table_of(thoughts))
+        told = store_table(
+            archive, run_id, THOUGHTS_FOLDER, stored, encode(thoughts.iter_slices(ROW_GROUP_ROWS), THOUGHTS)
+        )
         if only_thoughts:
             return told
     return _store(archive, run_id, line, labels, span, parts)
@@ -87,7 +90,8 @@ def _store(
     by_pairing = [(pairing, games) for part in parts for pairing, games in part.by_pairing()]
     tallies = tally(Block(pairing, 0, 0, games, line.games_a_pair == 2) for pairing, games in by_pairing)
     games, plies = tables_of(parts, sorted(tallies), labels)
-    content, held = {"plies": plies, "tallies": table_of(tallies_frame(tallies)), "games": games}, {}
+    of_pairings = encode(tallies_frame(tallies).iter_slices(ROW_GROUP_ROWS), TALLIES)
+    content, held = {"plies": plies, "tallies": of_pairings, "games": games}, {}
     for table, rows in content.items():  # games last
         held[table] = store_table(archive, run_id, table, stored, rows)
     if archive.backend.status(archive.folder("plies", run_id) / held["plies"].name) is None:

@@ -182,20 +182,8 @@ def ranges_named(names: Iterable[str]) -> list[StoredRange]:
     return [found for name in names if (found := range_named(name)) is not None]
 
 
-class Ranges(Sequence[StoredRange]):
+class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
     """The ranges of one table of one run that count: disjoint, in order."""
-
-    def __init__(self, ranges: Iterable[StoredRange] = ()) -> None:
-        self._ranges = tuple(ranges)
-
-    def __len__(self) -> int:
-        return len(self._ranges)
-
-    def __iter__(self) -> Iterator[StoredRange]:
-        return iter(self._ranges)
-
-    def __getitem__(self, index: int) -> StoredRange:  # type: ignore[override]  # no slices: nobody needs them
-        return self._ranges[index]
 
     @cached_property
     def units(self) -> int:
@@ -205,46 +193,46 @@ class Ranges(Sequence[StoredRange]):
     @cached_property
     def fingerprint(self) -> int:
         """The fingerprint of all their games, uint64."""
-        return sum(each.fingerprint for each in self._ranges) % MODULUS
+        return sum(each.fingerprint for each in self) % MODULUS
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
         """[N] the first unit of each."""
-        return np.fromiter((each.first for each in self._ranges), np.int64, len(self._ranges))
+        return np.fromiter((each.first for each in self), np.int64, len(self))
 
     @cached_property
     def ends(self) -> NDArray[np.int64]:
         """[N] the unit after the last of each."""
-        return np.fromiter((each.end for each in self._ranges), np.int64, len(self._ranges))
+        return np.fromiter((each.end for each in self), np.int64, len(self))
 
     @cached_property
     def sums(self) -> NDArray[np.uint64]:
         """[N + 1] the fingerprints of the first 0, 1, ..., N ranges together."""
-        each = np.fromiter((each.fingerprint for each in self._ranges), np.uint64, len(self._ranges))
+        each = np.fromiter((each.fingerprint for each in self), np.uint64, len(self))
         return np.concatenate([np.zeros(1, np.uint64), np.cumsum(each, dtype=np.uint64)])
 
     @property
     def covered(self) -> list[Range]:
         """The units that they hold, as few ranges as possible."""
-        return merged((each.first, each.end) for each in self._ranges)
+        return merged((each.first, each.end) for each in self)
 
     def missing(self, total: int, first: int = 0) -> list[Range]:
         """The ranges of the units from ``first`` to before ``total`` that they lack."""
-        return missing(((each.first, each.end) for each in self._ranges), total, first)
+        return missing(((each.first, each.end) for each in self), total, first)
 
     def inside(self, first: int, end: int) -> Ranges:
         """Those that hold units from ``first`` to before ``end``."""
         low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
-        return Ranges(self._ranges[int(low) : int(high)])
+        return Ranges(self[int(low) : int(high)])
 
     def at(self, unit: int) -> StoredRange | None:
         """The range that holds a unit."""
         index = int(np.searchsorted(self.ends, unit, "right"))
-        return self._ranges[index] if index < len(self) and self._ranges[index].first <= unit else None
+        return self[index] if index < len(self) and self[index].first <= unit else None
 
     def holds(self, units: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each unit is held; the same shape as ``units``."""
-        if not self._ranges:
+        if not self:
             return np.zeros(units.shape, np.bool_)
         index = np.minimum(np.searchsorted(self.ends, units, "right"), len(self) - 1)
         held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])

@@ -16,6 +16,7 @@ import yaml
 from analytics import open_archive
 from analytics.exchange import dataset
 from analytics.exchange.export import ExportRequest, export
+from analytics.perfect import position_set
 from analytics.sql.views import VIEWS, described_columns
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
@@ -149,11 +150,26 @@ def test_a_full_disk_is_one_line_and_the_old_dataset_stays(
     assert snapshot(tmp_path) != before
 
 
+SHIPPED = {
+    position_set.FOLDER: dataset.DatasetCard(
+        "Positions of Quarto with the exact value of every turn",
+        "cc0-1.0",
+        "`qarena policy positions --archive data/sample --output classic.parquet` makes the same bytes.",
+    ),
+    position_set.FOLDER.parent / "puzzle_sets": dataset.DatasetCard(
+        "Puzzles of Quarto: one turn keeps the value",
+        "cc0-1.0",
+        "`qarena puzzles make` chose them among positions of annotated games, by exact values.",
+    ),
+}
+
+
 def test_the_positions_and_puzzles_that_ship_are_datasets() -> None:
-    """If this fails: write the texts of ``dataset.shipped`` to their paths."""
-    for path, text in dataset.shipped().items():
-        assert path.read_text(encoding="utf-8") == text
-        assert_described(path.parent)
+    """If this fails: write the texts of ``dataset.described`` to their paths."""
+    for folder, card in SHIPPED.items():
+        for name, text in dataset.described(folder, card).items():
+            assert (folder / name).read_text(encoding="utf-8") == text
+        assert_described(folder)
 
 
 @pytest.mark.extras
@@ -168,7 +184,7 @@ def test_their_own_libraries_read_a_dataset(whole: Path, tmp_path: Path, monkeyp
         found = load_dataset(str(folder), table, split="train", cache_dir=str(tmp_path / "cache"))
         assert found.to_polars().equals(pl.read_parquet(folder / f"{table}.parquet"))
     assert "winner" in load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache")).features  # games
-    for each in (folder, *{path.parent for path in dataset.shipped()}):
+    for each in (folder, *SHIPPED):
         assert load_dataset(str(each), split="train", cache_dir=str(tmp_path / "cache")).num_rows
         report = validate(str(each / "datapackage.json"), limit_rows=1000)
         assert report.valid, report.to_summary()

@@ -25,6 +25,11 @@ def frame_of(small: Sequence[int], medium: Sequence[int], large: Sequence[int]) 
     )
 
 
+def encoded(frame: pl.DataFrame, rows: int) -> bytes:
+    """A frame in row groups of so many rows."""
+    return bytes(encode(frame.iter_slices(rows), frame.schema))
+
+
 def read_by_duckdb(content: bytes, folder: Path) -> list[tuple[int, ...]]:
     path = folder / "file.parquet"
     path.write_bytes(content)
@@ -44,7 +49,7 @@ def test_any_integers_read_back(
     """Repeated rows give runs, few different values small dictionaries, a wide range no dictionary."""
     repeated = [row for row in rows for _ in range(repeats)][:2000]
     frame = frame_of(*zip(*repeated, strict=True)) if repeated else frame_of([], [], [])
-    content = encode(frame, row_group)
+    content = encoded(frame, row_group)
     assert pl.read_parquet(io.BytesIO(content)).equals(frame)
     assert pl.read_parquet(io.BytesIO(content)).schema == frame.schema
     assert read_by_duckdb(content, tmp_path_factory.mktemp("parquet")) == repeated
@@ -54,7 +59,7 @@ def test_any_integers_read_back(
 def test_every_width_of_a_dictionary_reads_back(width: int, count: int, seed: int) -> None:
     values = [(seed * (i + 1) ** 3 >> 3) % (1 << width) - 5 for i in range(count)]
     frame = frame_of([0] * count, values, values)
-    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+    assert pl.read_parquet(io.BytesIO(encoded(frame, 1000))).equals(frame)
 
 
 @given(width=st.integers(0, 7), least=st.integers(-128, 0), count=st.integers(1, 80), seed=st.integers(0, 2**32))
@@ -62,25 +67,25 @@ def test_bytes_of_every_width_read_back(width: int, least: int, count: int, seed
     """Those of 1, 2 and 4 bits are packed eight at a time, with a rest of up to seven."""
     values = [(seed * (i + 1) ** 3 >> 3) % (1 << width) + least for i in range(count)]
     frame = frame_of(values, [0] * count, [0] * count)
-    assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+    assert pl.read_parquet(io.BytesIO(encoded(frame, 1000))).equals(frame)
 
 
 def test_jumps_of_any_size_between_ascending_numbers_read_back() -> None:
     for jump in (2**k + d for k in (1, 8, 31, 32, 55, 56, 57, 61) for d in (-1, 0, 1)):
         frame = frame_of([1] * 500, [2] * 500, [*range(200), *range(jump, jump + 200), *range(100)])
-        assert pl.read_parquet(io.BytesIO(encode(frame, 1000))).equals(frame)
+        assert pl.read_parquet(io.BytesIO(encoded(frame, 1000))).equals(frame)
 
 
 def test_game_ids_take_a_few_bits() -> None:
     """Gaps of 1 to 4, as between games of which some have ended, take two bits each beside blocks and headers."""
     ascending = [2 * i + i % 3 for i in range(60_000)]
-    content = encode(pl.DataFrame({"game_id": ascending}), 65536)
+    content = encoded(pl.DataFrame({"game_id": ascending}), 65536)
     assert len(content) < 60_000 * 0.35
 
 
 def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
-    path.write_bytes(encode(frame_of([-3, 5, 7, 7], [9] * 4, [1, 2, 2**40, -1]), 2))
+    path.write_bytes(encoded(frame_of([-3, 5, 7, 7], [9] * 4, [1, 2, 2**40, -1]), 2))
     query = """SELECT path_in_schema, row_group_id, stats_min_value, stats_max_value, stats_null_count
         FROM parquet_metadata($1) ORDER BY ALL"""
     with duckdb.connect() as connection:
@@ -98,7 +103,7 @@ def test_row_groups_carry_the_least_and_largest_value(tmp_path: Path) -> None:
 def test_enums_read_back_as_texts_and_metadata_as_it_was() -> None:
     texts = [f"{number:03d}" for number in range(300)]
     frame = pl.DataFrame({"text": texts, "n": range(300)}, schema={"text": pl.Enum(texts[::-1]), "n": pl.Int32()})
-    content = encode(frame, 128, {"origin": "here"})
+    content = encode(frame.iter_slices(128), frame.schema, {"origin": "here"})
     assert pl.read_parquet(io.BytesIO(content))["text"].to_list() == texts
     assert pl.read_parquet_metadata(io.BytesIO(content))["origin"] == "here"
 
@@ -108,12 +113,12 @@ def test_more_labels_than_a_dictionary_of_integers_may_have_read_back(rows: int)
     known = [f"label {number:05}" for number in range(70_000)]
     column = pl.Series([known[number * 69_999 // (rows - 1)] for number in range(rows)], dtype=pl.Enum(known))
     frame = pl.DataFrame({"label": column})
-    assert pl.read_parquet(io.BytesIO(encode(frame, rows)))["label"].cast(pl.String).to_list() == column.to_list()
+    assert pl.read_parquet(io.BytesIO(encoded(frame, rows)))["label"].cast(pl.String).to_list() == column.to_list()
 
 
 def test_other_types_are_refused() -> None:
     with pytest.raises(KeyError):
-        encode(pl.DataFrame({"text": ["a"]}), 10)
+        encoded(pl.DataFrame({"text": ["a"]}), 10)
 
 
 def varint(content: bytes, at: int) -> tuple[int, int]:
@@ -138,7 +143,7 @@ def thrift(content: bytes, at: int) -> tuple[dict[int, Any], int]:
 
 
 def test_the_pages_of_a_column_fill_its_place(tmp_path: Path) -> None:
-    content = encode(frame_of(range(64), [i << 20 for i in range(64)], range(64)), 40)
+    content = encoded(frame_of(range(64), [i << 20 for i in range(64)], range(64)), 40)
     (tmp_path / "file.parquet").write_bytes(content)
     with duckdb.connect() as connection:
         query = (

@@ -106,7 +106,7 @@ VALUE = pl.Schema({"value": pl.Float64()})
 
 
 def short() -> bytes:
-    return encode(pl.DataFrame({"value": [1, 2, 3]}, schema={"value": pl.Int64}), 100)
+    return bytes(encode([pl.DataFrame({"value": [1, 2, 3]})], {"value": pl.Int64()}))
 
 
 @pytest.mark.parametrize(
