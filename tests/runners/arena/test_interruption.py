@@ -43,8 +43,8 @@ from tests.runners.experiments import (
 from tests.runners.players import Dice, OneByOne
 
 ARGUMENTS = (
-    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=200"),
-    *("archive.root=games here", "archive.shard_games=20", "archive.shard_seconds=0.2", "threads=2"),
+    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=100"),
+    *("archive.root=games here", "archive.shard_games=10", "archive.shard_seconds=0.2", "threads=2"),
 )
 Rows = Mapping[str, pl.DataFrame]
 DEADLINE = 60  # seconds that nothing here takes
@@ -73,7 +73,7 @@ def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> R
         elsewhere.chdir(folder / "uninterrupted")
         assert qarena(*ARGUMENTS).code == 0
     found = rows(folder / "uninterrupted/games here")
-    assert len(found["games"]) == 200
+    assert len(found["games"]) == 100
     return found
 
 
@@ -107,14 +107,14 @@ def test_ctrl_c_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
     assert kept is not None
     with open_archive(folder / "games here") as archive:
         assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
-    assert 4 <= int(kept[1]) < 200
+    assert 4 <= int(kept[1]) < 100
     assert verify(Archive.open(folder / "games here")).problems == []
 
     program, *arguments = resuming(err)
     assert (program, *arguments) == ("qarena", *ARGUMENTS)
     done = qarena(*arguments)
     assert done.code == 0
-    assert f"{200 - int(kept[1])} games in" in done.out
+    assert f"{100 - int(kept[1])} games in" in done.out
     check_rows(folder, expected)
 
 

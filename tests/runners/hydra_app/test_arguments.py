@@ -39,8 +39,7 @@ def test_agents_before_the_settings_are_the_same_run(words: list[str], same: lis
     assert request(*parsed(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
 
 
-def test_a_match_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
-    assert qarena("run", *LABELS, "games=4").code == 0
+def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
     assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
     assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
     labels = {record.labels for record in Archive.open(tmp_path / "data/archive").runs()}
