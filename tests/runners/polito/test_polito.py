@@ -188,19 +188,6 @@ def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, cap
     assert found == [(str(number), "1") for number in range(1, 7)]
 
 
-def test_a_misbehaving_player_forfeits_and_the_run_goes_on(tmp_path: Path) -> None:
-    arena = engine(polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=7), Dumb())
-    games = arena.play_block(Order(0, 0, 4)).block.games
-    assert [ENDINGS[each] for each in games.ending] == ["forfeit_error", "forfeit_illegal"] * 4
-    raised, illegal, asked, given_up = arena.misbehaviour()
-    assert re.fullmatch(
-        r"agent 'agent 0' raised ValueError: .+ \(.*moody.py:\d+\), first in position .*: 4 times", raised
-    )
-    assert re.fullmatch(r"agent 'agent 0' answered with an illegal turn \(cell, gift\) = .*: 4 times", illegal)
-    assert asked == "agent 'agent 0' gave 24 illegal answers and was asked again, as its package does"
-    assert given_up == "agent 'agent 0' was not asked again after 7 such answers, such as place_piece() = (7, 1)"
-
-
 OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
 
 
