@@ -101,7 +101,7 @@ def test_turns_and_games_are_those_of_the_slow_twin(units: int, risk: float) -> 
     policy, stages = random_policy(CLASSIC, units)
     agent = LineValues(policy, risk)
     twin = lines.LineValues(lambda after: value_of(after, stages, units, risk))
-    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)) > 20
+    assert assert_same_turns(agent, twin, CLASSIC, asked(CLASSIC, 2)[::2]) > 10
 
 
 @pytest.mark.parametrize("name", ["classic", *seldom("torus_square")])

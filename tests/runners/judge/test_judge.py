@@ -114,7 +114,7 @@ def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None
 
 
 def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: Path) -> None:
-    assert qarena("train", "trainer=rl_encoded", "trainer.games=300", "policy.name=rl_encoded").code == 0
+    assert qarena("train", "trainer=rl_encoded", "trainer.games=40", "policy.name=rl_encoded").code == 0
     judged = ("policy", "judge", "--positions", str(small), "--games", "4")
     found = qarena(*judged, "rl_encoded", "rl_encoded()", "mcts(iterations=30)", "--wide")
     assert found.code == 0, found.err
@@ -122,7 +122,7 @@ def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: 
         assert label in found.out
     assert "rl_encoded is the policy; the agent of that name is judged as 'rl_encoded()'" in found.err
     assert "plays untrained" in found.err
-    assert qarena("train", "trainer=rl_encoded", "trainer.games=400", "policy.name=rl_encoded").code == 0
+    assert qarena("train", "trainer=rl_encoded", "trainer.games=60", "policy.name=rl_encoded").code == 0
     (older,) = (card.policy_id for card in cards(Archive.open(Path("data/archive")))[:1])
     assert f"policy(policy={older})" in qarena(*judged, older).out  # a name means the newest, an id any
     rows: Any = pl.read_csv(io.StringIO(qarena(*judged, "random", "semi_random", "--format", "csv").out))

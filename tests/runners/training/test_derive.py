@@ -220,51 +220,49 @@ def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_lin
         assert snapshot(root) == before
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        (
-            [],
-            r"kind=NAME is missing; valid: encoded_q, fitted_q, gift, line_values, .*",
-        ),
-        (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
-        (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
-        (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; valid: .*"),
-        (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
-        (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a Derivation .*"),
-        (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made: smoothing=-1 is below 0: .*"),
-        (["kind=gift", "kind.smoothing=1,2"], r"kind.smoothing=1,2: several values are a sweep, .*"),
-        (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648 .*"),
-        (["kind=gift", "threads=two"], r"threads=two: 'two' is not a whole number"),
-        (["kind=gift", "where=winner >= 0"], r"'where=winner >= 0' cannot be read: .* --where \"winner >= 0\""),
-        (["kind=gift", "--where", "agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
-        (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is not a condition on games: .*"),
-        (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
-        (
-            ["kind=gift", "--where", "run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
-            r"run [0-9a-f]{12} was played under rules 'own_piece', where the mover chooses the piece: .*",
-        ),
-        (
-            ["kind=mc_afterstate", "--where", f"{CLASSIC} AND game_id < 2", "kind.least=9"],
-            r".* games give no row with least=9: .*",
-        ),
-        (
-            ["kind=encoded_q", "--where", CLASSIC, "kind.agent=semi"],
-            r"agent=semi played none of the games; did you mean .*",
-        ),
-        (["kind=gift", "archive.root=nowhere"], r"there is no archive at nowhere: .*"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_wrong_request_is_one_line_and_changes_nothing(
-    typed: list[str], expected: str, made: Path, tmp_path: Path, qarena: Qarena
-) -> None:
+WRONG: list[tuple[list[str], str]] = [
+    (
+        [],
+        r"kind=NAME is missing; valid: encoded_q, fitted_q, gift, line_values, .*",
+    ),
+    (["kind=gifts"], r"kind 'gifts' does not exist; did you mean 'gift'\? valid: .*"),
+    (["gift"], r"'gift' is not key=value: 'qarena policy build --help' lists the keys"),
+    (["kind=gift", "smoothing=2"], r"key 'smoothing' does not exist; valid: .*"),
+    (["kind=gift", "kind.smothing=2"], r"key 'kind.smothing' does not exist; did you mean 'kind.smoothing'\? .*"),
+    (["kind=gift", "kind._target_=agents.dumb.Dumb"], r"kind 'gift': agents.dumb.Dumb is not a Derivation .*"),
+    (["kind=gift", "kind.smoothing=-1"], r"kind 'gift' cannot be made: smoothing=-1 is below 0: .*"),
+    (["kind=gift", "kind.smoothing=1,2"], r"kind.smoothing=1,2: several values are a sweep, .*"),
+    (["kind=mc_afterstate", "kind.least=0"], r".*least=0 is not a whole number from 1 to 2147483648 .*"),
+    (["kind=gift", "threads=two"], r"threads=two: 'two' is not a whole number"),
+    (["kind=gift", "where=winner >= 0"], r"'where=winner >= 0' cannot be read: .* --where \"winner >= 0\""),
+    (["kind=gift", "--where", "agent_0 = 'nobody'"], r"archive .* has no game with where=\"agent_0 = 'nobody'\".*"),
+    (["kind=gift", "--where", "true); DROP VIEW games; SELECT (1"], r"where=.* is not a condition on games: .*"),
+    (["kind=gift"], r"runs [0-9a-f]{12} \(\w+\) and [0-9a-f]{12} \(\w+\) have different rules, .*"),
+    (
+        ["kind=gift", "--where", "run_id IN (SELECT run_id FROM runs WHERE rules = 'own_piece')"],
+        r"run [0-9a-f]{12} was played under rules 'own_piece', where the mover chooses the piece: .*",
+    ),
+    (
+        ["kind=mc_afterstate", "--where", f"{CLASSIC} AND game_id < 2", "kind.least=9"],
+        r".* games give no row with least=9: .*",
+    ),
+    (
+        ["kind=encoded_q", "--where", CLASSIC, "kind.agent=semi"],
+        r"agent=semi played none of the games; did you mean .*",
+    ),
+    (["kind=gift", "archive.root=nowhere"], r"there is no archive at nowhere: .*"),
+]
+
+
+def test_a_wrong_request_is_one_line_and_changes_nothing(made: Path, tmp_path: Path, qarena: Qarena) -> None:
     before = snapshot(made)
-    found = qarena("policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(made)]))
-    assert re.fullmatch(f"error: {expected}\n", found.refusal)
+    for typed, expected in WRONG:
+        found = qarena("policy", "build", *typed, *([] if "nowhere" in str(typed) else ["--archive", str(made)]))
+        assert re.fullmatch(f"error: {expected}\n", found.refusal), typed
+        late = "give no row" in expected or "played none" in expected  # only the games tell
+        assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late, typed
+        shutil.rmtree(tmp_path / "outputs", ignore_errors=True)
     assert snapshot(made) == before
-    late = "give no row" in expected or "played none" in expected  # only the games tell
-    assert [path.name for path in tmp_path.iterdir()] == ["outputs"] * late
 
 
 def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None:

@@ -158,28 +158,25 @@ def test_a_sweep_ends_with_one_table_of_policies(qarena: Qarena, root: Path) -> 
     assert jobs == [(job, "complete", 60, 60) for job in range(4)]
 
 
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("trainer.games=many", "trainer 'q_placement': games='many' is not a whole number"),
-        ("trainer=q_placment", "trainer 'q_placment' does not exist; did you mean 'q_placement'?"),
-        ("+trainer.learner.rate=1", "agent 'q_placement(training,rate=1)' has no parameter 'rate'"),
-        ("trainer.learner.decay=2", "decay=2 is not a probability from 0 to 1"),
-        ("+trainer.more=1", "trainer 'q_placement' has no parameter 'more'"),
-        ("trainer._target_=agents.dumb.Dumb", "trainer 'q_placement': agents.dumb.Dumb is not a Trainer"),
-        ("trainer.opponent=dum", "agent 'dum' does not exist; did you mean 'dumb'?"),
-        ("rules=own_piece", "does not play rules 'own_piece'"),
-        ("policy.name=no/name", "policy.name='no/name' cannot be a name"),
-        ("policy.nam=x", "key 'policy.nam' does not exist; did you mean 'policy.name'?"),
-        ("agent@a=random", "agent@a"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_any_folder_is_made(
-    typed: str, expected: str, qarena: Qarena, tmp_path: Path
-) -> None:
-    found = qarena(*SMALL, typed)
-    assert expected in found.refusal
-    assert list(tmp_path.iterdir()) == []
+WRONG = {
+    "trainer.games=many": "trainer 'q_placement': games='many' is not a whole number",
+    "trainer=q_placment": "trainer 'q_placment' does not exist; did you mean 'q_placement'?",
+    "+trainer.learner.rate=1": "agent 'q_placement(training,rate=1)' has no parameter 'rate'",
+    "trainer.learner.decay=2": "decay=2 is not a probability from 0 to 1",
+    "+trainer.more=1": "trainer 'q_placement' has no parameter 'more'",
+    "trainer._target_=agents.dumb.Dumb": "trainer 'q_placement': agents.dumb.Dumb is not a Trainer",
+    "trainer.opponent=dum": "agent 'dum' does not exist; did you mean 'dumb'?",
+    "rules=own_piece": "does not play rules 'own_piece'",
+    "policy.name=no/name": "policy.name='no/name' cannot be a name",
+    "policy.nam=x": "key 'policy.nam' does not exist; did you mean 'policy.name'?",
+    "agent@a=random": "agent@a",
+}
+
+
+def test_what_makes_no_sense_is_refused_before_any_folder_is_made(qarena: Qarena, tmp_path: Path) -> None:
+    for typed, expected in WRONG.items():
+        assert expected in qarena(*SMALL, typed).refusal, typed
+        assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("no_pictures")
