@@ -8,7 +8,8 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,16 @@ def write_record(path: Path, values: dict[str, Any]) -> None:
     path.write_text(json.dumps(sealed(values)))
 
 
-def forge(root: Path, name: str, change: Forge) -> None:
+@contextmanager
+def forged(root: Path, name: str, change: Forge) -> Iterator[str]:
+    """A forged card, as long as the context lasts; yields the id of its policy."""
     path = card_path(root, name)
-    card = json.loads(path.read_text())
+    before = path.read_bytes()
+    card = json.loads(before)
     change(card["learned"])
     write_record(path, card)
+    yield path.parent.name
+    path.write_bytes(before)
 
 
 def write_file(path: Path, card: dict[str, Any], name: str, content: bytes) -> None:
@@ -119,46 +125,42 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
-def test_a_class_of_others_is_not_imported(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
-    name, change = HOSTILE[what]
-    forge(root, name, change)
-    found = qarena("policy", "rebuild", name, "--archive", str(root))
-    assert re.fullmatch(
-        rf"error: policy '{name}' would run code that is not this project's \(class {CLASS}\), and you did not name "
-        "it: look at that code, then allow it with --trust-agents\n",
-        found.refusal,
-    )
-    assert not mark.exists()
-    assert "evil_module" not in sys.modules
+def test_a_class_of_others_is_not_imported(root: Path, mark: Path, qarena: Qarena) -> None:
+    for what, (name, change) in HOSTILE.items():
+        with forged(root, name, change):
+            found = qarena("policy", "rebuild", name, "--archive", str(root))
+        assert re.fullmatch(
+            rf"error: policy '{name}' would run code that is not this project's \(class {CLASS}\), and you did not "
+            "name it: look at that code, then allow it with --trust-agents\n",
+            found.refusal,
+        ), what
+        assert not mark.exists(), what
+        assert "evil_module" not in sys.modules, what
 
 
 POLITO = "polito(folder={folder},player=evil_module.Evil)"
-FOLDERS = {
-    "label": [POLITO],
-    "label with spaces": [" " + POLITO],
-    "mapping": [{"agent": "polito", "folder": "{folder}", "player": "evil_module.Evil"}],
-    "label in a label": [f"oracle(horizon=4,below='{POLITO}')"],
-    "label in a label without quotes": [f"oracle(horizon=4,below={POLITO})"],
-    "label in a label in a label": [f"""oracle(below="oracle(horizon=4,below='{POLITO}')")"""],
-    "label in a mapping": [{"agent": "oracle", "below": POLITO}],
-    "mapping in a mapping": [{"agent": "oracle", "below": {"agent": "polito", "folder": "{folder}"}}],
-}
+FOLDERS: list[Any] = [
+    POLITO,
+    " " + POLITO,
+    {"agent": "polito", "folder": "{folder}", "player": "evil_module.Evil"},
+    f"oracle(horizon=4,below='{POLITO}')",
+    f"oracle(horizon=4,below={POLITO})",
+    f"""oracle(below="oracle(horizon=4,below='{POLITO}')")""",
+    {"agent": "oracle", "below": POLITO},
+    {"agent": "oracle", "below": {"agent": "polito", "folder": "{folder}"}},
+]
 
 
-@pytest.mark.parametrize("what", FOLDERS)
 @pytest.mark.parametrize(("key", "trust"), [("opponents", ()), ("agent", ("--trust-agents",))])
 def test_the_code_of_a_folder_does_not_run(
-    what: str, key: str, trust: tuple[str, ...], root: Path, mark: Path, qarena: Qarena
+    key: str, trust: tuple[str, ...], root: Path, mark: Path, qarena: Qarena
 ) -> None:
     """Nothing is played, so no agent is built, also if the user trusts the card."""
-    entries = json.loads(json.dumps(FOLDERS[what]).replace("{folder}", str(mark.parent / "code")))
-    forge(root, "bred", set_in("parameters", key, value=entries if key == "opponents" else entries[0]))
-    found = qarena("policy", "rebuild", "bred", "--archive", str(root), *trust)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.startswith("error: ")
-    assert found.err.count("\n") == 1
-    assert not mark.exists()
+    for entry in FOLDERS:
+        agent = json.loads(json.dumps(entry).replace("{folder}", str(mark.parent / "code")))
+        with forged(root, "bred", set_in("parameters", key, value=[agent] if key == "opponents" else agent)):
+            assert qarena("policy", "rebuild", "bred", "--archive", str(root), *trust).refusal, entry
+        assert not mark.exists(), entry
 
 
 SPELT = f"oracle(below={{label:a,target:{CLASS},params:{{}}}})"
@@ -173,16 +175,16 @@ SMUGGLED = {
 }
 
 
-@pytest.mark.parametrize("what", SMUGGLED)
-def test_no_agent_of_a_card_is_made_but_those_of_yamls(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
-    forge(root, "bred", SMUGGLED[what])
-    found = qarena("policy", "rebuild", "bred", "--archive", str(root))
+def test_no_agent_of_a_card_is_made_but_those_of_yamls(root: Path, mark: Path, qarena: Qarena) -> None:
     refusal = (
         "below=.* is not an agent's label|agent '.*': below=.* cannot be read|"
         "the yaml of agent '.*' has no parameter '_target_'"
     )
-    assert re.fullmatch(f"error: ({refusal}).*\n", found.refusal)
-    assert not mark.exists()
+    for what, change in SMUGGLED.items():
+        with forged(root, "bred", change):
+            found = qarena("policy", "rebuild", "bred", "--archive", str(root))
+        assert re.fullmatch(f"error: ({refusal}).*\n", found.refusal), what
+        assert not mark.exists(), what
 
 
 DAMAGED = {
@@ -200,56 +202,50 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("what", DAMAGED)
-def test_a_card_that_makes_no_sense_is_refused_in_one_line(what: str, root: Path, mark: Path, qarena: Qarena) -> None:
-    name, change = DAMAGED[what]
-    path = card_path(root, name)
-    forge(root, name, change)
-    found = qarena("policy", "rebuild", path.parent.name, "--archive", str(root))
-    assert found.code in (1, 2)
-    assert found.out == ""
-    assert re.fullmatch(r"error: .*\n", found.err)
-    assert "unexpected" not in found.err
-    assert not mark.exists()
+def test_a_card_that_makes_no_sense_is_refused_in_one_line(root: Path, mark: Path, qarena: Qarena) -> None:
+    for what, (name, change) in DAMAGED.items():
+        with forged(root, name, change) as policy_id:
+            found = qarena("policy", "rebuild", policy_id, "--archive", str(root))
+        assert found.code in (1, 2), what
+        assert found.out == "", what
+        assert re.fullmatch(r"error: .*\n", found.err), what
+        assert "unexpected" not in found.err, what
+        assert not mark.exists(), what
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"run_id": ["0123456789ab"], "first_game": [0], "games": [1], "step": [1]}, "has other runs"),
-        ({"first_game": [0]}, "has other columns"),
-        ({"first_game": [-1], "games": [1], "step": [1]}, "has a range that holds no games"),
-        ({"first_game": [0], "games": [1 << 62], "step": [1]}, "has a range that holds no games"),
-        ({"first_game": [0], "games": [1 << 31], "step": [1]}, "from 2,147,483,648 games of run"),
-        ({"first_game": [0], "games": [1], "step": [0]}, "has a range that holds no games"),
-    ],
-)
-def test_a_forged_table_of_games_is_refused_in_one_line(
-    table: dict[str, Any], said: str, root: Path, qarena: Qarena
-) -> None:
+TABLES: list[tuple[dict[str, Any], str]] = [
+    ({"run_id": ["0123456789ab"], "first_game": [0], "games": [1], "step": [1]}, "has other runs"),
+    ({"first_game": [0]}, "has other columns"),
+    ({"first_game": [-1], "games": [1], "step": [1]}, "has a range that holds no games"),
+    ({"first_game": [0], "games": [1 << 62], "step": [1]}, "has a range that holds no games"),
+    ({"first_game": [0], "games": [1 << 31], "step": [1]}, "from 2,147,483,648 games of run"),
+    ({"first_game": [0], "games": [1], "step": [0]}, "has a range that holds no games"),
+]
+
+
+def test_a_forged_table_of_games_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
     path = card_path(root, "gift")
     card = json.loads(path.read_text())
-    frame = pl.DataFrame({"run_id": card["learned"]["run_ids"]} | table)
-    content = io.BytesIO()
-    frame.write_parquet(content)
-    write_file(path, card, "games.parquet", content.getvalue())
-    found = qarena("policy", "rebuild", "gift", "--archive", str(root))
-    assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.refusal)
+    for table, said in TABLES:
+        content = io.BytesIO()
+        pl.DataFrame({"run_id": card["learned"]["run_ids"]} | table).write_parquet(content)
+        write_file(path, card, "games.parquet", content.getvalue())
+        found = qarena("policy", "rebuild", "gift", "--archive", str(root))
+        assert re.fullmatch(rf"error: policy 'gift' .*{said}.*\n", found.refusal), table
 
 
-@pytest.mark.parametrize("learner", [{"_target_": CLASS}, "x", -1, 7, True])
-def test_a_spec_with_a_hostile_learner_is_a_damaged_record(
-    learner: Any, root: Path, mark: Path, qarena: Qarena
-) -> None:
+def test_a_spec_with_a_hostile_learner_is_a_damaged_record(root: Path, mark: Path, qarena: Qarena) -> None:
     card = policy_store.find(Archive.open(root), "online")
     path = root / "runs" / f"{card.learned['run_ids'][0]}.json"
     record = json.loads(path.read_text())
-    record["spec"]["learner"] = learner
-    write_record(path, record)
-    found = qarena("policy", "rebuild", "online", "--archive", str(root))
-    assert (found.code, found.out) == (1, "")
-    assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", found.err)
-    assert not mark.exists()
+    learner: Any
+    for learner in ({"_target_": CLASS}, "x", -1, 7, True):
+        record["spec"]["learner"] = learner
+        write_record(path, record)
+        found = qarena("policy", "rebuild", "online", "--archive", str(root))
+        assert (found.code, found.out) == (1, ""), learner
+        assert re.fullmatch(r"error: .* is damaged \(.*learner.*\): restore it from a copy.*\n", found.err), learner
+        assert not mark.exists(), learner
 
 
 def test_a_genome_names_genes_and_nothing_else(root: Path, mark: Path, qarena: Qarena) -> None:
