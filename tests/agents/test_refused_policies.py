@@ -25,10 +25,10 @@ from agents.rule_based import RuleBased
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.hosting.guarded_agent import GuardedAgent
+from tests.agents.test_learners import policy_of as of_values
 from tests.agents.test_line_values import random_policy
 from tests.agents.test_network import layers
 from tests.agents.test_policy import means, risks
-from tests.agents.test_rl_encoded import policy_of as of_values
 from tests.naive import PRESETS
 from tests.naive_players.agreement import train
 from tests.naive_players.q_placement import policy_of as of_placements
