@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
 
-from agents.alpha_beta import AT_LEAST, AT_MOST, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE, AlphaBeta
+from agents.alpha_beta import AT_LEAST, AT_MOST, BREADTH, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE, AlphaBeta
 from agents.base import KernelAgent
 from agents.ga_minimax import phantom_value
 from agents.genetic_minimax import GeneticMinimax
+from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
+from agents.mcts import Mcts
 from agents.minimax import Minimax
 from agents.random import Random
+from agents.search import puct
 from quarto.batch import Batch
 from quarto.jit import uint64
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
 from runners.arena.engine import Engine, Order
-from tests.naive import View
-from tests.naive_players import ga, minimax
-from tests.naive_players.agreement import endgames
+from tests.agents.test_line_values import random_policy, value_of
+from tests.naive import PRESETS, View
+from tests.naive_players import ga, minimax, valued
+from tests.naive_players.agreement import assert_same_turns, endgames
+from tests.naive_policies.lines import Afterstate
 from tests.positions import view_of
 
 
@@ -85,3 +91,45 @@ def test_genetic_minimax_beats_random_soundly_by_the_text_and_barely_by_the_code
     assert share_won(GeneticMinimax()) > 0.85
     # Published: 6 of 10 games and 7 of 15, so 13 of 25, "roughly around 55 %".
     assert share_won(GeneticMinimax(faithful=True)) == pytest.approx(13 / 25, abs=0.06)
+
+
+# Searches by a learned policy.
+
+
+UNITS = 2
+POSITIONS = endgames(CLASSIC, 6, 24)
+random_values = cache(random_policy)  # when they are needed: each worker collects this file
+
+
+def policy() -> Policy:
+    return random_values(CLASSIC, UNITS)[0]
+
+
+def learned(after: Afterstate) -> float:
+    return value_of(after, random_values(CLASSIC, UNITS)[1], UNITS, 0.5)
+
+
+@pytest.mark.parametrize(("depth", "exact_from"), [(1, 16), (2, 16), (3, 13), (2, 12)])
+def test_turns_of_alpha_beta_are_those_of_the_slow_twin(depth: int, exact_from: int) -> None:
+    twin = valued.AlphaBeta(learned, exact_from, depth, BREADTH)
+    assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, POSITIONS)
+
+
+@pytest.mark.parametrize(("iterations", "c", "exact_from"), [(2, 2.0, 16), (30, 1.0, 16), (30, 0.2, 13)])
+def test_turns_of_mcts_are_those_of_the_slow_twin(iterations: int, c: float, exact_from: int) -> None:
+    twin = valued.Puct(learned, exact_from)
+    twin.iterations, twin.c, twin.breadth, twin.temperature = iterations, c, puct.BREADTH, puct.TEMPERATURE
+    assert_same_turns(Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, POSITIONS)
+
+
+def test_what_has_no_meaning_with_a_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="reuse=True is for playouts, and value=POLICY has none: leave out one"):
+        Mcts(value=policy(), reuse=True)
+    with pytest.raises(ValueError, match="exact_from=4 is not a whole number from 5 to 16"):
+        AlphaBeta(value=policy(), exact_from=4)
+    with pytest.raises(ValueError, match="'gift'"):
+        AlphaBeta(value=Policy("gift"))
+    with pytest.raises(ValueError, match="other lines than those of rules 'torus'"):
+        AlphaBeta(value=policy()).knowledge(PRESETS["torus"])
+    with pytest.raises(ValueError, match="where the mover chooses the piece"):
+        Mcts(value=policy()).knowledge(PRESETS["own_piece"])

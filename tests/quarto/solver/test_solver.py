@@ -5,19 +5,38 @@ from __future__ import annotations
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from quarto.batch import Batch
+from quarto.canonical import canonical_forms
+from quarto.jit import kernel, uint64
 from quarto.notation import parse_position
 from quarto.observations import encoded_turns
+from quarto.perft import boards_of_keys, layers_of_keys, perft
 from quarto.position import EMPTY, Position, board, from_plies
-from quarto.rules import CLASSIC, NONE, Rules
+from quarto.rules import CELLS, CLASSIC, NONE, Rules
+from quarto.solver.late import LATE_CELLS, can_give_late, can_place_late
 from quarto.solver.solver import ILLEGAL, Solver
+from quarto.solver.table import (
+    BUCKET,
+    DRAW,
+    DRAWN,
+    FULLEST,
+    LOST,
+    PROOF_BITS,
+    WIN,
+    WON,
+    base_bytes,
+    base_of,
+    proven_in_base,
+)
 from quarto.symmetry import symmetries
 from tests.marks import seldom
-from tests.naive import PRESETS, has_line
+from tests.naive import PRESETS, has_line, winning_cells
 from tests.naive_solver import solve_position, turns_of
 
 MEGABYTES = 4.0
@@ -142,3 +161,83 @@ def test_the_classic_game_is_a_draw() -> None:
     solver = Solver(CLASSIC)
     assert solver.value(EMPTY) == 0
     assert solver.distance(EMPTY, 0) == 16
+
+
+# The end of the game without boards.
+
+
+NAMES = ("classic", *seldom("square", "torus"))  # with 32 lines hardly any random board has a safe gift so late
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_positions_with_at_most_six_empty_cells(name: str) -> None:
+    rules, asked = PRESETS[name], 0
+    for pieces, count in ((10, 8), (11, 20), (12, 40), (13, 60), (14, 60), (15, 20)):
+        for position in live_positions(rules, pieces, count, 7):
+            if position.hand == NONE or wins_at_once(position, position.hand, rules):
+                continue
+            value, asked = solve_position(position, rules).value, asked + 1
+            words = uint64(position.lanes), position.occupied, position.available, position.hand
+            assert can_place_late(*words, WIN, rules.tables) == (value == 1), position
+            assert can_place_late(*words, DRAW, rules.tables) == (value >= 0), position
+    assert asked > 5
+
+
+def gifts(position: Position) -> set[int]:
+    return {piece for piece in range(16) if position.available >> piece & 1}
+
+
+def wins_at_once(position: Position, piece: int, rules: Rules) -> bool:
+    return winning_cells(board(position), piece, rules) != []
+
+
+@pytest.mark.parametrize("boards", [6, *seldom(16)])
+@pytest.mark.parametrize("name", NAMES)
+def test_boards_before_a_gift_with_six_empty_cells(name: str, boards: int) -> None:
+    rules, asked = PRESETS[name], 0
+    for position in live_positions(rules, CELLS - LATE_CELLS, boards, 8):
+        if position.hand != NONE:
+            position = position._replace(hand=NONE, available=position.available | 1 << position.hand)  # noqa: PLW2901
+        safe = [piece for piece in gifts(position) if not wins_at_once(position, piece, rules)]
+        if not safe:
+            continue
+        value, asked = solve_position(position, rules).value, asked + 1
+        words = uint64(position.lanes), position.occupied, position.available, sum(1 << piece for piece in safe)
+        assert can_give_late(*words, WIN, rules.tables) == (value == 1), position
+        assert can_give_late(*words, DRAW, rules.tables) == (value >= 0), position
+    assert asked >= boards // 5
+
+
+# The table that searches look boards up in, and the order that boards are stored in.
+
+
+@kernel()
+def proofs_of(keys: NDArray[np.uint64], search: Any) -> list[int]:
+    return [proven_in_base(key << uint64(PROOF_BITS), search) for key in keys]
+
+
+def test_every_board_is_found_though_many_buckets_are_full_and_no_other_one_is() -> None:
+    dice = np.random.default_rng(1)
+    keys = dice.choice(1 << 38, 6500, replace=False).astype(np.uint64)
+    inside, outside, values = keys[:3250], keys[3250:], dice.integers(-1, 2, 3250).astype(np.int8)
+    base = base_of(inside, values, 6)
+    assert (base.pieces, base.words.nbytes) == (6, base_bytes(3250))
+    assert 0.7 < len(inside) / len(base.words) <= FULLEST
+    assert (base.words.reshape(-1, BUCKET) != 0).all(axis=1).sum() > 100
+    solver = Solver(CLASSIC, 0.0, base)
+    _, search = solver.state
+    assert proofs_of(inside, search) == [{1: WON, 0: DRAWN, -1: LOST}[value] for value in values.tolist()]
+    assert set(proofs_of(outside, search)) == {0}
+
+
+def test_layers_hold_every_canonical_live_board_once_in_order() -> None:
+    for rules in PRESETS.values():
+        layers = list(layers_of_keys(rules, 4))
+        assert [len(keys) for keys in layers] == [layer.canonical_live_boards for layer in perft(rules, 4)]
+        for pieces, keys in enumerate(layers):
+            assert (np.diff(keys.astype(np.int64)) > 0).all()
+            lanes, occupied = boards_of_keys(keys, rules)
+            assert set(np.bitwise_count(occupied).tolist()) == {pieces}
+            forms = canonical_forms(lanes, occupied, np.full(len(keys), NONE, np.int8), symmetries(rules))
+            assert np.array_equal(forms[0], lanes)
+            assert np.array_equal(forms[1], occupied)
