@@ -7,6 +7,7 @@ import pytest
 
 from analytics.store.archive import Archive
 from analytics.store.marker import MARKER
+from tests.analytics.folders import copied
 from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.object_storage import root_of
 
@@ -47,6 +48,27 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 
     with OpenArchive(shared.root) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The same archive with files of every kind, so that no view is empty. It is only copied."""
+    from analytics.derived_tables.tables import index_runs
+    from analytics.verify.archive import verify
+    from tests.analytics.indexed import derive_all, think
+
+    archive = filled(tmp_path_factory.mktemp("everything") / "archive")
+    index_runs(archive, [RUN_ID])
+    derive_all(archive, RUN_ID, from_pieces=13)
+    think(archive, RUN_ID)
+    assert verify(archive).problems == []
+    return archive
+
+
+@pytest.fixture
+def whole(everything: Archive, tmp_path: Path) -> Archive:
+    """A copy of that archive, to be damaged."""
+    return copied(everything, tmp_path / "whole")
 
 
 def filled(root: PurePath) -> Archive:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -29,7 +28,6 @@ from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import ArenaError, FailureError, RequestError
 from tests.analytics.folders import snapshot
-from tests.analytics.indexed import derive_all, think
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.marks import seldom
@@ -51,22 +49,9 @@ def ended() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with files of every kind."""
-    root = tmp_path_factory.mktemp("whole") / "archive"
-    archive = Archive.open(root, create=True)
-    archive.save_run(record())
-    store(archive, RUN_ID, [random_block(16, pairing) for pairing in range(3)])
-    derive_all(archive, RUN_ID, from_pieces=13)
-    think(archive, RUN_ID)
-    assert verify(archive).problems == []
-    return root
-
-
 @pytest.fixture
-def archive(whole: Path, tmp_path: Path) -> Archive:
-    return Archive(Path(shutil.copytree(whole, tmp_path / "archive")))
+def archive(whole: Archive) -> Archive:
+    return whole
 
 
 def link(path: Path, _aside: Path) -> None:

@@ -10,7 +10,6 @@ from typing import NoReturn
 
 import pytest
 
-from analytics.policies import policy_store
 from analytics.query.openings import openings
 from analytics.query.selection import select
 from analytics.sql import lazy_rows
@@ -19,14 +18,11 @@ from analytics.sql.views import VIEWS
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.marker import CheckedFile
-from analytics.store.records import SweepJob
 from analytics.store.schema import TABLES
 from quarto.errors import FailureError, RequestError
-from tests.analytics.conftest import filled
-from tests.analytics.folders import copied, files_of
-from tests.analytics.indexed import decide, index, save_verdict, think
+from tests.analytics.folders import files_of
+from tests.analytics.indexed import index
 from tests.analytics.naive_games import RUN_ID, store_span
-from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
 from tests.object_storage import BOTH
 
@@ -52,25 +48,6 @@ def flip(path: Path, at: float = 0.5) -> None:
 
 def complaint_about(path: Path) -> str:
     return f"{path} is missing or damaged: run 'qarena archive verify'"
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The archive with one job of a sweep, a verdict, a policy, decisions, thoughts and an index: no view is empty."""
-    archive = filled(tmp_path_factory.mktemp("sound") / "archive")
-    policy_store.save(archive, COUNTS, origin())
-    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
-    save_verdict(archive, RUN_ID)
-    decide(archive, RUN_ID)
-    think(archive, RUN_ID)
-    index(archive)
-    return archive
-
-
-@pytest.fixture
-def whole(sound: Archive, tmp_path: Path) -> Archive:
-    """The same archive, to be damaged."""
-    return copied(sound, tmp_path / "whole")
 
 
 def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:

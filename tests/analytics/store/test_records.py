@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from msgspec import structs, to_builtins
 
@@ -18,7 +17,6 @@ from analytics.perfect.tablebase import SHIPPED, Card
 from analytics.policies import policy_store
 from analytics.report.page import report
 from analytics.sql.database import OpenArchive
-from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import Marker
@@ -236,17 +234,6 @@ def test_any_changed_letter_or_digit_of_a_stored_record_is_found(kept: StoredRec
 OBEYED = ["\x1b", "\x00", "\r", "\x7f", "\x85", "\x9b", "\u061c", "\u200e", "\u2028", "\u2029", "\u202e", "\u2067"]
 
 
-@pytest.fixture
-def whole(archive: Archive) -> Archive:
-    """An archive with a record of each kind."""
-    policy_store.save(archive, COUNTS, origin())
-    archive.save_sweep_job(SweepJob("s", 0, {"rules": "classic"}, RUN_ID))
-    trial = SequentialTest(Hypotheses(), 8)
-    trial.take(np.full(8, 4, np.int8))
-    sprt_verdicts.save(archive, sprt_verdicts.SprtVerdict.from_trial(RUN_ID, trial, "qarena sprt"))
-    return archive
-
-
 def put(*keys: str | int, name: bool = False) -> Callable[[str], Callable[[dict[str, Any]], None]]:
     """The change that adds a text to the value at these keys, or with ``name`` a key beside it."""
 
@@ -268,9 +255,9 @@ RECORDS = {
     "rules": ("runs/*.json", put("spec", "rules", "name")),
     "code": ("runs/*.json", put("code", "version")),
     "command": ("runs/*.json", put("command")),
-    "setting": ("sweeps/s/0.json", put("overrides", "rules")),
-    "name of a setting": ("sweeps/s/0.json", put("overrides", "rules", name=True)),
-    "error": ("sweeps/s/0.json", put("error")),
+    "setting": ("sweeps/sweep/0.json", put("overrides", "games")),
+    "name of a setting": ("sweeps/sweep/0.json", put("overrides", "games", name=True)),
+    "error": ("sweeps/sweep/0.json", put("error")),
     "policy": ("policies/*/card.json", put("name")),
     "kind": ("policies/*/card.json", put("kind")),
     "trainer": ("policies/*/card.json", put("learned", "trainer")),

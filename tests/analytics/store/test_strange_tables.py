@@ -37,9 +37,7 @@ from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.schema import TABLES
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from tests.analytics.conftest import filled
-from tests.analytics.folders import copied, forge
-from tests.analytics.indexed import decide, index, think
+from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.analytics.verify.damage import forged
@@ -140,21 +138,11 @@ def verify_of_policies(archive: Archive) -> list[str]:
     return [what for _, what in policy_store.problems(archive, card.policy_id)]
 
 
-@pytest.fixture(scope="module")
-def derived(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """The archive with all derived tables."""
-    archive = filled(tmp_path_factory.mktemp("derived") / "archive")
-    index(archive)
-    decide(archive, RUN_ID)
-    think(archive, RUN_ID)
-    return archive
-
-
 @pytest.mark.parametrize("table", SCHEMAS)
 def test_a_table_of_a_run_is_counted_before_it_is_read(
-    derived: Archive, tmp_path: Path, table: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    whole: Archive, table: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    archive = copied(derived, tmp_path / "archive")
+    archive = whole
     plain = {name: kind if kind.is_integer() else pl.Int32() for name, kind in SCHEMAS[table].items()}
     path = forged(archive, table, repeated(pl.Schema(plain), 1_000_000))
     problems = [problem.what for problem in verify(archive).problems if problem.file == path]
