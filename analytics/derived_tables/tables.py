@@ -100,10 +100,6 @@ class NotIndexedError(FailureError):
     """The answer to a question needs positions that are not indexed."""
 
 
-def _rows(plies: pl.DataFrame, record: RunRecord, extent: str) -> pl.DataFrame:
-    return positions_of(plies, record.rules, record.spec["opening_plies"], range(int(extent)))
-
-
 POSITIONS_TABLE = RangeTable(
     "positions",
     POSITIONS,
@@ -115,7 +111,9 @@ POSITIONS_TABLE = RangeTable(
     parent_rows=1 << 18,  # a question looks at each group, 30 microseconds, and decodes one
     extents="0[1-9]|1[0-6]",
     includes=operator.ge,
-    rows=_rows,
+    rows=lambda plies, record, extent: positions_of(
+        plies, record.rules, record.spec["opening_plies"], range(int(extent))
+    ),
 )
 
 

@@ -4,7 +4,8 @@ The card, README.md, begins with YAML that names the tables (``configs``) and th
 names, types, units and meanings of columns, and the bytes and SHA-256 of files (Data Package, version 2). Both follow
 from the files of the folder, and from where columns are declared: so they are made last, and for any folder of tables.
 
-Texts of strangers, such as labels and commands, are in JSON only: it has no line ends, and stands in a block of code.
+Texts of strangers, such as labels and commands, are in JSON only. It is ASCII in one line, which is also YAML, and
+stands in a block of code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from analytics.perfect import position_set, puzzles
 from analytics.query.selection import EVERYTHING, Selection
 from analytics.sql.answers import sink_parquet
 from analytics.sql.views import described_columns
-from quarto.errors import RequestError
 
 # The condition that a row of a table belongs to the chosen games, ``_chosen``.
 OF_GAME = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"
@@ -80,7 +80,9 @@ def _writer(path: Path) -> Callable[[pl.LazyFrame, Callable[[], None]], None]:
 def _made_by(runs: pl.DataFrame) -> str:
     """The commands that played the games, and fingerprints of the code and of the games, as lines of JSON."""
     names = ("run_id", "command", "agents", "games", "seed", "code_version", "code_fingerprint", "fingerprint")
-    lines = [_json({name: _short(row[name]) for name in names}) for row in runs.head(MOST_RUNS).iter_rows(named=True)]
+    lines = [
+        json.dumps({name: _short(row[name]) for name in names}) for row in runs.head(MOST_RUNS).iter_rows(named=True)
+    ]
     more = f"\n\nThe table `runs` has {len(runs) - MOST_RUNS:,} more." if len(runs) > MOST_RUNS else ""
     said = (
         "Agents played each run by its command. Its games follow from the command and the code: the same `fingerprint` "
@@ -93,11 +95,6 @@ def _short(value: Any) -> Any:
     if isinstance(value, list):
         return [_short(each) for each in value[:SHORT]]
     return value[:SHORT] if isinstance(value, str) else value
-
-
-def _json(value: Any) -> str:
-    """JSON in one line of ASCII, which is also YAML."""
-    return json.dumps(value)
 
 
 def write_card(folder: Path, card: DatasetCard) -> None:
@@ -118,8 +115,8 @@ def described(folder: Path, card: DatasetCard) -> dict[str, str]:
     if card.licence != "unknown":
         package["licenses"] = [{"name": card.licence.upper()}]
     package["resources"] = resources
-    tags = _json(["quarto", "board-game"])
-    header = ["---", f"license: {_json(card.licence)}", f"tags: {tags}", f"configs: {_json(configs)}", "---"]
+    tags = json.dumps(["quarto", "board-game"])
+    header = ["---", f"license: {json.dumps(card.licence)}", f"tags: {tags}", f"configs: {json.dumps(configs)}", "---"]
     parts = [*header, "", f"# {card.title}", "", *_overview(folder, tables), "## How it was made", "", card.origin]
     return {CARD: "\n".join(parts) + "\n", PACKAGE: json.dumps(package, indent=1) + "\n"}
 
@@ -181,12 +178,6 @@ def _overview(folder: Path, tables: Iterable[Mapping[str, Any]]) -> Iterator[str
             meaning = field.get("description", "").replace("|", "\\|")
             yield f"| `{field['name']}` | {field['type']} | {meaning}{unit} |"
         yield ""
-
-
-def check_licence(licence: str) -> None:
-    """Raise ``RequestError`` for a text that is no name of a licence."""
-    if not LICENCE.fullmatch(licence):
-        raise RequestError(f"--license {licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit")
 
 
 def is_dataset(folder: Path) -> bool:

@@ -73,7 +73,10 @@ class ExportRequest:
             "--license": self.licence != "unknown" and self.form != DATASET,
         }
         if self.form == DATASET:
-            dataset.check_licence(self.licence)
+            if not dataset.LICENCE.fullmatch(self.licence):
+                raise RequestError(
+                    f"--license {self.licence!r} is no name of a licence as the Hub has it: cc0-1.0, cc-by-4.0, mit"
+                )
             unused |= {
                 "--perspective": self.perspective is not None,
                 "--sample": self.sample is not None,

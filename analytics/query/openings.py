@@ -128,7 +128,9 @@ def _explored(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> Explo
     rows = _summed(counted, turns, by, records).filter(pl.col("games") >= asked.least)
     if rows.is_empty():
         raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
-    rows = _sorted(_presented(rows, by, rules, games), asked.sort)
+    rows = _presented(rows, by, rules, games)
+    if asked.sort != SORTS[0]:  # by which they are sorted; equal ones stay as they are
+        rows = rows.sort(asked.sort, descending=asked.sort == "losses", maintain_order=True)
     if samples:
         rows = rows.with_columns(sample=pl.Series(_samples(opened, rows, parsed, rules), dtype=pl.String))
     return Explored(parsed, rules, by, games, rows)
@@ -311,13 +313,6 @@ def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.Data
     shares = rows.with_columns(share=pl.col("games") / games, score=score, **rates)
     counts = ("alike", "games", "share", "wins", "draws", "losses", "score")
     return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
-
-
-def _sorted(rows: pl.DataFrame, sort: str) -> pl.DataFrame:
-    """Rows that are sorted by games in another order; equal ones stay as they are."""
-    if sort == "games":
-        return rows
-    return rows.sort(sort, descending=sort == "losses", maintain_order=True)
 
 
 def _text(column: str, value: int) -> str | None:

@@ -76,21 +76,17 @@ class Connection:
         run = self.duckdb.execute
         if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
-        self._execute("macros.sql")
+        run(_text_of("macros.sql"))
         files_or_frames = (*TABLES, *views.FILLED, *views.HIDDEN, "boards", "positions")
         run(";".join(map(views.empty, files_or_frames)))
         run(views.policy_macro({}))
-        self._execute("made_views.sql")
+        run(_text_of("made_views.sql"))
         run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
         run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
         run("SET enable_external_access = false")
         run("SET lock_configuration = true")
-
-    def _execute(self, name: str) -> None:
-        """Execute a file of this package."""
-        self.duckdb.execute(_text_of(name))
 
     def location(self, path: PurePath) -> PurePath:
         """The path or URL by which DuckDB and Polars read a file of the archive.
@@ -126,7 +122,7 @@ class Connection:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = read_by(self.duckdb, text, KNOWN)
         if _TEXT_MACROS not in self._made and any(word in text.lower() for word in _WITH_TEXTS):
-            self._execute(_TEXT_MACROS)
+            self.duckdb.execute(_text_of(_TEXT_MACROS))
             self._made.add(_TEXT_MACROS)
         more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
         if more != self._columns and not read.views.isdisjoint(_KEYED):

@@ -298,14 +298,13 @@ def _write_rows(
 def _games(
     parts: Sequence[RangeGames], used: Sequence[int], pairings: Sequence[tuple[str, str]], room: NDArray[np.uint8]
 ) -> TableBytes:
-    whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *map(_rows_of, parts), strict=True)))
+    rows = [
+        GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending) for part in parts
+    ]
+    whole = GameRows(*map(np.concatenate, zip(GameRows.empty(), *rows, strict=True)))
     starts = range(0, len(whole.game_id), ROW_GROUP_ROWS)
     groups = (whole.part(slice(first, first + ROW_GROUP_ROWS)) for first in starts)
     return games_table(groups, used, pairings, room)
-
-
-def _rows_of(part: RangeGames) -> GameRows:
-    return GameRows(part.game_id, part.games.winner, part.games.plies, part.opening, part.games.ending)
 
 
 def games_table(

@@ -46,7 +46,6 @@ def require(root: PurePath, create: bool) -> None:
     Raises ``RequestError`` if there is none, ``FailureError`` for a store that does not answer.
     """
     backend = backend_of(root)
-    _require_room(root)
     content = content_of(root)
     if content is None:
         if not create:
@@ -60,6 +59,8 @@ def require(root: PurePath, create: bool) -> None:
 
 def content_of(root: PurePath) -> bytes | None:
     """The content of the marker; None if there is none. Raises as ``require`` does."""
+    if isinstance(root, Path) and root.exists() and not root.is_dir():
+        raise RequestError(f"archive {root} is a file: name a folder")
     try:
         return backend_of(root).read(root / MARKER)
     except FileNotFoundError:
@@ -73,7 +74,6 @@ def content_of(root: PurePath) -> bytes | None:
 def check_root(root: PurePath) -> None:
     """Raises ``RequestError`` if no archive can be in ``root``: it is a file, or a folder with other files in it."""
     backend = backend_of(root)
-    _require_room(root)
     if content_of(root) is not None:
         return
     try:
@@ -84,11 +84,6 @@ def check_root(root: PurePath) -> None:
         raise RequestError(f"{root} cannot be listed: {error}") from error
     if foreign and content_of(root) is None:  # another process may have made the archive just now
         raise RequestError(f"{_absence(root)} but has other files in it: name an empty folder or an archive")
-
-
-def _require_room(root: PurePath) -> None:
-    if isinstance(root, Path) and root.exists() and not root.is_dir():
-        raise RequestError(f"archive {root} is a file: name a folder")
 
 
 def require_outside(path: Path) -> None:

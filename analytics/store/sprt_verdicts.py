@@ -26,7 +26,6 @@ from analytics.store.records import (
     Count,
     Positive,
     RunId,
-    RunRecord,
     StoredRecord,
     matching,
     now,
@@ -96,18 +95,14 @@ def save(archive: Archive, verdict: SprtVerdict) -> None:
     path = path_of(archive, verdict.run_id, verdict.verdict_id)
     same = False
     with suppress(FailureError):  # a file that is damaged or absent is written again: it follows from the games
-        same = _outcome(read(archive, path)) == _outcome(verdict)
+        there = read(archive, path)
+        same = (there.accepted, there.counts) == (verdict.accepted, verdict.counts)
     if not same:
         archive.save(path, verdict)
-    archive.update_run(verdict.run_id, lambda known: _noted(known, verdict.verdict_id))
-
-
-def _noted(record: RunRecord | None, verdict_id: str) -> RunRecord | None:
-    return record and structs.replace(record, verdicts=tuple(sorted({*record.verdicts, verdict_id})))
-
-
-def _outcome(verdict: SprtVerdict) -> tuple[str | None, tuple[int, ...]]:
-    return verdict.accepted, verdict.counts
+    archive.update_run(
+        verdict.run_id,
+        lambda known: known and structs.replace(known, verdicts=tuple(sorted({*known.verdicts, verdict.verdict_id}))),
+    )
 
 
 def read(archive: Archive, path: PurePath) -> SprtVerdict:

@@ -38,18 +38,11 @@ SHARE = 8  # a file that is larger than this part of its parent waits for more o
 
 
 def _games(parts: Iterator[pl.DataFrame], record: RunRecord, span: Range) -> TableBytes:
-    rows = map(_game_rows, parts)
-    return games_table(rows, _pairings_in(record, span), record.pairings, buffer_for(ROW_GROUP_ROWS))
-
-
-def _pairings_in(record: RunRecord, span: Range) -> list[int]:
-    """The pairings that have games in a range; where units are numbered through all of them, all: any may have."""
-    spans = [record.line.pairs(pairing, *span) for pairing in range(len(record.pairings))]
-    return [pairing for pairing, (first, end) in enumerate(spans) if first < end]
-
-
-def _game_rows(frame: pl.DataFrame) -> GameRows:
-    return GameRows(*(frame[name].to_physical().to_numpy().copy() for name in GameRows._fields))
+    rows = (GameRows(*(part[name].to_physical().to_numpy().copy() for name in GameRows._fields)) for part in parts)
+    # The pairings that have games in the range; where units are numbered through all of them, all: any may have.
+    spans = enumerate(record.line.pairs(pairing, *span) for pairing in range(len(record.pairings)))
+    used = [pairing for pairing, (first, end) in spans if first < end]
+    return games_table(rows, used, record.pairings, buffer_for(ROW_GROUP_ROWS))
 
 
 PLIES_TABLE = RangeTable("plies", PLIES, key=("ply", "game_id"))
@@ -64,10 +57,6 @@ class Family(NamedTuple):
 
     parent: StoredRange
     children: Ranges
-
-
-def _ignored(family: Family) -> None:
-    """No progress is shown."""
 
 
 def families(ranges: Ranges, end_unit: int, fits: Fits, most: int) -> Iterator[Family]:
@@ -102,7 +91,7 @@ def roll_up(
     record: RunRecord,
     tables: Sequence[RangeTable],
     fits: Fits,
-    progress: Callable[[Family], None] = _ignored,
+    progress: Callable[[Family], None] = lambda _family: None,
     threads: int = 1,
     on_wait: Callable[[], None] = lambda: None,
 ) -> int:
@@ -241,10 +230,10 @@ def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[]
         not_large = of_size(archive, run_id, (POSITIONS_TABLE,), most)
         return lambda children: many(children) and not_large(children)
 
-    made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, _ignored, 1, on_wait)
-    made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), _ignored, threads, on_wait)
+    made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
+    made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), threads=threads, on_wait=on_wait)
     # The largest sums one at a time: several would need memory for each.
-    return made + roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES), _ignored, 1, on_wait)
+    return made + roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES), on_wait=on_wait)
 
 
 # Compaction: the games of many small files in few large ones, while others read and write.
