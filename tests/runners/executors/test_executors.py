@@ -26,6 +26,7 @@ from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.executors.doubling import Doubling, Part
 from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
+from tests.runners.players import CUP
 
 WORKERS = 2
 
@@ -136,8 +137,6 @@ def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeyp
     assert mapped(executor, tmp_path, (1, "")) == [2]
 
 
-# Python's own pool loses a thread, which nobody waits for, if a worker dies while the pool starts another one.
-@pytest.mark.filterwarnings("ignore:Exception in thread:pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_worker_that_is_killed_costs_nothing_but_time(
     processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,6 +163,7 @@ def test_what_workers_log_is_logged_here_once(
 DICE = "{agent:random,_target_:tests.runners.players.Dice,name:dice}"
 CHEAT = "{agent:random,_target_:tests.runners.players.Cheat,name:cheat}"
 RAISING = "{agent:random,_target_:tests.runners.players.Hot,name:hot}"
+TROUBLED = "{agent:random,_target_:tests.runners.players.Troubled,name:troubled}"
 AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
 TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
 
@@ -192,6 +192,22 @@ def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processe
     assert {line.partition(" (")[0] for line in found.misbehaviour} == {
         line.partition(" (")[0] for line in expected.misbehaviour
     }
+
+
+@pytest.mark.slow  # workers of quick tasks are killed above
+def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "_folder", tmp_path)
+    (tmp_path / CUP).touch()
+    mortal = (f"agents=[{TROUBLED},random]", "games=400")
+    outcome = played(tmp_path / "archive", processes, *mortal)  # by one process, then by others
+    assert not (tmp_path / CUP).exists()
+    assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
+    assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
+    play(tmp_path / "threads", *mortal, "threads=1")
+    assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
+    assert verify(Archive.open(tmp_path / "archive")).problems == []
 
 
 @pytest.mark.slow
