@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.base import BatchAgent, KernelAgent
 from agents.learning.policy import Policy
-from agents.lift import choosers_of, ready
+from agents.lift import PythonAgent, choosers_of, ready
 from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
@@ -17,25 +17,26 @@ from runners.hosting.limits import batch_of
 
 
 def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
-    """Make an agent, and return the fields of ``AgentFacts`` and what answers for it."""
+    """Make an agent, and return the fields of ``AgentFacts`` and what answers for it: first rules, then positions."""
     # Trusted: the parent process has asked, where the agent was named.
     policy = setup["policy"] and _policy(setup["policy"], content)
-    agent = AgentSpec(setup["label"], setup["target"], setup["params"], policy=policy, trusted=True).build()
-    jitted = isinstance(agent, KernelAgent)
+    agent: Any = AgentSpec(setup["label"], setup["target"], setup["params"], policy=policy, trusted=True).build()
+    player: list[PythonAgent] = []  # once the rules are known
     facts = {
         "batches": isinstance(agent, BatchAgent),
         "choosers": choosers_of(agent),
-        "jitted": jitted,
+        "jitted": isinstance(agent, KernelAgent),
         "data_files": [str(each) for each in getattr(agent, "data_files", ())],
     }
-    player = None if jitted or setup["rules"] is None else ready(agent, Rules(**setup["rules"]), setup["label"])
 
-    def answer(_: Any, question: bytes) -> Message:
-        if player is None:
-            raise TypeError("this agent was made to be asked about, not to play")
+    def answer(rules: dict[str, Any] | None, question: bytes) -> Message:
+        if rules is not None:
+            player[:] = [ready(agent, Rules(**rules), setup["label"])]
+            return None, b""
         batch, rng = batch_of(question)
         told = Thoughts.none(len(batch.lanes))
-        return None, b"".join(each.astype(np.int64).tobytes() for each in (*player.answers(batch, rng, told), *told))
+        answers = player[0].answers(batch, rng, told)
+        return None, b"".join(each.astype(np.int64).tobytes() for each in (*answers, *told))
 
     return (facts, b""), answer
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, Failed, FailureError, RequestError, failed_by
 from runners.executors.base import POLL_SECONDS, Executor, Stop, Task, WorkerPool
+from runners.hosting.child import how_it_ended
 from runners.hosting.child_program import belong_to_run
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
@@ -133,11 +134,7 @@ class _Worker:
         """The way in which it was lost."""
         self._process.join(DEATH_SECONDS)
         code = self._process.exitcode
-        if code is None:
-            return "its process closed its pipe"
-        if code >= 0:
-            return f"its process ended with exit code {code}"
-        return f"its process was ended by signal {-code} ({signal.Signals(-code).name})"
+        return "its process closed its pipe" if code is None else how_it_ended(code)
 
     def end(self) -> None:
         """End it, whatever it does."""

@@ -150,10 +150,15 @@ class Child:
             code = self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
             raise ChildDiedError("its process closed its pipes") from None
-        if code >= 0:
-            raise ChildDiedError(f"its process ended with exit code {code}")
-        name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
-        raise ChildDiedError(f"its process was ended by signal {-code} ({name})")
+        raise ChildDiedError(how_it_ended(code))
+
+
+def how_it_ended(code: int) -> str:
+    """The end of a process, given its exit code."""
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+    return f"its process was ended by signal {-code} ({name})"
 
 
 def end_all(children: Iterable[Child]) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 from queue import Empty, SimpleQueue
@@ -62,32 +63,48 @@ class IsolatedAgent:
                 "columns": [(name, column.dtype.str, len(column)) for name, column in table.items()],
             },
         }
+        self._unused: list[Child] = []  # at most one, which has told the facts
+        weakref.finalize(self, end_all, self._unused)
 
     @cached_property
+    def facts(self) -> AgentFacts:
+        """What it is, once it is made. Raises ``RequestError`` if it cannot be made."""
+        child, facts = self._made()
+        self._unused.append(child)
+        return facts
+
+    @property
     def data_files(self) -> list[str]:
         """The files that it names as its data. Raises ``RequestError`` if it cannot be made."""
-        child, facts = self.start(None)
-        child.end()
-        return facts.data_files
+        return self.facts.data_files
 
     def lifted(self, rules: Rules, label: str) -> IsolatedPlayer:
         """Its player. Raises ``RequestError`` if it cannot be made, is jitted or does not play the rules."""
         return IsolatedPlayer(self, rules, label)
 
-    def start(self, rules: Rules | None) -> tuple[Child, AgentFacts]:
-        """A child with the agent, ready to play by the rules if there are any.
+    def start(self, rules: Rules) -> Child:
+        """A child with the agent, ready to play. Raises ``RequestError`` if the agent cannot be made there."""
+        child = self._unused.pop() if self._unused else self._made()[0]
+        with self._told(child):
+            child.ask(asdict(rules), b"", type(None))
+        return child
 
-        Raises ``RequestError`` if the agent cannot be made there.
-        """
-        setup = {**self._setup, "rules": None if rules is None else asdict(rules)}
+    def _made(self) -> tuple[Child, AgentFacts]:
+        with self._told() as asked:
+            asked.append(Child(SERVED, self._setup, self._content, self.limits.megabytes))
+            return asked[0], asked[0].receive(AgentFacts)[0]
+
+    @contextmanager
+    def _told(self, *children: Child) -> Iterator[list[Child]]:
+        """Raises ``RequestError`` for what a child raises, and for one that dies; both are ended."""
+        asked, what = [*children], f"agent '{self.label}'"
         try:
-            child = Child(SERVED, setup, self._content, self.limits.megabytes)
-            return child, child.receive(AgentFacts)[0]
+            yield asked
         except ChildDiedError as error:
-            raise RequestError(f"agent '{self.label}' cannot be made in a process of its own: {error}") from error
+            raise RequestError(f"{what} cannot be made in a process of its own: {error}") from error
         except RemoteError as error:
-            child.end()
-            raise error.for_user(f"agent '{self.label}'") from error
+            end_all(asked)
+            raise error.for_user(what) from error
 
 
 class IsolatedPlayer(PythonPlayer):
@@ -101,20 +118,19 @@ class IsolatedPlayer(PythonPlayer):
         """Raises ``RequestError`` as ``IsolatedAgent.lifted`` does."""
         super().__init__(None)
         self._isolated, self._rules, self._seconds = agent, rules, agent.limits.turn_seconds
-        first, facts = agent.start(rules)
-        self._idle = [first]  # the last one is asked next
-        weakref.finalize(self, end_all, self._idle)
-        if facts.jitted:
+        if agent.facts.jitted:
             raise jitted_with_limits(label)
-        check_choosers(facts.choosers, rules, label)
-        self.alone = self._seconds is not None and not facts.batches
+        check_choosers(agent.facts.choosers, rules, label)
+        self._idle = [agent.start(rules)]  # the last one is asked next
+        weakref.finalize(self, end_all, self._idle)
+        self.alone = self._seconds is not None and not agent.facts.batches
 
     def _answers(self, batch: Batch, rng: Streams, thoughts: Thoughts | None) -> tuple[Any, Any]:
         """Cells, gifts and thoughts. Raises ``RemoteError``, ``ChildDiedError`` and ``LateError``."""
         try:
             child = self._idle.pop()
         except IndexError:
-            child, _ = self._isolated.start(self._rules)
+            child = self._isolated.start(self._rules)
         size = len(rng.seeds)
         try:
             content = child.ask(None, batch_bytes(batch, rng), type(None), self._seconds and self._seconds * size)[1]
