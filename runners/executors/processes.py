@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, Failed, FailureError, RequestError, failed_by
 from runners.executors.base import POLL_SECONDS, Executor, Stop, Task, WorkerPool
-from runners.hosting.child import how_it_ended
-from runners.hosting.child_program import belong_to_run
+from runners.hosting.child_program import belong_to_run, how_it_ended
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0

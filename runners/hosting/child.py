@@ -17,7 +17,7 @@ import msgspec
 from agents.base import LateError
 from analytics.conversion import known
 from quarto.errors import Failed, RemoteError
-from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, write_message
+from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, how_it_ended, write_message
 
 PROGRAM = (sys.executable, "-m", "runners.hosting.child_program")
 MOST_BYTES = 1 << 26  # of an answer
@@ -151,14 +151,6 @@ class Child:
         except subprocess.TimeoutExpired:
             raise ChildDiedError("its process closed its pipes") from None
         raise ChildDiedError(how_it_ended(code))
-
-
-def how_it_ended(code: int) -> str:
-    """The end of a process, given its exit code."""
-    if code >= 0:
-        return f"its process ended with exit code {code}"
-    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
-    return f"its process was ended by signal {-code} ({name})"
 
 
 def end_all(children: Iterable[Child]) -> None:

@@ -62,6 +62,14 @@ def belong_to_run(lifeline: int) -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
+def how_it_ended(code: int) -> str:
+    """The end of a process, given its exit code."""
+    if code >= 0:
+        return f"its process ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
+    return f"its process was ended by signal {-code} ({name})"
+
+
 def _limit_memory(megabytes: int) -> None:
     """Let this process take at most so much more address space than it has now."""
     import resource
