@@ -12,9 +12,7 @@ import resource
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +27,12 @@ from quarto.position import EMPTY, Position, board
 from quarto.rules import NONE, Rules, finished_lines
 from quarto.solver.solver import Solution, SolvedTurn, Solver
 from runners.arena.config_groups import load_rules
-from runners.executors.base import MEBIBYTE, available_cores, check_tables
+from runners.executors.base import MEBIBYTE, THREADS, Stop, available_cores, check_tables
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import is_printed, read_file, write_file
 
 LINES_A_TASK = 16
-TASKS_AHEAD = 8  # for each thread: answers come in the order of the questions, and one may take long
 VALUE_NAMES = {1: "win", 0: "draw", -1: "loss"}
 Result = TypeVar("Result")
 LEGEND = "+n wins and -n loses in n placements, = draws, · is no legal turn; best first"
@@ -166,40 +163,33 @@ def answers(
 
     All searches end at once when the iterator is closed or an exception, such as by Ctrl-C, passes through it.
     """
-    tasks = (lines[start : start + LINES_A_TASK] for start in range(0, len(lines), LINES_A_TASK))
-    pending: deque[Future[list[dict[str, Any]]]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="solve") as pool:
-        try:
-            for task in tasks:
-                questions = [(number, _question_or_error(text)) for number, text in task]
-                pending.append(pool.submit(_answer_all, questions, options, solvers))
-                if len(pending) >= TASKS_AHEAD * threads:
-                    yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
-        except BaseException:
-            solvers.stop()
-            for future in pending:
-                future.cancel()
-            raise
+
+    def answer_all(task: tuple[int, list[Question | dict[str, Any]]], _stop: Stop) -> tuple[int, list[dict[str, Any]]]:
+        first, asked = task
+        return first, [
+            as_mapping(each, solve(each, options, solvers), options) if isinstance(each, Question) else each
+            for each in asked
+        ]
+
+    starts = range(0, len(lines), LINES_A_TASK)  # texts are parsed in this thread: rules are read as Hydra finds them
+    tasks = ((start, [_question_or_error(*line) for line in lines[start : start + LINES_A_TASK]]) for start in starts)
+    early, following = dict[int, list[dict[str, Any]]](), 0  # answers to later lines, and the line that comes next
+    try:
+        for first, found in THREADS.map(answer_all, tasks, threads, threading.Event()):
+            early[first] = found
+            while following in early:
+                yield from early.pop(following)
+                following += LINES_A_TASK
+    except BaseException:
+        solvers.stop()
+        raise
 
 
-def _question_or_error(text: str) -> Question | RequestError:
+def _question_or_error(number: int, text: str) -> Question | dict[str, Any]:
     try:
         return parse_question(text)
     except RequestError as error:
-        return error
-
-
-def _answer_all(
-    task: Sequence[tuple[int, Question | RequestError]], options: SolveOptions, solvers: Solvers
-) -> list[dict[str, Any]]:
-    return [
-        {"line": number, "error": str(question)}
-        if isinstance(question, RequestError)
-        else as_mapping(question, solve(question, options, solvers), options)
-        for number, question in task
-    ]
+        return {"line": number, "error": str(error)}
 
 
 def as_json_line(content: Mapping[str, Any]) -> str:
