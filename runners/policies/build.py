@@ -39,7 +39,7 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
             raise RequestError(f"kind '{kind}' has no parameter {key!r}{nearest(key, own)}")
     from analytics.policies import policy_store
     from runners.arena.config import executor_of, stored_label, threads_of
-    from runners.training.derive import BuildRequest, derivation_of
+    from runners.training.derive import BuildRequest
 
     root = location_of(cfg.archive.root)
     if isinstance(settings.get("agent"), str):
@@ -49,7 +49,6 @@ def build_request_of(cfg: DictConfig, choices: Mapping[str, str], command: str) 
     return BuildRequest(
         kind=kind,
         settings=settings,
-        derivation=derivation_of(kind, settings),
         name=name,
         where=cfg.where,
         threads=threads_of(cfg),

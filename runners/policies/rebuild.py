@@ -143,8 +143,6 @@ def _logged_generations(archive: Archive, card: PolicyCard) -> Callable[[Request
 
     It finds None for a generation that this code would play otherwise. Raises ``RequestError`` for a run without games.
     """
-    from runners.training.genetic import PlayedGeneration
-
     run_ids = card.learned["run_ids"]
     for run_id in run_ids:
         if archive.run(run_id) is None or not archive.ranges(run_id):
@@ -159,7 +157,7 @@ def _logged_generations(archive: Archive, card: PolicyCard) -> Callable[[Request
         spec = replace(request.spec, salt=record.spec.get("salt", "") if record else "")
         if record is None or spec.run_id != record.run_id or games_left(archive, spec, request.games):
             return None
-        return PlayedGeneration(spec.run_id, results(archive, spec.run_id))
+        return spec.run_id, results(archive, spec.run_id)
 
     return logged
 

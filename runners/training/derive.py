@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -137,13 +138,17 @@ class BuildRequest:
 
     kind: str
     settings: Mapping[str, Any]  # its class under _target_ and its parameters
-    derivation: Derivation
     name: str
     where: str
     threads: int
     root: PurePath
     command: str
     executor: Executor = THREADS
+
+    @cached_property
+    def derivation(self) -> Derivation:
+        """What the settings describe. Raises ``RequestError`` for invalid parameters."""
+        return derivation_of(self.kind, self.settings)
 
     @property
     def is_counted_apart(self) -> bool:
@@ -174,15 +179,16 @@ class PreparedBuild:
 def prepare(request: BuildRequest) -> PreparedBuild:
     """Choose the games; none of them is read yet.
 
-    Raises ``RequestError`` for a name that is taken, and for a condition that is invalid or that no game meets. The
-    same for runs with different rules, and for games that do not fit into memory.
+    Raises ``RequestError`` for wrong parameters, a name that is taken, and a condition that is invalid or that no game
+    meets. The same for runs with different rules, and for games that do not fit into memory.
     """
+    at_once = not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation))
     with ExitStack() as stack:
         opened = stack.enter_context(open_archive(request.root))
         policy_store.check_free(opened.archive, request.name, request.training, "name")
         selection = select(opened, request.where)
         learning_order(selection.runs)
-        if not (request.is_counted_apart or isinstance(request.derivation, LearningDerivation)):
+        if at_once:
             _check_memory(selection.games)
         stack.pop_all()
     return PreparedBuild(request, selection)

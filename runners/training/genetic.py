@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import PurePath
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -80,10 +80,6 @@ class GeneticTrainer(Trainer):
     def breeder(self) -> Breeder:
         """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
 
-    def seats_of_the_study(self) -> str:
-        """The seats of individuals if ``seats`` is null: ``swapped`` or ``fixed``."""
-        return "swapped"
-
     @property
     def notes(self) -> tuple[str, ...]:
         return rounding_notes("trainer.games", self.games, self.fitness_games)
@@ -101,8 +97,8 @@ class GeneticTrainer(Trainer):
 
     @property
     def held_seats(self) -> str:
-        """``swapped``, or ``fixed``: individuals hold seat 0 only."""
-        return self.seats or self.seats_of_the_study()
+        """``swapped``, or ``fixed``: individuals hold seat 0 only. If ``seats`` is null, those of the study."""
+        return self.seats or "swapped"
 
     @property
     def fitness_games(self) -> int:
@@ -153,21 +149,12 @@ class Ga2Trainer(GeneticTrainer):
         if not isinstance(self.operators, Mapping) or sorted(self.operators) != sorted(PHASES):
             raise ValueError(f"operators={self.operators} is not {{{', '.join(f'{phase}: […]' for phase in PHASES)}}}")
         early, stuck, late = (checked_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
-        return TwoGenes(
-            self.generations,
-            self.tournament,
-            early,
-            stuck,
-            late,
-            self.margin,
-            self.step,
-            self.shift,
-            self.decimals,
-            self.faithful,
-        )
+        numbers = self.margin, self.step, self.shift, self.decimals, self.faithful
+        return TwoGenes(self.generations, self.tournament, early, stuck, late, *numbers)
 
-    def seats_of_the_study(self) -> str:
-        return "fixed" if self.faithful else "swapped"
+    @property
+    def held_seats(self) -> str:
+        return self.seats or ("fixed" if self.faithful else "swapped")
 
 
 def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
@@ -197,11 +184,7 @@ def stored_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[n
     return last.sort("place").select(genes).to_numpy()
 
 
-class PlayedGeneration(NamedTuple):
-    """A generation's run, and how its games ended."""
-
-    run_id: str
-    results: Sequence[PairingResult]
+PlayedGeneration = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
 
 
 class EvolutionTraining:
@@ -270,11 +253,12 @@ class EvolutionTraining:
         played = generation_of(self._request(players))
         if played is None:
             return False
-        self._run_ids.append(played.run_id)
+        run_id, results = played
+        self._run_ids.append(run_id)
         self._games += self._fitness_games * len(players)
         for number, player in zip(due.number.tolist(), players, strict=True):
-            self._judgements[number] = played.run_id, player.label
-        judged = self._evolution.judge(self._fitness(played.results))
+            self._judgements[number] = run_id, player.label
+        judged = self._evolution.judge(self._fitness(results))
         self._populations.append(self._table(judged, int(due.number[-1])))
         self._curve.append(self._point())
         return True
@@ -349,7 +333,7 @@ class EvolutionTraining:
 def _played(runs: TrainingRuns, request: Request) -> PlayedGeneration | None:
     """The generation once its games are played; None if ``stop`` was set before that."""
     outcome = runs.carry_out(request)
-    return PlayedGeneration(outcome.run_id, outcome.results) if outcome else None
+    return (outcome.run_id, outcome.results) if outcome else None
 
 
 def _player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:

@@ -200,7 +200,6 @@ class _SelfImprovementTraining:
         request = BuildRequest(
             kind=kind,
             settings=settings,
-            derivation=derivation_of(kind, settings),
             name=self._name(generation),
             where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
             threads=context.threads,
