@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -22,49 +21,40 @@ from analytics.store.policy_cards import PolicyCard
 from analytics.store.records import run_id_of
 from quarto.errors import RequestError, nearest
 from runners.arena.code import code_by
-from runners.arena.config_groups import load_rules
+from runners.arena.config_groups import check_choice, load_rules
 from runners.terminal import console
 
 IMPORT = "import"  # what is on a card in place of a trainer
 READER = "analytics.policies.imported.imported"
 
 
-@dataclass(frozen=True)
-class ImportSettings:
-    """The settings of an import as they are typed, ``KEY=VALUE``."""
-
-    kind: str = ""
-    name: str = ""
-    rules: str = "classic"
-    scale: str = "1"
-    conflicts: str = CONFLICTS[0]
+SETTINGS = {"kind": "", "name": "", "rules": "classic", "scale": "1", "conflicts": CONFLICTS[0]}  # as they are typed
 
 
-def settings_of(words: Sequence[str]) -> ImportSettings:
+def settings_of(words: Sequence[str]) -> dict[str, str]:
     """The settings in ``KEY=VALUE`` words. Raises ``RequestError`` for a word that is none of them."""
-    known = [each.name for each in fields(ImportSettings)]
-    given: dict[str, str] = {}
+    settings = dict(SETTINGS)
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not value:
-            raise RequestError(f"{word!r} is not KEY=VALUE{nearest(key, known)}")
-        if key not in known:
-            raise RequestError(f"there is no setting {key!r}{nearest(key, known)}")
-        given[key] = value
-    return ImportSettings(**given)
+            raise RequestError(f"{word!r} is not KEY=VALUE{nearest(key, SETTINGS)}")
+        if key not in SETTINGS:
+            raise RequestError(f"there is no setting {key!r}{nearest(key, SETTINGS)}")
+        settings[key] = value
+    return settings
 
 
-def import_policy(root: PurePath, file: Path, settings: ImportSettings, command: str) -> None:
+def import_policy(root: PurePath, file: Path, settings: Mapping[str, str], command: str) -> None:
     """Store the policy of a file in the archive at ``root``, and print what was read.
 
     Raises ``RequestError`` for a setting or a file that cannot be, and for a name that belongs to another policy.
     """
-    name = settings.name or file.stem
+    name = settings["name"] or file.stem
     policy_store.check_name(name, "name")
     options = _options(settings)
     frame = read_table(file)
     archive = Archive.open(root, create=True)
-    how = {"kind": settings.kind, "rules": settings.rules, "scale": settings.scale, "conflicts": settings.conflicts}
+    how = {key: value for key, value in settings.items() if key != "name"}
     learned = _learned(how, file.name, _sha256(file), command)
     policy_store.check_free(archive, name, learned["training"], "name")
     try:
@@ -101,22 +91,22 @@ def save_network(
     return policy_store.save(kept, policy, origin)
 
 
-def _options(settings: ImportSettings) -> ImportOptions:
-    if settings.kind not in VALUE_COLUMNS:
-        wrong = f"kind={settings.kind} is not a kind of values of turns" if settings.kind else "kind=KIND is missing"
-        raise RequestError(f"{wrong}{nearest(settings.kind, VALUE_COLUMNS)}")
-    if settings.conflicts not in CONFLICTS:
-        raise RequestError(f"conflicts={settings.conflicts} does not exist{nearest(settings.conflicts, CONFLICTS)}")
+def _options(settings: Mapping[str, str]) -> ImportOptions:
+    kind, conflicts = settings["kind"], settings["conflicts"]
+    if kind not in VALUE_COLUMNS:
+        wrong = f"kind={kind} is not a kind of values of turns" if kind else "kind=KIND is missing"
+        raise RequestError(f"{wrong}{nearest(kind, VALUE_COLUMNS)}")
+    check_choice("conflicts", conflicts, CONFLICTS)
     try:
-        scale = checked_number("scale", float(settings.scale))
+        scale = checked_number("scale", float(settings["scale"]))
     except ValueError as error:
-        raise RequestError(f"scale={settings.scale} is not a finite number") from error
-    rules = load_rules(settings.rules)
+        raise RequestError(f"scale={settings['scale']} is not a finite number") from error
+    rules = load_rules(settings["rules"])
     if rules.mover_chooses:
         raise RequestError(
             f"rules={rules.name}: there the mover chooses the piece, and the agent policy plays where the opponent does"
         )
-    return ImportOptions(settings.kind, rules, scale, settings.conflicts)
+    return ImportOptions(kind, rules, scale, conflicts)
 
 
 def _sha256(file: Path) -> str:
