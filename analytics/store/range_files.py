@@ -224,12 +224,22 @@ def read_games(archive: Archive, run_id: str, stored: StoredRange) -> RangeGames
     if len(rows) != expected:
         path = archive.path("plies", run_id, stored)
         raise damaged(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
-    games = Games.zeros(len(plies))
+    return games_of(frame, rows)
+
+
+def games_of(frame: pl.DataFrame, rows: pl.DataFrame) -> RangeGames:
+    """The games in rows of ``games`` and of ``plies``, as many as these say."""
+    ends = ends_of(frame)
+    games = Games.zeros(len(frame))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
     for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
-        scatter(np.array(rows[column]), plies, matrix)
-    games.plies[:], games.winner[:] = plies, frame["winner"].to_numpy()
-    games.ending[:] = frame["ending"].to_physical().to_numpy()
+        scatter(np.array(rows[column]), games.plies, matrix)
     return RangeGames(np.array(frame["game_id"]), np.array(frame["opening"]), games)
+
+
+def ends_of(frame: pl.DataFrame) -> Games:
+    """The games in rows of ``games``, without their plies."""
+    nothing, ending = np.empty((PIECES, 0), np.int8), frame["ending"].to_physical().cast(pl.Int8)
+    return Games(nothing, nothing, np.array(frame["plies"]), np.array(frame["winner"]), np.array(ending))
 
 
 @kernel()
@@ -323,10 +333,7 @@ def counted(frame: pl.DataFrame, swapped: bool) -> dict[int, Tally]:
     """The tallies by pairing of rows of the table ``games``."""
     found = {}
     for (pairing,), rows in frame.group_by("pairing", maintain_order=True):
-        ending = rows["ending"].to_physical().cast(pl.Int8).to_numpy()
-        nothing = np.empty((PIECES, 0), np.int8)
-        games = Games(nothing, nothing, np.array(rows["plies"]), np.array(rows["winner"]), np.array(ending))
-        found[int(str(pairing))] = tally_of(Block(int(str(pairing)), 0, 0, games, swapped))
+        found[int(str(pairing))] = tally_of(Block(int(str(pairing)), 0, 0, ends_of(rows), swapped))
     return found
 
 

@@ -11,13 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
-from analytics.store.blocks import PlyColumns, RangeGames
-from analytics.store.range_files import checked_parts, scatter
+from analytics.store.blocks import PlyColumns
+from analytics.store.range_files import checked_parts, ends_of, games_of
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
-from quarto.batch import GAME_BITS, Games
+from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES
 
 NAMED_GAMES = 10  # of one file, wrong games that are reported one by one
@@ -140,7 +140,7 @@ def _games(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Itera
 
 
 def _replayed(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
-    game_id, played = games["game_id"].to_numpy(), _ends(games)
+    game_id, played = games["game_id"].to_numpy(), ends_of(games)
     if len(plies) != int(played.plies.sum(dtype=np.int64)):
         what = f"has {len(plies)} rows, the games have {int(played.plies.sum(dtype=np.int64))} plies"
         yield Problem(files.plies, what)
@@ -153,13 +153,6 @@ def _replayed(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> It
         yield Problem(files.plies, FAULTS[fault[game]], int(game_id[game]))
     if len(wrong) > NAMED_GAMES:
         yield Problem(files.plies, f"and {len(wrong) - NAMED_GAMES} more games that are wrong")
-
-
-def _ends(games: pl.DataFrame) -> Games:
-    """The games without their plies."""
-    nothing = np.empty((PIECES, 0), np.int8)
-    ending = games["ending"].to_physical().cast(pl.Int8).to_numpy()
-    return Games(nothing, nothing, games["plies"].to_numpy(), games["winner"].to_numpy(), ending)
 
 
 def _openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame) -> Iterator[Problem]:
@@ -185,12 +178,6 @@ def _openings(files: RangeFiles, game_id: NDArray[np.int64], plies: pl.DataFrame
 
 def _fingerprint(files: RangeFiles, games: pl.DataFrame, plies: pl.DataFrame) -> Iterator[Problem]:
     """Count the fingerprint of sound games once more."""
-    played = Games.zeros(len(games))
-    for column, matrix in (("piece", played.pieces), ("cell", played.cells)):
-        scatter(plies[column].to_numpy(writable=True), games["plies"].to_numpy(writable=True), matrix)
-    for mine, stored in zip(played[2:], _ends(games)[2:], strict=True):
-        mine[:] = stored
-    ids, opening = (games[name].to_numpy(writable=True) for name in ("game_id", "opening"))
-    found = RangeGames(ids, opening, played).fingerprint
+    found = games_of(games, plies).fingerprint
     if found != files.stored.fingerprint:
         yield Problem(files.games, f"its games have the fingerprint {found:016x}, which its name does not say")
