@@ -88,21 +88,17 @@ def test_every_key_and_yaml_is_on_the_page_of_the_configuration(site: Path) -> N
     assert "of each pairing" in page  # the meaning of games=
 
 
-@pytest.mark.parametrize(
-    ("page", "names"),
-    [
-        ("python_quarto", ("class Rules", "parse_position", "Every legal turn with its value")),
-        ("python_analytics", ("open_archive", "OpenArchive", "review_game")),
-        ("python_agents", ("KernelAgent", "Learner")),
-        ("archive_format", ("games", "tallies")),
-        ("contributing", ("Design decisions",)),
-        ("changelog", ("0.1.0",)),
-    ],
-)
-def test_docstrings_and_pages_from_elsewhere_are_in_the_site(page: str, names: tuple[str, ...], site: Path) -> None:
-    text = text_of(site / f"{page}.html")
-    for name in names:
-        assert name.removeprefix("class ") in text
+def test_docstrings_and_pages_from_elsewhere_are_in_the_site(site: Path) -> None:
+    for page, names in {
+        "python_quarto": ("Rules", "parse_position", "Every legal turn with its value"),
+        "python_analytics": ("open_archive", "OpenArchive", "review_game"),
+        "python_agents": ("KernelAgent", "Learner"),
+        "archive_format": ("games", "tallies"),
+        "contributing": ("Design decisions",),
+        "changelog": ("0.1.0",),
+    }.items():
+        text = text_of(site / f"{page}.html")
+        assert not [name for name in names if name not in text], page
 
 
 @pytest.mark.parametrize("name", ["first_questions", "strength_and_regret"])

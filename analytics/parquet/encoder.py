@@ -58,7 +58,6 @@ ENCODINGS = {
     RLE_DICTIONARY: (PLAIN, RLE, RLE_DICTIONARY),
 }
 UNCOMPRESSED = 0
-KEPT_RANGE = 256  # of a dictionary: smaller ones are made once
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 
@@ -228,16 +227,10 @@ def _data_page_header(rows: int, encoding: int) -> Field:
     return nested(5, [i32(1, rows), i32(2, encoding), i32(3, RLE), i32(4, RLE)])
 
 
+@functools.lru_cache(maxsize=64)  # wide ones are large and seldom the same
 def _range_page(least: int, largest: int) -> bytes:
-    """The dictionary of all integers from the least to the largest. Wide ones are large and seldom the same."""
-    return _kept_range_page(least, largest) if largest - least < KEPT_RANGE else _new_range_page(least, largest)
-
-
-def _new_range_page(least: int, largest: int) -> bytes:
+    """The dictionary of all integers from the least to the largest."""
     return _dictionary_page(np.arange(least, largest + 1, dtype="<i4").tobytes(), largest - least + 1)
-
-
-_kept_range_page = functools.lru_cache(maxsize=256)(_new_range_page)
 
 
 @functools.lru_cache(maxsize=256)

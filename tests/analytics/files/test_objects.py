@@ -125,18 +125,6 @@ def test_a_store_that_answers_too_late_is_asked_again(
     assert_whole(bucket / "archive")
 
 
-def test_a_part_of_an_answer_is_asked_for_again(faulty: Proxy, bucket: ObjectUrl) -> None:
-    """Listings and files: one whose beginning arrives is no error of the address, and never a shorter listing."""
-    archive = written(bucket / "archive")
-    faulty.fault = lambda method, path: "cut" if method == "GET" and len(faulty.requests) % 3 == 0 else None
-    for _ in range(3):
-        assert archive.ranges(RUN_ID).units == 24
-        assert archive.run_ids() == [RUN_ID]
-        assert len(archive.files_below("plies")) == 3
-    assert_whole(bucket / "archive")
-    assert faulty.faults["cut"] > 10
-
-
 def test_a_change_whose_answer_was_lost_is_made_once(faulty: Proxy, bucket: ObjectUrl) -> None:
     archive = Archive.open(bucket / "archive", create=True)
     archive.save_run(record(seconds=1.0))
@@ -369,14 +357,3 @@ def test_a_large_file_is_read_in_ranges(bucket: ObjectUrl, monkeypatch: pytest.M
     assert file.read() == content[-5:]
     with pytest.raises(ValueError, match="can only be read"):
         filesystem_of(backend).open(str(bucket / "file"), "wb")
-
-
-def test_a_reader_lists_a_folder_once_until_it_is_refreshed(bucket: ObjectUrl) -> None:
-    """A reader sees an archive as it was when it was opened, until it is refreshed."""
-    archive = written(bucket / "archive")
-    with open_archive(archive.root) as opened:
-        assert opened.sql("SELECT count(*) FROM games").item() == 48
-        store(archive, RUN_ID, [random_block(1, pairing, 8) for pairing in range(3)])
-        assert opened.sql("SELECT count(*) FROM games").item() == 48
-        opened.refresh()
-        assert opened.sql("SELECT count(*) FROM games").item() == 96
