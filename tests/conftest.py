@@ -52,7 +52,6 @@ LONGEST_FIRST = (
     "test_sweep.py",
     "test_derive.py",
     "test_terminal.py",
-    "test_sql_pages.py",
 )
 
 # What is compared under every variant of the rules is compared under three of them by ``make test``.

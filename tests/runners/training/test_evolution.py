@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
-from runners.training.trainer import Trained
+from runners.arena.config_groups import settings_of
+from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
+from runners.training.trainer import Trained, TrainingContext
 from tests import naive
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import origin
@@ -28,7 +31,23 @@ from tests.naive_evolution import Fitness, Individual, Study, StudyA, StudyB, ru
 from tests.naive_players import ga as naive_ga
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher, draw_the_same_words, play
-from tests.runners.training.evolving import GENES, SMALL, context, trainer
+from tests.runners.training import trainings
+
+TRAINERS: Mapping[str, type[GeneticTrainer]] = {"ga2": Ga2Trainer, "ga5": Ga5Trainer}
+SMALL = {"population": 5, "offspring": 3, "generations": 4, "tournament": 2, "games": 6}
+GENES = {"ga2": ("alpha", "beta"), "ga5": ("alpha", "beta", "gamma", "delta", "epsilon")}
+
+
+def trainer(name: str, **changes: Any) -> GeneticTrainer:
+    """The trainer of a yaml, with other values."""
+    settings, target = settings_of("trainer", name), TRAINERS[name]
+    assert settings.pop("_target_") == f"{target.__module__}.{target.__name__}"
+    return target(**settings | changes)
+
+
+def context(root: Path, seed: int = 3, **other: Any) -> TrainingContext:
+    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
+    return trainings.context(root, "evolution", **{"seed": seed, "threads": 2} | other)
 
 
 def assert_same(found: Trained, expected: Trained) -> None:
