@@ -142,6 +142,7 @@ KILLED = """
 import os, signal, sys, threading
 from pathlib import Path
 from analytics.perfect import tablebase_build
+from tests.analytics.perfect.test_tablebase import Watched, job
 tablebase_build.CHUNK_BOARDS = 16
 watched = Watched()
 def advance(boards):
