@@ -41,6 +41,7 @@ LONGEST_FIRST = (
     "test_transcripts.py",
     "test_engines.py",
     "test_thoughts.py",
+    "test_refusals.py",
     "test_check.py",
     "test_questions.py",
     "test_contract.py",
