@@ -25,7 +25,6 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ResultDefault
 from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf._utils import get_yaml_loader
 
@@ -65,9 +64,8 @@ def prepared_once() -> Iterator[None]:
 def prepare_once() -> Iterator[None]:
     """Commands of this process share what each would prepare anew: half of the time of a short command.
 
-    A configuration file is read once, and Hydra's store of schemas, which commands only read, is not
-    copied for each composition. A launch lets Hydra compose each configuration two or three times: here, once. What
-    Hydra makes of the same options of groups is made once: values are set in a copy.
+    A configuration file is read once, and Hydra's store of schemas, which commands only read, is not copied for each
+    composition. What Hydra makes of the same options of groups is made once: values are set in a copy.
     """
     load = yaml.load
 
@@ -83,27 +81,6 @@ def prepare_once() -> Iterator[None]:
         except yaml.YAMLError:
             stream.seek(0)
             return load(stream, Loader=Loader)  # whose message names the file
-
-    compose = ConfigLoaderImpl.load_configuration
-    launched: dict[tuple[str, ...], DictConfig] = {}
-
-    def compose_once(
-        loader: ConfigLoaderImpl, config_name: str, overrides: list[str], *others: Any, **more: Any
-    ) -> Any:
-        if LAUNCH not in os.environ:
-            return compose(loader, config_name, overrides, *others, **more)
-        key = (os.environ[LAUNCH], str(loader.get_search_path()), config_name, *overrides)
-        if launched and key[0] != next(iter(launched))[0]:
-            launched.clear()
-        mode = key[-1].removeprefix("hydra.mode=")  # which Hydra adds before it composes again
-        if key not in launched and key[:-1] in launched and mode in RunMode.__members__:
-            found = copy.deepcopy(launched[key[:-1]])
-            found.hydra.mode = RunMode[mode]
-            found.hydra.overrides.hydra.append(key[-1])
-            return found
-        if key not in launched:
-            launched[key] = compose(loader, config_name, overrides, *others, **more)
-        return copy.deepcopy(launched[key])
 
     join = ConfigLoaderImpl._compose_config_from_defaults_list
     found_before: dict[Any, DefaultsList] = {}
@@ -141,7 +118,6 @@ def prepare_once() -> Iterator[None]:
         patch.setattr(config_loader_impl, "create_defaults_list", find_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)
-        patch.setattr(ConfigLoaderImpl, "load_configuration", compose_once)
         patch.setattr(ConfigStore, "__deepcopy__", lambda self, _: self, raising=False)
         yield
 
