@@ -6,6 +6,7 @@ A player's own interpreter imports this too (``runners/polito/``): it may be Pyt
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 import sysconfig
 import threading
@@ -150,8 +151,13 @@ def raised_at(error: BaseException) -> str:
 
 def _is_of_library(file: str) -> bool:
     """Whether a file is Python's or an installed library's, or no Python file: C extensions name their sources."""
-    folders = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return not file.endswith(".py") or file.startswith(folders) or "-packages" in file
+    return not file.endswith(".py") or file.startswith(_library_folders()) or "-packages" in file
+
+
+@functools.lru_cache(maxsize=1)
+def _library_folders() -> tuple[str, ...]:
+    """The folders of Python and of what is installed. Finding them takes 10 ms."""
+    return tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def one_line(error: BaseException) -> str:
