@@ -93,7 +93,7 @@ class Ratings:
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 
     def sentences(self, mover_chooses: bool) -> list[str]:
-        """What a table of the ratings does not say: the seat, draws, what stays unknown, who is not rated."""
+        """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
         lines = [self._common(mover_chooses)]
         if self.groups > 1:
             lines.append(

@@ -35,13 +35,15 @@ class Subject(NamedTuple):
     make: Callable[[ReportedGames], ReportSection]
     by_rules: bool = False  # it is about games by one set of rules, without trainings
 
-    def sections(self, chosen: ReportedGames, named: Collection[str] = ()) -> list[ReportSection]:
-        """The section about these games, or one for each rules; trainings count if their run is ``named``."""
+    def section(self, chosen: ReportedGames, of: str = "") -> ReportSection:
+        """The section about these games; ``of`` ends its title."""
+        return replace(self.make(chosen), title=f"{self.name}{of}")
+
+    def sections(self, chosen: ReportedGames, parts: Sequence[ReportedGames]) -> list[ReportSection]:
+        """The section about these games, or one for each of their ``parts`` by rules."""
         if not self.by_rules:
-            return [replace(self.make(chosen), title=self.name)]
-        parts = chosen.by_rules(named)
-        titles = [f"{self.name}: {part.rules[0]}" if len(parts) > 1 else self.name for part in parts]
-        return [replace(self.make(part), title=title) for part, title in zip(parts, titles, strict=True)]
+            return [self.section(chosen)]
+        return [self.section(part, f": {part.rules[0]}" if len(parts) > 1 else "") for part in parts]
 
 
 SUBJECTS = {
@@ -60,6 +62,10 @@ SUBJECTS = {
 }
 
 
+# Those with a page of their own: runs have other pages.
+PAGES = [each for each in SUBJECTS.values() if each.make is not runs]
+
+
 def subject_named(slug: str) -> Subject:
     """The subject of this name. Raises ``NotFoundError`` if there is none."""
     if slug not in SUBJECTS:
@@ -75,7 +81,8 @@ def sections_of(
     Raises what ``report`` raises, and ``NotFoundError`` for an unknown subject.
     """
     subject, chosen = subject_named(slug), reported_games(opened, where)
-    return subject.sections(chosen, named) or [ReportSection(missing="all chosen games are those of trainings")]
+    parts = chosen.by_rules(named) if subject.by_rules else []
+    return subject.sections(chosen, parts) or [ReportSection(missing="all chosen games are those of trainings")]
 
 
 def sections_page(sections: Sequence[ReportSection]) -> str:
@@ -102,7 +109,7 @@ def report(opened: OpenArchive, where: str | None = None, title: str | None = No
     """
     chosen = reported_games(opened, where)
     parts, rules = chosen.by_rules(named), chosen.rules
-    sections = [section for subject in SUBJECTS.values() for section in subject.sections(chosen, named)]
+    sections = [section for subject in SUBJECTS.values() for section in subject.sections(chosen, parts)]
     return render(
         "report.html",
         title=title or f"Quarto: {chosen.selection.games:,} games",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+
+import polars as pl
 
 from analytics.report.rendering import render
 from analytics.report.reported_games import ReportedGames
-from analytics.report.style import Figure
-from analytics.results.columns import Cell, Table
+from analytics.report.style import AGENTS, Figure, Picture
+from analytics.results.columns import Cell, ResultColumn, Table, words
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,22 @@ def agent_cells(chosen: ReportedGames, agents: Iterable[str], ranked: bool = Fal
     return [
         Cell(agent, f"{rank} " if ranked else "", colour=chosen.colour(agent)) for rank, agent in enumerate(agents, 1)
     ]
+
+
+def agent_table(chosen: ReportedGames, caption: str, frame: pl.DataFrame, columns: Sequence[ResultColumn]) -> Table:
+    """A table of a frame with a column ``agent``: these, and then the others."""
+    return Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *columns])
+
+
+def agent_figures(
+    chosen: ReportedGames, prefix: str, frame: pl.DataFrame, draw: Callable[[pl.DataFrame, str], Picture]
+) -> list[Figure]:
+    """A figure of the rows of each agent of a frame, in its colour."""
+    figures = []
+    for (agent,), rows in frame.group_by("agent", maintain_order=True):
+        colour = chosen.colour(str(agent))
+        figures.append(Figure(str(agent), draw(rows, AGENTS[colour][0]), colour=colour))
+    return numbered(prefix, figures)
 
 
 def numbered(prefix: str, figures: Iterable[Figure]) -> list[Figure]:

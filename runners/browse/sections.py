@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from analytics.query.selection import GameFilter, Selection
-from analytics.report.page import SUBJECTS, subject_named
+from analytics.report.page import PAGES, subject_named
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection
 from analytics.results.columns import ResultColumn, Table, column, linked, words
@@ -33,7 +33,7 @@ def one_run(opened: OpenArchive, run_id: str) -> ArchivePage:
     ways = {
         "Its games": links.games_page(run=run_id),
         "Openings": links.openings_page("", run=run_id, rules=rules),
-        **{each.name: links.results_page(each.slug, run=run_id) for each in SUBJECTS.values() if each.slug != "runs"},
+        **{each.name: links.results_page(each.slug, run=run_id) for each in PAGES},
     }
     parts = [*crosstable_of(opened, run_id), *run_tables(opened, row)]
     return ArchivePage(f"Run `{run_id}`", f"{row.games:,} games by {rules} rules", ways, parts)
@@ -63,7 +63,7 @@ def section(opened: OpenArchive, slug: str, wanted: GameFilter) -> ShownSection:
     """
     subject = subject_named(slug)
     chosen = games_of_runs(opened, replace(wanted, trainings=True) if slug == _OF_TRAININGS else wanted)
-    made = replace(subject.make(chosen), title=subject.name)
+    made = subject.section(chosen)
     if slug == "crosstable" and made.table is not None:
         labels = _labels(chosen.records.values())
         made = replace(made, table=_with_games(made.table, labels, wanted))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path, PurePath
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.base import Agent
+from analytics import DEFAULT_ARCHIVE
 from quarto.batch import ENDINGS
 from quarto.env.rendering import FRAMES_PER_SECOND, RENDER_MODES, Renderer
 from quarto.notation import format_game
 from quarto.position import Position
+from quarto.rules import Rules
 from runners.environments.stepping import positions_of
 from runners.environments.vector import QuartoVectorEnv
 
@@ -42,8 +46,22 @@ class QuartoEnv(gymnasium.Env):
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012  (Gymnasium's form)
 
-    def __init__(self, render_mode: str | None = None, **keys: Any) -> None:
-        self._games = QuartoVectorEnv(1, **keys)
+    def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make takes)
+        self,
+        opponent: str | Agent | None = "random",
+        rules: Rules | str = "classic",
+        seat: int | None = None,
+        render_mode: str | None = None,
+        record: str | Path | None = None,
+        name: str = "learner",
+        archive: str | PurePath = DEFAULT_ARCHIVE,
+        config_dir: str | Path | None = None,
+        opening_plies: int = 0,
+        turns: bool = False,
+    ) -> None:
+        self._games = QuartoVectorEnv(
+            1, opponent, rules, seat, None, record, name, archive, config_dir, opening_plies, turns
+        )
         self.rules, self.render_mode, self._renderer = self._games.rules, render_mode, Renderer(render_mode)
         self.observation_space = self._games.single_observation_space
         self.action_space = self._games.single_action_space

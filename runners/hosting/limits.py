@@ -68,7 +68,7 @@ class IsolatedAgent:
 
     @cached_property
     def facts(self) -> AgentFacts:
-        """What it is, once it is made. Raises ``RequestError`` if it cannot be made."""
+        """The facts of the agent, which is made for them. Raises ``RequestError`` if it cannot be made."""
         child, facts = self._made()
         self._unused.append(child)
         return facts
@@ -85,17 +85,17 @@ class IsolatedAgent:
     def start(self, rules: Rules) -> Child:
         """A child with the agent, ready to play. Raises ``RequestError`` if the agent cannot be made there."""
         child = self._unused.pop() if self._unused else self._made()[0]
-        with self._told(child):
+        with self._explained(child):
             child.ask(asdict(rules), b"", type(None))
         return child
 
     def _made(self) -> tuple[Child, AgentFacts]:
-        with self._told() as asked:
+        with self._explained() as asked:
             asked.append(Child(SERVED, self._setup, self._content, self.limits.megabytes))
             return asked[0], asked[0].receive(AgentFacts)[0]
 
     @contextmanager
-    def _told(self, *children: Child) -> Iterator[list[Child]]:
+    def _explained(self, *children: Child) -> Iterator[list[Child]]:
         """Raises ``RequestError`` for what a child raises, and for one that dies; both are ended."""
         asked, what = [*children], f"agent '{self.label}'"
         try:

@@ -147,7 +147,7 @@ class BuildRequest:
 
     @cached_property
     def derivation(self) -> Derivation:
-        """What the settings describe. Raises ``RequestError`` for invalid parameters."""
+        """The derivation that the settings describe. Raises ``RequestError`` for invalid parameters."""
         return derivation_of(self.kind, self.settings)
 
     @property

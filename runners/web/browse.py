@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from analytics.query.selection import GameFilter
 from analytics.ratings.comparison import compare
-from analytics.report.page import SUBJECTS
+from analytics.report.page import PAGES
 from analytics.report.rendering import render
 from analytics.report.reported_games import MOST_AGENTS
 from analytics.results.columns import Table
@@ -40,7 +40,7 @@ TABS = (
     ("Runs", "/browse"),
     ("Games", "/browse/games"),
     ("Openings", "/browse/openings"),
-    *((each.name, f"/browse/results/{each.slug}") for each in SUBJECTS.values() if each.slug != "runs"),
+    *((each.name, f"/browse/results/{each.slug}") for each in PAGES),
     ("Sweeps", "/browse/sweeps"),
     ("Policies", "/browse/policies"),
 )

@@ -1,4 +1,4 @@
-"""Learners and who plays by what they learned: turns, games and knowledge are those of the twins of studies A to C."""
+"""Learners, and the agents that play by their knowledge: all is as with the twins of studies A to C."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def played_by_both(
     games: int,
     seats: str = "both",
 ) -> Policy:
-    """What a learner learned from games that are those of its twin, and learns again from their log."""
+    """The knowledge of a learner: its games are those of its twin, and their log gives the same knowledge again."""
     policy, played = train(learners[0], opponents[0], rules, games, seats)
     assert played == train_twin(learners[1], opponents[1], rules, games, seats)
     assert same_bytes(relearn(learners[0], rules, played, seats), policy)

@@ -9,9 +9,9 @@ import polars as pl
 from analytics.query.mistakes import decision_summaries
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, agent_cells, numbered
+from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure, Picture
-from analytics.results.columns import Table, decision_columns, words
+from analytics.results.columns import decision_columns
 
 KINDS = ("gift", "placement")
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
@@ -29,10 +29,10 @@ def mistakes(chosen: ReportedGames) -> ReportSection:
         "dashed lines with squares placements, bands 95 % intervals."
     )
     tables = [
-        Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *decision_columns(frame)[1:]])
+        agent_table(chosen, caption, frame, decision_columns(frame)[1:])
         for caption, frame in (("Regret in half-points, and blunders", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], numbered("mistakes", _figures(by_ply, chosen)), tables[1])
+    return ReportSection(note, tables[0], _figures(by_ply, chosen), tables[1])
 
 
 def mistakes_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
@@ -48,11 +48,7 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
-    return [
-        Figure(str(agent), _lines(alt, rows, style.AGENTS[number][0], top), colour=number)
-        for (agent,), rows in cut.group_by("agent", maintain_order=True)
-        for number in [chosen.colour(str(agent))]
-    ]
+    return agent_figures(chosen, "mistakes", cut, lambda rows, colour: _lines(alt, rows, colour, top))
 
 
 def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, agent_cells, numbered
+from analytics.report.section import ReportSection, agent_cells, agent_table, numbered
 from analytics.report.style import Figure
 from analytics.results.columns import (
     ITSELF,
@@ -88,7 +88,7 @@ def ratings(chosen: ReportedGames) -> ReportSection:
         return ReportSection(missing=NOBODY_MET)
     frame = ratings_frame(fit)
     above = column("above the next, %", frame["above_next"], tenths_of_percent)
-    columns = [words("agent", agent_cells(chosen, frame["agent"])), *rating_columns(frame), above]
+    table = agent_table(chosen, "Ratings in Elo", frame, [*rating_columns(frame), above])
     mover_chooses = any(record.rules.mover_chooses for record in chosen.records.values())
     note = (
         "One joint fit of all results (Bradley-Terry with draws and seats, after Davidson and Beaver); the mean of "
@@ -98,7 +98,7 @@ def ratings(chosen: ReportedGames) -> ReportSection:
     )
     numbers = Table("Probability of being above the other, in %", [words("agent", frame["agent"]), *_above(fit)])
     figures = numbered(f"ratings-{chosen.rules[0]}-", [_figure(frame, chosen)])
-    return ReportSection(note, Table("Ratings in Elo", columns), figures, numbers, beside=True)
+    return ReportSection(note, table, figures, numbers, beside=True)
 
 
 def _above(fit: Ratings) -> list[ResultColumn]:

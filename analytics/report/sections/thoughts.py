@@ -8,9 +8,9 @@ import polars as pl
 
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, agent_cells, numbered
+from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure, Picture
-from analytics.results.columns import ResultColumn, Table, column, words
+from analytics.results.columns import ResultColumn, column
 
 # A row for each turn; result and exact value are those of its agent.
 TURNS = """
@@ -40,10 +40,10 @@ def thoughts(chosen: ReportedGames) -> ReportSection:
         "clock. Solid lines are what the agent expected of its turns, dashed ones their exact values."
     )
     tables = [
-        Table(caption, [words("agent", agent_cells(chosen, frame["agent"])), *_columns(frame)])
+        agent_table(chosen, caption, frame, _columns(frame))
         for caption, frame in (("Values and times of turns", totals), ("The same by ply", by_ply))
     ]
-    return ReportSection(note, tables[0], numbered("thoughts", _figures(by_ply, chosen)), tables[1])
+    return ReportSection(note, tables[0], _figures(by_ply, chosen), tables[1])
 
 
 def _columns(frame: pl.DataFrame) -> list[ResultColumn]:
@@ -86,11 +86,7 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     import altair as alt
 
     told = frame.filter(pl.col("told") > 0)
-    return [
-        Figure(str(agent), _lines(alt, rows, style.AGENTS[number][0]), colour=number)
-        for (agent,), rows in told.group_by("agent", maintain_order=True)
-        for number in [chosen.colour(str(agent))]
-    ]
+    return agent_figures(chosen, "thoughts", told, lambda rows, colour: _lines(alt, rows, colour))
 
 
 def _lines(alt: Any, rows: pl.DataFrame, colour: str) -> Picture:

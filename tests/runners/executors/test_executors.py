@@ -1,4 +1,4 @@
-"""What every executor promises: each part is answered once, whatever happens to those who work; the same rows."""
+"""The promises of every executor: each part is answered once, whatever happens to those who work; the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the children of the tests do. It imports little, because each child imports it."""
+"""The work of the children of the tests. It imports little, because each child imports it."""
 
 from __future__ import annotations
 
