@@ -145,10 +145,11 @@ def encode(
     for group in groups:
         if len(room) < bytes_for(len(group)):
             room = buffer_for(len(group))
-        columns = {name: group[name].to_physical().to_numpy() for name in schema}
         chunks = (
-            labels(column.astype(np.int32), known[name], room) if name in known else integers(column, room)
-            for name, column in columns.items()
+            labels(group[name].to_physical().to_numpy().astype(np.int32), known[name], room)
+            if name in known
+            else integers(group[name].to_numpy(), room)
+            for name in schema
         )
         file.add(chunks, len(group))
     return file.ended()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars as pl
 
@@ -53,13 +54,13 @@ def agent_table(chosen: ReportedGames, caption: str, frame: pl.DataFrame, column
 
 
 def agent_figures(
-    chosen: ReportedGames, prefix: str, frame: pl.DataFrame, draw: Callable[[pl.DataFrame, str], Picture]
+    chosen: ReportedGames, prefix: str, frame: pl.DataFrame, draw: Callable[..., Picture], *others: object
 ) -> list[Figure]:
-    """A figure of the rows of each agent of a frame, in its colour."""
+    """A figure of the rows of each agent of a frame, in its colour; ``draw`` gets them, the colour and the others."""
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
         colour = chosen.colour(str(agent))
-        figures.append(Figure(str(agent), draw(rows, AGENTS[colour][0]), colour=colour))
+        figures.append(Figure(str(agent), partial(draw, rows, AGENTS[colour][0], *others), colour=colour))
     return numbered(prefix, figures)
 
 

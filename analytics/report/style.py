@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -72,13 +72,17 @@ def text_at(x: float, y: float, text: str, size: float, colour: str = INK, more:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart under its title. It is drawn when it is first shown: that takes a tenth of a second."""
+    """A chart under its title. It is made and drawn when it is first shown: each takes a tenth of a second."""
 
     title: str
-    picture: Picture
+    draw: Callable[[], Picture]
     name: str = ""  # of its ids in a page
     note: str = ""
     colour: int | None = None  # the number of the colour of the agent that it is about
+
+    @cached_property
+    def picture(self) -> Picture:
+        return self.draw()
 
     @cached_property
     def svg(self) -> str:
@@ -276,18 +280,16 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
       ``not_lost`` and ``won``.
     """
     lines = [line for text in subtitle for line in wrap(text, LINE)]
-    return svg(styled(curve_chart(curve).properties(width=WIDTH, height=HEIGHT), title, lines)).encode()
+    return svg(styled(curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
 
 
-def curve_chart(curve: pl.DataFrame) -> Picture:
-    """The chart of ``curve_svg`` before it gets a size, a title and a style."""
+def curve_chart(curve: pl.DataFrame, width: int, height: int) -> Picture:
+    """The chart of ``curve_svg`` before it gets a title and a style; the size is in pixels."""
     import altair as alt
 
-    if "strength" in curve.columns:
-        return _by_strength(alt, curve)
-    if "pass" in curve.columns:
-        return _by_passes(alt, curve)
-    return _by_games(alt, curve) if "win_rate" in curve.columns else _by_generations(alt, curve)
+    kinds = {"strength": _by_strength, "pass": _by_passes, "win_rate": _by_games}
+    draw = next((kinds[name] for name in kinds if name in curve.columns), _by_generations)
+    return draw(alt, curve).properties(width=width, height=height)
 
 
 def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:

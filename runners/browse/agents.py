@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -14,7 +15,6 @@ from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import HeadToHead, head_to_head, merged_results, of_tallies, renamed
 from analytics.ratings.ratings import rate
 from analytics.report import style
-from analytics.report.sections.learning import Curve, learning_figure
 from analytics.report.style import Drawing, Figure
 from analytics.results.columns import (
     Cell,
@@ -238,7 +238,8 @@ def lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     shapes = [*(_way(places[came], places[key]) for came, key in dict.fromkeys(ways))]
     shapes += [_box(boxes[key], *place) for key, place in places.items()]
     width, height = len(free) * (WIDE + ACROSS) - ACROSS, max(free) * (HIGH + DOWN)
-    return Figure("Where it comes from", Drawing("".join(shapes), width, height), "lineage-")
+    drawing = Drawing("".join(shapes), width, height)
+    return Figure("Where it comes from", lambda: drawing, "lineage-")
 
 
 def _columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
@@ -305,5 +306,5 @@ def _curve(opened: OpenArchive, card: PolicyCard) -> list[Figure]:
     rows = policy_store.read_table(opened.archive, card, CURVE)
     if rows.is_empty():
         return []
-    wide = learning_figure(Curve(card, rows)).picture.properties(width=style.WIDTH + 180, height=style.HEIGHT)
-    return [Figure(f"How {card.name} fared while it learned", wide, "curve-", "Bands are 95 % intervals.")]
+    draw = partial(style.curve_chart, rows, style.WIDTH + 180, style.HEIGHT)
+    return [Figure(f"How {card.name} fared while it learned", draw, "curve-", "Bands are 95 % intervals.")]

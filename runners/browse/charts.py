@@ -82,8 +82,7 @@ def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
     draw = {"bars": _bars, "heat map": _heat}.get(plan.kind, _marks)
-    picture = draw(rows, plan).properties(width=WIDTH, height=HEIGHT)
-    return Figure(title, picture, "chart-", note)
+    return Figure(title, lambda: draw(rows, plan).properties(width=WIDTH, height=HEIGHT), "chart-", note)
 
 
 def _drawable(rows: pl.DataFrame) -> pl.DataFrame:

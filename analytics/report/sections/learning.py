@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -53,9 +54,9 @@ def _numbers(found: list[Curve]) -> Table:
 def learning_figure(curve: Curve) -> Figure:
     """The figure of a learning curve."""
     card, learned = curve.card, curve.card.learned
-    picture = style.curve_chart(curve.rows).properties(width=style.PANEL_WIDTH - 15, height=style.PANEL_HEIGHT)
     note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
-    return Figure(f"{card.name}, {learned['trainer']}", picture, note=note)
+    size = style.PANEL_WIDTH - 15, style.PANEL_HEIGHT
+    return Figure(f"{card.name}, {learned['trainer']}", partial(style.curve_chart, curve.rows, *size), note=note)
 
 
 def cards_of(chosen: ReportedGames) -> list[PolicyCard]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import polars as pl
 
@@ -116,17 +116,14 @@ def _random(chosen: ReportedGames, full: pl.DataFrame) -> list[float | None]:
 
 def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     """A figure for each rules and agent, all on the same scale."""
-    import altair as alt
-
     frequent = frame.filter(pl.col("games").sum().over("rules", "agent") >= ENOUGH)
     scaling = frame if frequent.is_empty() else frequent
     shares = [share for name in ("high", "random") for share in scaling[name].drop_nulls()]
-    height = alt.Scale(domain=[0, max(shares)], nice=False, clamp=True)
     several = frame["rules"].n_unique() > 1
     return [
         Figure(
             f"{agent}, {rules}" if several else f"{agent}",
-            _bars(alt, rows, height),
+            partial(_bars, rows, max(shares)),
             note=_mean_length(rows),
             colour=chosen.colour(str(agent)),
         )
@@ -134,8 +131,11 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     ]
 
 
-def _bars(alt: Any, rows: pl.DataFrame, height: Any) -> Picture:
+def _bars(rows: pl.DataFrame, top: float) -> Picture:
     """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
+    import altair as alt
+
+    height = alt.Scale(domain=[0, top], nice=False, clamp=True)
     counts = zip(style.RESULTS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
@@ -144,7 +144,7 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any) -> Picture:
     share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
     colours = alt.Scale(domain=[*style.RESULTS], range=[light for light, _ in style.RESULTS.values()])
     stacked = (
-        alt.Chart(alt.Data(values=bars.to_dicts()))
+        alt.Chart(alt.InlineData(values=bars.to_dicts()))
         .mark_bar(size=BAR)
         .transform_calculate(level=f"indexof({[*style.RESULTS]}, datum.result)")
         .encode(
@@ -154,7 +154,7 @@ def _bars(alt: Any, rows: pl.DataFrame, height: Any) -> Picture:
             order=alt.Order("level:Q"),
         )
     )
-    base = alt.Chart(alt.Data(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)
+    base = alt.Chart(alt.InlineData(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)
     reach = base.mark_rule(color=style.FAINT).encode(y="low:Q", y2="high:Q")
     layers = stacked + reach
     if rows["random"].null_count() == 0:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from analytics.query.mistakes import decision_summaries
@@ -43,18 +41,18 @@ def mistakes_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
 
 def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     """A figure an agent, all on the same scale: the share of blunders by ply, in the band of its interval."""
-    import altair as alt
-
     largest = frame["blunders"].max()
     top = min(1.0, HEADROOM * float(largest)) if isinstance(largest, float) and largest > 0 else 1.0
     cut = frame.with_columns(pl.col("blunders_high").clip(upper_bound=top))
-    return agent_figures(chosen, "mistakes", cut, lambda rows, colour: _lines(alt, rows, colour, top))
+    return agent_figures(chosen, "mistakes", cut, _lines, top)
 
 
-def _lines(alt: Any, rows: pl.DataFrame, colour: str, top: float) -> Picture:
+def _lines(rows: pl.DataFrame, colour: str, top: float) -> Picture:
+    import altair as alt
+
     share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
     height = alt.Y("blunders:Q", title="blunders", axis=share, scale=alt.Scale(domain=[0, top], nice=False))
-    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x=style.by_ply(alt, 0), detail="kind:N")
+    base = alt.Chart(alt.InlineData(values=rows.to_dicts())).encode(x=style.by_ply(alt, 0), detail="kind:N")
     band = base.mark_area(color=colour, opacity=0.16).encode(
         y=alt.Y("blunders_low:Q", title="blunders"), y2="blunders_high:Q"
     )

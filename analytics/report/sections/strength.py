@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -11,8 +12,8 @@ import polars as pl
 from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, agent_cells, agent_table, numbered
-from analytics.report.style import Figure
+from analytics.report.section import ReportSection, agent_cells, agent_table
+from analytics.report.style import Figure, Picture
 from analytics.results.columns import (
     ITSELF,
     MISSING,
@@ -97,8 +98,8 @@ def ratings(chosen: ReportedGames) -> ReportSection:
         f"below it. {' '.join(fit.sentences(mover_chooses))}"
     )
     numbers = Table("Probability of being above the other, in %", [words("agent", frame["agent"]), *_above(fit)])
-    figures = numbered(f"ratings-{chosen.rules[0]}-", [_figure(frame, chosen)])
-    return ReportSection(note, table, figures, numbers, beside=True)
+    figure = Figure("Ratings with their 95 % intervals", partial(_dots, frame, chosen), f"ratings-{chosen.rules[0]}-0-")
+    return ReportSection(note, table, [figure], numbers, beside=True)
 
 
 def _above(fit: Ratings) -> list[ResultColumn]:
@@ -131,7 +132,7 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _figure(frame: pl.DataFrame, chosen: ReportedGames) -> Figure:
+def _dots(frame: pl.DataFrame, chosen: ReportedGames) -> Picture:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
     import altair as alt
 
@@ -159,8 +160,7 @@ def _figure(frame: pl.DataFrame, chosen: ReportedGames) -> Figure:
         + names.encode(x=alt.value(0), text="label:N")
         + numbers.encode(x=alt.value(style.PANEL_WIDTH), text="number:N")
     )
-    sized = layers.properties(width=style.PANEL_WIDTH, height=step * len(rows))
-    return Figure("Ratings with their 95 % intervals", sized)
+    return layers.properties(width=style.PANEL_WIDTH, height=step * len(rows))
 
 
 def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from analytics.report import style
@@ -83,17 +81,16 @@ def thoughts_frame(chosen: ReportedGames, by_ply: bool) -> pl.DataFrame:
 
 def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     """A figure for each agent that told values: their means by ply."""
+    return agent_figures(chosen, "thoughts", frame.filter(pl.col("told") > 0), _lines)
+
+
+def _lines(rows: pl.DataFrame, colour: str) -> Picture:
     import altair as alt
 
-    told = frame.filter(pl.col("told") > 0)
-    return agent_figures(chosen, "thoughts", told, lambda rows, colour: _lines(alt, rows, colour))
-
-
-def _lines(alt: Any, rows: pl.DataFrame, colour: str) -> Picture:
     scale, axis = alt.Scale(domain=[-1, 1], nice=False), alt.Axis(tickCount=4, domain=False, ticks=False)
     parts = (("value", [1, 0]), ("exact", [4, 3]))
     lines = [
-        alt.Chart(alt.Data(values=rows.select("ply", name).drop_nulls().to_dicts()))
+        alt.Chart(alt.InlineData(values=rows.select("ply", name).drop_nulls().to_dicts()))
         .mark_line(color=colour, strokeWidth=2, strokeDash=dash)
         .encode(x=style.by_ply(alt, -1), y=alt.Y(f"{name}:Q", title="value", axis=axis, scale=scale))
         for name, dash in parts
