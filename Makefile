@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # One dependency ships as source only: it is built by the locked setuptools, not by whichever is newest today.
 PIP_INSTALL := $(PIP) install -qq --no-build-isolation --use-pep517 --no-compile
-# Bytecode of what was installed, made on all cores and without the libraries' own tests: pip takes four times as long.
-BYTECODE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib || true  # some hold files for other Pythons
+# Bytecode of what was installed, made on all cores: pip takes four times as long. Tests of libraries and what builds them
+# need none.
+BYTECODE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|pip|setuptools|mypyc|lexers)/' $(VENV)/lib || true  # some hold files for other Pythons
 COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
 
@@ -95,7 +96,7 @@ lock:
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: python3 -m pip install uv, or UV=/path/to/uv"; exit 1; }
 	$(COMPILE) --group build -o requirements-build.lock
 	$(COMPILE) pyproject.toml -o requirements.lock
-	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group s3-tests --group web-tests --group dataset-tests -c requirements.lock \
+	$(COMPILE) pyproject.toml $(addprefix --extra ,dev $(EXTRAS)) --group s3-tests --group web-tests --group dataset-tests --group statistics-tests -c requirements.lock \
 		-o requirements-extras.lock
 	$(COMPILE) pyproject.toml --extra dev -c requirements-extras.lock -o requirements-dev.lock
 

@@ -70,6 +70,7 @@ assert "scipy.linalg" in sys.modules
 """
 
 
+@pytest.mark.extras
 @pytest.mark.slow  # the first half is in the test of copies too
 def test_scipys_algebra_is_imported_by_kernels_that_need_it_only(tmp_path: Path) -> None:
     script = tmp_path / "script.py"

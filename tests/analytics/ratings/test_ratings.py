@@ -65,6 +65,7 @@ def random_tallies(seed: int, agents: int, draws: bool = True) -> dict[tuple[str
     return {pair: pairs_of(counts(), counts()) for pair in combinations("abcdefgh"[:agents], 2)}
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("seed", [1, *seldom(2, 3)])
 def test_scipy_finds_the_same_maximum(seed: int) -> None:
     from scipy.optimize import minimize  # takes half a second, which processes without this test need not pay
@@ -89,6 +90,7 @@ def test_scipy_finds_the_same_maximum(seed: int) -> None:
     assert found.draws.mean == pytest.approx(math.exp(best[-1]) / (2 + math.exp(best[-1])), abs=1e-4)
 
 
+@pytest.mark.extras
 @pytest.mark.slow  # as far as scipy in the test above
 def test_without_draws_and_with_seats_that_even_out_choix_finds_the_same() -> None:
     import choix  # takes half a second, which processes without this test need not pay

@@ -74,6 +74,7 @@ def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
     return float(min(found))
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("elo", [235, *seldom(200, 300, 500)])
 @pytest.mark.parametrize(
     "counts", [(5, 20, 100, 60, 15), (1, 5, 30, 60, 100), *seldom(((10, 20, 40, 22, 11),), ((30, 1, 9, 2, 3),))]
