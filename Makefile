@@ -24,7 +24,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run ready test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
+.PHONY: install run ready rewritten test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -41,7 +41,11 @@ test-all: ready
 # What the tests need, at once where that is possible.
 ready:
 	@$(MAKE) --no-print-directory -j2 debian $(VENV)/installed-dev
-	@$(MAKE) --no-print-directory -j2 style warm
+	@$(MAKE) --no-print-directory -j3 style warm rewritten
+
+# The first import of a test rewrites its assertions, which takes longer than all else of it: once, not in each worker.
+rewritten: $(VENV)/installed-dev
+	@$(PYTEST) --collect-only -qq > /dev/null || $(PYTEST) --collect-only -q
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
 test-extras: $(VENV)/installed-extras chromium
