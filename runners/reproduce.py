@@ -17,7 +17,7 @@ from analytics.policies import policy_store
 from analytics.policies.relearn import training_of
 from analytics.published import Implementation, PublishedFigure, figures, implementation, studies
 from analytics.published.comparison import (
-    Comparison,
+    ComparedFigure,
     MeasuredFigure,
     Reproduction,
     document,
@@ -198,9 +198,9 @@ class Pairings:
                 self.tallies[key] = result.tally
         return count
 
-    def comparison(self, figure: PublishedFigure) -> Comparison:
+    def comparison(self, figure: PublishedFigure) -> ComparedFigure:
         """A figure beside the results of the games played for it."""
-        return Comparison(figure, self._played(figure, TEXT), self._played(figure, CODE))
+        return ComparedFigure(figure, self._played(figure, TEXT), self._played(figure, CODE))
 
     def _played(self, figure: PublishedFigure, variant: str) -> MeasuredFigure | None:
         if figure.training:

@@ -52,8 +52,10 @@ def matches(shown: str, printed: str) -> bool:
     return re.fullmatch(r"\n?(.*\n)?".join(parts) + r"\n?", in_form(printed) + "\n", re.DOTALL) is not None
 
 
-# Pages that train, judge or check an agent: they take longer than all others together.
-SLOW = {f"docs/{name}.md" for name in ("agents", "decisions", "evolution", "policies", "sweeps", "tutorial")}
+# Pages that train, judge or check an agent, or count positions: they take longer than all others together.
+SLOW = {
+    f"docs/{name}.md" for name in ("agents", "decisions", "evolution", "policies", "sweeps", "symmetry", "tutorial")
+}
 SHOWN = {name_of(page): steps for page in PAGES if (steps := transcripts(page))}
 
 

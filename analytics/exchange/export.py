@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from analytics.exchange import dataset, formats
-from analytics.exchange.formats import EpisodePart, Target
+from analytics.exchange.formats import EpisodePart, ExportTarget
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
-from analytics.exchange.turns import Episodes, StepOptions, episodes_of
+from analytics.exchange.turns import EpisodeOptions, Episodes, episodes_of
 from analytics.files.local import temporary_beside
 from analytics.query.selection import select
 from analytics.sql.database import OpenArchive
@@ -125,7 +125,7 @@ def export(
                 _write_table(chunks, request, out)
             return Exported(games)
         metadata = {"dataset_id": output.name, "description": description(request), **about}
-        episodes, steps = _write_episodes(chunks, request, Target(path, room, metadata))
+        episodes, steps = _write_episodes(chunks, request, ExportTarget(path, room, metadata))
         if not episodes:
             raise RequestError(f"none of the {games:,} games has a known turn of {request.perspective}: see --imposed")
         return Exported(games, episodes, steps)
@@ -191,12 +191,12 @@ def episodes(opened: OpenArchive, request: ExportRequest) -> Iterator[tuple[Game
 def _episodes(chunks: Iterable[GameChunk], request: ExportRequest) -> Iterator[EpisodePart]:
     for chunk in chunks:
         seat = chunk.seat(request.perspective or "mover")
-        options = StepOptions(seat, request.imposed, request.masks, chunk.record.rules.mover_chooses)
+        options = EpisodeOptions(seat, request.imposed, request.masks, chunk.record.rules.mover_chooses)
         found = episodes_of(chunk.chosen.opening, chunk.chosen.games, options, chunk.record.rules.tables)
         yield EpisodePart(chunk, options, found)
 
 
-def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: Target) -> tuple[int, int]:
+def _write_episodes(chunks: Iterable[GameChunk], request: ExportRequest, target: ExportTarget) -> tuple[int, int]:
     """Write games as episodes; returns how many, and how many steps they have."""
     count, steps = 0, 0
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.text import plies_text, text_of
-from analytics.exchange.turns import BOTH_SEATS, OBSERVED, Episodes, StepOptions
+from analytics.exchange.turns import BOTH_SEATS, OBSERVED, EpisodeOptions, Episodes
 from analytics.results.columns import csv_of
 from analytics.store.records import RunRecord, dump
 from quarto.batch import ENDINGS
@@ -65,11 +65,11 @@ class EpisodePart(NamedTuple):
     """Some games, and their turns as episodes."""
 
     chunk: GameChunk
-    options: StepOptions
+    options: EpisodeOptions
     episodes: Episodes
 
 
-class Target(NamedTuple):
+class ExportTarget(NamedTuple):
     """Where episodes are written to."""
 
     path: Path  # of the new file or folder
@@ -170,7 +170,7 @@ def _arrays_of(part: EpisodePart) -> dict[str, NDArray[np.generic]]:
     return arrays | ({"action_masks": episodes.masks[decided]} if part.options.masks else {})
 
 
-def write_d3rlpy(parts: Iterable[EpisodePart], to: Target) -> None:
+def write_d3rlpy(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
     """Write episodes as a file of arrays, whose lengths are not known before all parts are. Raises ``OSError``."""
     arrays: dict[str, NDArray[np.generic]] = {}
     steps = 0
@@ -201,7 +201,7 @@ def _rows_of(part: EpisodePart) -> pl.DataFrame:
     return _game_columns(part.chunk)[episodes.game].with_columns(nested["steps"])
 
 
-def _steps(episodes: Episodes, options: StepOptions) -> pl.DataFrame:
+def _steps(episodes: Episodes, options: EpisodeOptions) -> pl.DataFrame:
     """[S + E] all steps. The last one of each episode has the final observation and no action."""
     final = episodes.final
     rows = len(episodes.observations)
@@ -232,7 +232,7 @@ def _steps(episodes: Episodes, options: StepOptions) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def write_rlds(parts: Iterable[EpisodePart], to: Target) -> None:
+def write_rlds(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
     """Write episodes to one Parquet file, a row an episode with its steps nested in it. Raises ``OSError``.
 
     Row groups have a fixed size that does not depend on the parts, so that the same games are the same bytes. Without
@@ -266,7 +266,7 @@ def is_dataset(folder: Path) -> bool:
     return inside == {DATA} and {path.name for path in (folder / DATA).iterdir()} <= {MAIN, METADATA}
 
 
-def write_minari(parts: Iterable[EpisodePart], to: Target) -> None:
+def write_minari(parts: Iterable[EpisodePart], to: ExportTarget) -> None:
     """Write episodes to a new dataset. Raises ``OSError``, and ``RequestError`` if Minari is not installed."""
     check_library()
     import minari
@@ -306,7 +306,7 @@ def _buffers(parts: Iterable[EpisodePart], known: list[tuple[np.bytes_, NDArray[
             yield EpisodeBuffer(**_arrays(episodes, number, last, options))
 
 
-def _arrays(episodes: Episodes, number: int, last: int, options: StepOptions) -> dict[str, Any]:
+def _arrays(episodes: Episodes, number: int, last: int, options: EpisodeOptions) -> dict[str, Any]:
     """The arrays of one episode, whose last step is ``last``. Infos have one entry more than there are steps."""
     steps, over = int(episodes.steps[number]), bool(episodes.terminated[number])
     taken = slice(last + 1 - steps, last + 1)
@@ -332,7 +332,7 @@ TABLES: Mapping[str, Callable[[Iterable[GameChunk], bool, str], Iterator[bytes]]
     "csv": csv_lines,
     "spreadsheet": partial(csv_lines, quoted=True),
 }
-EPISODES: Mapping[str, Callable[[Iterable[EpisodePart], Target], None]] = {
+EPISODES: Mapping[str, Callable[[Iterable[EpisodePart], ExportTarget], None]] = {
     "minari": write_minari,
     "d3rlpy": write_d3rlpy,
     "rlds": write_rlds,

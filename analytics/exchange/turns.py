@@ -25,7 +25,7 @@ PERSPECTIVES = {"mover": BOTH_SEATS, "seat_0": 0, "seat_1": 1}
 OBSERVED = CELLS + 1  # int8: the piece on each cell, then the hand; NONE where there is none
 
 
-class StepOptions(NamedTuple):
+class EpisodeOptions(NamedTuple):
     """The turns of a game that become steps, and their content."""
 
     seat: int  # the player: 0 or 1, or BOTH_SEATS
@@ -57,9 +57,9 @@ class Episodes(NamedTuple):
         return np.cumsum(self.steps + 1) - 1
 
 
-def episodes_of(opening: NDArray[np.int8], games: Games, options: StepOptions, tables: Any) -> Episodes:
+def episodes_of(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, tables: Any) -> Episodes:
     """Games as episodes. ``opening`` [G]: how many plies were imposed; ``tables``: those of the rules."""
-    options = StepOptions(*map(int, options))  # kernels would be compiled again for a bool
+    options = EpisodeOptions(*map(int, options))  # kernels would be compiled again for a bool
     counts = _count_steps(opening, games, options)
     kept = np.flatnonzero(counts)
     steps = counts[kept]
@@ -91,7 +91,7 @@ def _begins(first: int, options: Any) -> int:
 
 
 @kernel()
-def _count_steps(opening: NDArray[np.int8], games: Games, options: StepOptions) -> NDArray[np.int64]:
+def _count_steps(opening: NDArray[np.int8], games: Games, options: EpisodeOptions) -> NDArray[np.int64]:
     """[G] the number of steps of each game.
 
     The last gift of a forfeited game is not logged, so the turn that gave it is known in part only. Its episode ends
@@ -112,7 +112,7 @@ def _count_steps(opening: NDArray[np.int8], games: Games, options: StepOptions) 
 
 
 @kernel()
-def _fill(opening: NDArray[np.int8], games: Games, options: StepOptions, rules: Any, episodes: Episodes) -> None:
+def _fill(opening: NDArray[np.int8], games: Games, options: EpisodeOptions, rules: Any, episodes: Episodes) -> None:
     row, step = int64(0), int64(0)
     for episode in range(episodes.game.shape[0]):
         game, steps = episodes.game[episode], episodes.steps[episode]

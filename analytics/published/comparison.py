@@ -39,7 +39,7 @@ class MeasuredFigure:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedFigure:
     """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
 
     figure: PublishedFigure
@@ -65,10 +65,10 @@ NONE = "·"  # not known, or not played yet
 class Reproduction:
     """Comparisons and their notes, which are numbered in the order of their first use."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ComparedFigure, ...]
 
     @property
-    def studies(self) -> Iterator[tuple[Study, list[Comparison]]]:
+    def studies(self) -> Iterator[tuple[Study, list[ComparedFigure]]]:
         """Each study that occurs, with its comparisons."""
         for study in studies():
             own = [each for each in self.comparisons if each.figure.study == study.study]
@@ -80,7 +80,7 @@ class Reproduction:
         """The notes in the order of the figures that they explain; the first one has number 1."""
         return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
 
-    def columns(self, comparisons: Sequence[Comparison]) -> dict[str, ResultColumn]:
+    def columns(self, comparisons: Sequence[ComparedFigure]) -> dict[str, ResultColumn]:
         """Comparisons as columns of texts by name, those without any value left out; ``note`` has numbers of notes."""
         figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
         pairs = [*zip(figures, ours, strict=True)]
@@ -105,7 +105,7 @@ class Reproduction:
         }
         return {name: column for name, column in found.items() if {*column.texts} - {"", NONE}}
 
-    def numbers(self, comparison: Comparison) -> list[int]:
+    def numbers(self, comparison: ComparedFigure) -> list[int]:
         """The numbers of the notes on a comparison."""
         return [1 + self.notes.index(note) for note in comparison.notes]
 
@@ -210,7 +210,7 @@ def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str
     )
 
 
-def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[Comparison]) -> Table:
+def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedFigure]) -> Table:
     """For our rates the labels of the agents appear as a hint."""
     columns = reproduction.columns(comparisons)
     cells = {
@@ -248,7 +248,7 @@ def panels(reproduction: Reproduction) -> Mapping[str, str]:
     }
 
 
-def chart(comparisons: Sequence[Comparison]) -> alt.LayerChart:
+def chart(comparisons: Sequence[ComparedFigure]) -> alt.LayerChart:
     """The comparisons of one study, one row each."""
     import altair as alt  # only pictures need it
 
@@ -282,7 +282,7 @@ def _name(figure: PublishedFigure) -> str:
     return f"{figure.figure}  {figure.player} v {figure.opponent}{seat}"
 
 
-def _points(comparison: Comparison) -> list[dict[str, Any]]:
+def _points(comparison: ComparedFigure) -> list[dict[str, Any]]:
     ours = [one.rate if one else None for one in (comparison.text, comparison.code)]
     rates: list[Estimate | None] = [published_rate(comparison.figure), *ours]
     return [

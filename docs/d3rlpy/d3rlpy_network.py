@@ -15,7 +15,7 @@ import numpy as np
 
 from agents.learning.policy import Policy
 from agents.network import PLANES, inputs, policy_of
-from analytics.exchange.turns import StepOptions, episodes_of
+from analytics.exchange.turns import EpisodeOptions, episodes_of
 from analytics.policies.derived.dataset import Dataset
 from analytics.store.blocks import games_at
 from quarto.batch import Games
@@ -69,7 +69,7 @@ class D3rlpyNetwork:
         for seat in (0, 1):  # of the first agent: that of the game's number in its pair
             rows = chosen[dataset.game_id[chosen] & 1 == seat]
             games = Games(*(np.ascontiguousarray(each) for each in games_at(dataset.games, rows)))
-            options = StepOptions(seat, 0, 1, 0)
+            options = EpisodeOptions(seat, 0, 1, 0)
             parts.append(episodes_of(dataset.opening[rows], games, options, dataset.rules.tables))
         fields = []
         for episodes in parts:

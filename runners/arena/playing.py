@@ -118,7 +118,7 @@ def _play(
     Raises what tasks raise; what is finished by then is written.
     """
     request, line, written = experiment.request, experiment.line, list[Range]()
-    task, shown = task_of(experiment), _Shown(progress)
+    task, shown = task_of(experiment), _Progress(progress)
     here = task.once("player", lambda: PartPlayer(experiment))  # it plays, if tasks run in this process
     most, seconds = request.storage.most_units(line.games_a_pair), request.storage.shard_seconds
     split = Parts(left, line.end_of(request.games), most, request.executor.workers(request.threads), seconds)
@@ -143,7 +143,7 @@ def _play(
     return merged([*written, *here.close()])  # also of turns that were given up
 
 
-class _Shown:
+class _Progress:
     """The progress as somebody sees it, if anybody does."""
 
     def __init__(self, progress: Progress | None) -> None:

@@ -179,7 +179,7 @@ class TimedAgent:
         found: Sequence[Any] = getattr(self._make(), "data_files", ())
         return found
 
-    def lifted(self, rules: Rules, label: str) -> WatchedPlayer:
+    def lifted(self, rules: Rules, label: str) -> TimedPlayer:
         """Its player. Raises ``RequestError`` for an agent that is jitted or does not play the rules."""
 
         def made() -> PythonAgent:
@@ -189,10 +189,10 @@ class TimedAgent:
             check_choosers(choosers_of(agent), rules, label)
             return ready(agent, rules, label)
 
-        return WatchedPlayer(made, self._seconds, label)
+        return TimedPlayer(made, self._seconds, label)
 
 
-class WatchedPlayer(PythonPlayer):
+class TimedPlayer(PythonPlayer):
     """An agent whose turns may take ``seconds`` each, by the clock.
 
     A turn that takes longer cannot be stopped: its thread is left alone with its agent, and another agent, from

@@ -75,7 +75,7 @@ def archive_keys() -> list[Key]:
     return [key._replace(name=f"archive.{key.name}") for key in keys]
 
 
-class _Shown(TyperCommand):
+class _HelpPage(TyperCommand):
     """A command that is only shown. Its usage does not name each key."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -102,7 +102,7 @@ def show_help(application: Application, context: typer.Context, asked: Arguments
         paragraphs.append(f"A name before `--help` adds its keys: {', '.join(named)}.")
     in_order = sorted([*keys, *archive_keys()], key=lambda key: ("." in key.name, key.is_group))
     shown += [(_panel(key), key) for key in in_order]
-    help_page = _Shown(
+    help_page = _HelpPage(
         command,
         params=[*_arguments(shown), *(each for each in context.command.params if each.param_type_name == "option")],
         options_metavar=f"{agents}[KEY=VALUE]… [GROUP=NAME]… [OPTIONS]",

@@ -87,7 +87,7 @@ class GameBoards(NamedTuple):
         return GameBoards(np.zeros(size, np.uint64), np.zeros(size, np.uint16))
 
 
-class Level(NamedTuple):
+class AfterstateLevel(NamedTuple):
     """A level and the tables that its keys are made with. The numbers are int64 in kernels."""
 
     pieces: int  # on the board
@@ -95,15 +95,15 @@ class Level(NamedTuple):
     tables: Symmetries
 
 
-def level_of(rules: Rules, pieces: int) -> Level:
+def level_of(rules: Rules, pieces: int) -> AfterstateLevel:
     """The level with ``pieces`` pieces on the board."""
     tables = symmetries(rules)
     counts = np.bitwise_count(tables.masks)
-    return Level(pieces, int(np.searchsorted(counts, pieces)), tables)
+    return AfterstateLevel(pieces, int(np.searchsorted(counts, pieces)), tables)
 
 
 @inlined
-def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
+def key_of(lanes: int, occupied: int, gift: int, level: AfterstateLevel) -> int:
     """The key (uint64) of an afterstate of this level."""
     least, minimal = canonical(lanes, occupied, gift, level.tables)
     word = squeeze(least, minimal, level.tables)
@@ -112,7 +112,7 @@ def key_of(lanes: int, occupied: int, gift: int, level: Level) -> int:
 
 
 @kernel()
-def forms_of(keys: NDArray[np.uint64], level: Level) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def forms_of(keys: NDArray[np.uint64], level: AfterstateLevel) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """The canonical forms with these keys: lanes and occupied, both [K]."""
     lanes, occupied = np.empty(keys.shape[0], np.int64), np.empty(keys.shape[0], np.int32)
     for i in range(keys.shape[0]):
@@ -150,7 +150,7 @@ def move_all(step: Callable[..., None], games: Games, ply: int, boards: GameBoar
 def outcome_keys(
     games: Games,
     opening: NDArray[np.int8],
-    level: Level,
+    level: AfterstateLevel,
     boards: GameBoards,
     words: NDArray[np.uint64],
     span: tuple[int, int],
@@ -176,7 +176,7 @@ def outcome_keys(
 @kernel()
 def keys_and_wins(
     games: Games,
-    level: Level,
+    level: AfterstateLevel,
     boards: GameBoards,
     rules: np.void,
     keys: NDArray[np.uint64],
@@ -210,7 +210,7 @@ def runs_of_keys(words: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray
     return keys, counts, totals
 
 
-def sorted_level(dataset: Dataset, level: Level, boards: GameBoards, threads: int) -> NDArray[np.uint64]:
+def sorted_level(dataset: Dataset, level: AfterstateLevel, boards: GameBoards, threads: int) -> NDArray[np.uint64]:
     """The words of ``outcome_keys`` of all games, ascending."""
     size = len(dataset.game_id)
     words = np.empty(size, np.uint64)

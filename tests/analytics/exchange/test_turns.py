@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from analytics.exchange.turns import PERSPECTIVES, Episodes, StepOptions, episodes_of
+from analytics.exchange.turns import PERSPECTIVES, EpisodeOptions, Episodes, episodes_of
 from quarto.batch import FORFEIT_ILLEGAL
 from quarto.rules import Rules
 from tests import naive
@@ -30,7 +30,7 @@ def random_games(rules: Rules, count: int = 60) -> list[tuple[Game, int]]:
 def episodes(games: list[tuple[Game, int]], rules: Rules, perspective: str, imposed: bool = False) -> Episodes:
     opening = np.array([min(imposed, len(game["plies"])) for game, imposed in games], np.int8)
     played = block_of([game for game, _ in games]).games
-    options = StepOptions(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
+    options = EpisodeOptions(PERSPECTIVES[perspective], imposed, 1, rules.mover_chooses)
     return episodes_of(opening, played, options, rules.tables)
 
 

@@ -27,7 +27,7 @@ from analytics.published import (
 )
 from analytics.published import comparison as comparisons
 from analytics.published.comparison import (
-    Comparison,
+    ComparedFigure,
     MeasuredFigure,
     Reproduction,
     agrees,
@@ -79,8 +79,8 @@ def ours(of: PublishedFigure, tally: Tally = TALLY) -> MeasuredFigure:
     return measured_figure(of, of.player, of.opponent, results_in(tally, of.seat))
 
 
-def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> Comparison:
-    return Comparison(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
+def comparison(of: PublishedFigure, text: bool = True, code: bool = False) -> ComparedFigure:
+    return ComparedFigure(of, ours(of) if text else None, ours(of, TALLY.swapped) if code else None)
 
 
 @pytest.fixture
