@@ -1,7 +1,11 @@
-"""Checks of parameters: each returns the value, or raises an error that says what is wrong in one line."""
+"""Parameters as they are typed, and checks of them.
+
+Each check returns the value, or raises an error that says what is wrong in one line.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from math import inf, isfinite
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -9,6 +13,13 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 from msgspec import Meta
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
+
+
+def as_typed(value: Any) -> str:
+    """A value as it is typed on the command line: ``null``, ``true``, ``[1,2]``."""
+    if value is None or isinstance(value, bool | list | dict):
+        return json.dumps(value, separators=(",", ":"))
+    return str(value)
 
 
 def checked_flag(name: str, value: bool) -> bool:

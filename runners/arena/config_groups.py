@@ -44,7 +44,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 # An environment variable, so that processes that a launcher starts have it too: the user's own folders, absolute.
 OWN_FOLDERS = "QARENA_OWN_FOLDERS"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
-_hydra_lock = RLock()
+hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
 LIMITS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.AgentLimits
 # Keys of an agent's yaml that its constructor does not take.
 NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", *LIMITS)
@@ -270,9 +270,9 @@ def as_one_text(setting: str, in_shell: bool) -> str:
 def _hydra() -> Iterator[None]:
     """Hydra as the running application set it up; if none did, as in a notebook, over the project's ``conf``.
 
-    Hydra's state is global to the process, so threads that read options take turns.
+    Threads that read options take turns.
     """
-    with _hydra_lock:
+    with hydra_lock:
         if GlobalHydra.instance().is_initialized():
             yield
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agents.base import Agent, AgentLimits
+from agents.parameters import as_typed
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
 from analytics.store.records import run_id_of
@@ -338,7 +338,7 @@ def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
         return
     if all(each in SIMPLE for each in others) and not any(type(value) in SIMPLE[each][0] for each in others):
         wrong = " and ".join(SIMPLE[each][1] for each in others)
-        remedy = f"; in quotes it is one: {parameter.name}='\"{_plain(value)}\"'" if others == ["str"] else ""
+        remedy = f"; in quotes it is one: {parameter.name}='\"{as_typed(value)}\"'" if others == ["str"] else ""
         raise RequestError(f"{what}: {parameter.name}={value!r} is {wrong}{remedy}")
 
 
@@ -383,17 +383,8 @@ def last_parts(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any
 
 def label_of(name: str, params: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """``name`` and, in brackets, the parameters that differ from the yaml's: ``ga_minimax(depth=2)``."""
-    changed = [f"{key}={_plain(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
+    changed = [f"{key}={as_typed(params[key])}" for key in sorted(params) if params[key] != defaults.get(key, _MISSING)]
     return f"{name}({','.join(changed)})" if changed else name
 
 
 _MISSING = object()
-
-
-def _plain(value: Any) -> str:
-    """A parameter's value as it is typed on the command line."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, list | dict):
-        return json.dumps(value, separators=(",", ":"))
-    return str(value)

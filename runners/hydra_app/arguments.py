@@ -5,7 +5,6 @@ Arguments are agents and settings, in any order. Yamls are read as text, because
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import YAMLError
 
+from agents.parameters import as_typed
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settings_of, split
 
@@ -219,7 +219,7 @@ def _missing(file: str, options: Sequence[str]) -> str:
 
 def _does_not_fit(error: ValidationError) -> str:
     """The message that a value is not of its key's type."""
-    value = json.dumps(error.value) if error.value is None or isinstance(error.value, bool) else str(error.value)
+    value = as_typed(error.value)
     hint: Any = get_type_hints(error.object_type).get(error.key) if isinstance(error.object_type, type) else None
     kinds = [KINDS.get(getattr(each, "__origin__", each)) for each in (get_args(hint) or [hint])]
     wanted = " or ".join(kind for kind in kinds if kind) or _own_text(error)

@@ -13,6 +13,7 @@ import polars as pl
 from omegaconf import DictConfig
 
 from agents.learning.policy import GENOME, Policy
+from agents.parameters import as_typed
 from analytics import archive_option
 from analytics.policies import policy_store
 from analytics.policies.policy_store import PolicyOrigin
@@ -125,8 +126,7 @@ def _derived_name(request: TrainingRequest) -> str:
     changed = {key.rpartition(".")[2]: value for key, value in request.changed.items()}
     changed |= {"rules": context.rules.name} if context.rules.name != "classic" else {}
     changed |= {"seed": context.seed} if context.seed != 1 else {}
-    texts = (str(value).lower() if isinstance(value, bool) else str(value) for value in changed.values())
-    name = "_".join([context.name, *map("-".join, zip(changed, texts, strict=True))])
+    name = "_".join([context.name, *(f"{key}-{as_typed(value)}" for key, value in changed.items())])
     if context.storage.other_code == "new" or not POLICY_NAME.fullmatch(name):
         name = f"{re.sub('[^A-Za-z0-9_.-]', '-', context.name)[:48]}-{request.training}"
     return name

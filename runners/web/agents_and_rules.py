@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from agents.parameters import as_typed
 from quarto.errors import RequestError
 from quarto.rules import Rules
 from runners.arena.config import agent_named, load_agent, parse_label
 from runners.arena.config_groups import (
     comment_of,
+    hydra_lock,
     load_rules,
     names,
     parameters_of,
@@ -35,10 +36,6 @@ class Parameter(NamedTuple):
     text: str  # what it does, as far as its yaml says
 
 
-# Hydra, which reads the yamls, is one object of the whole process.
-_HYDRA = threading.Lock()
-
-
 class AgentsAndRules:
     """Rules and agents by name, those of the user's own folder too."""
 
@@ -49,7 +46,7 @@ class AgentsAndRules:
 
     @contextmanager
     def _configuration(self) -> Iterator[None]:
-        with _HYDRA, user_config_dir(self._settings.config_dir):
+        with hydra_lock, user_config_dir(self._settings.config_dir):
             yield
 
     def rules(self, name: str) -> Rules:
@@ -114,7 +111,7 @@ class AgentsAndRules:
                 own = parameters_of(settings_of("agent", name))
                 lines = [_PARAMETER.fullmatch(line) for line in text_of("agent", name).splitlines()]
             texts = {found[1]: found[3] or "" for found in lines if found}
-            self._parameters[name] = [Parameter(key, _shown(value), texts.get(key, "")) for key, value in own.items()]
+            self._parameters[name] = [Parameter(key, as_typed(value), texts.get(key, "")) for key, value in own.items()]
         return self._parameters[name]
 
 
@@ -122,13 +119,7 @@ def _runs_others(name: str) -> bool:
     return any(load_agent(name).code_of_others())
 
 
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)
-
-
 def parts_of(label: str) -> tuple[str, dict[str, str]]:
     """The name in a label of an agent, and its parameters as texts. Raises ``RequestError`` for what is no label."""
     name, parameters = parse_label(label, "agent")
-    return name, {key: _shown(value) for key, value in parameters.items()}
+    return name, {key: as_typed(value) for key, value in parameters.items()}
