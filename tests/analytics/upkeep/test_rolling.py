@@ -39,7 +39,7 @@ from tests.analytics.indexed import about_values, decide, think
 from tests.analytics.naive_games import RUN_ID, games_of_seed, record, store, store_span
 from tests.object_storage import BOTH
 
-UNITS = 78
+UNITS = 42
 SUMMED_POSITIONS = """
     SELECT * EXCLUDE (games, wins, draws, losses, sample_game), sum(games)::BIGINT AS games, sum(wins)::BIGINT AS wins,
         sum(draws)::BIGINT AS draws, min(sample_game) AS sample_game
@@ -59,7 +59,7 @@ def always(_children: Ranges) -> bool:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
     """The archive that the next two fixtures copy."""
     archive = Archive.open(tmp_path_factory.mktemp("made") / "archive", create=True)
-    archive.save_run(record(games=52))
+    archive.save_run(record(games=28))
     store(archive, RUN_ID, games_of_seed(3, UNITS // 3), most=4)
     assert archive.known_run(RUN_ID).end_unit == UNITS
     derived = copied(archive, Path(archive.root).with_name("derived"))
@@ -70,7 +70,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, Archive]:
 
 @pytest.fixture
 def small_files(made: tuple[Archive, Archive], tmp_path: Path) -> Archive:
-    """An archive of one run of 78 units, in 20 files of every table of games."""
+    """An archive of one run of 42 units, in 11 files of every table of games."""
     return copied(made[0], tmp_path / "archive")
 
 
@@ -117,7 +117,7 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
     roll_up(derived, run, STORED, always)  # larger than those of decisions and first plies
     remove_replaced(derived, RUN_ID, 0.0)
     assert len(derived.ranges(RUN_ID)) == len(derived.ranges(RUN_ID, "positions")) == 1
-    assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 20
+    assert len(derived.ranges(RUN_ID, "decisions")) == len(derived.ranges(RUN_ID, "first_plies")) == 11
     assert_same(answers(derived.root), told)
     assert index_runs(derived, [RUN_ID]).games == 0
     assert problems(derived) == []
@@ -126,14 +126,14 @@ def test_tables_that_were_rolled_up_count_whatever_becomes_of_the_games(
 def test_files_of_different_extents_stay_apart(small_files: Archive) -> None:
     archive, run = small_files, small_files.known_run(RUN_ID)
     index_runs(archive, [RUN_ID], 4)
-    for stored in archive.ranges(RUN_ID).inside(0, 32):
+    for stored in archive.ranges(RUN_ID).inside(0, 16):
         index(archive, IndexPart(RUN_ID, stored, 7))
     roll_up(archive, run, (POSITIONS_TABLE,), always)
     assert [(each.first, each.end, each.extent) for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)] == [
         (0, UNITS, "04")
     ]
     deep = archive.ranges(RUN_ID, "positions", lambda extent: extent >= "07")
-    assert [(each.first, each.end) for each in deep] == [(0, 32)]
+    assert [(each.first, each.end) for each in deep] == [(0, 16)]
     index_runs(archive, [RUN_ID])
     assert {each.extent for each in known_ranges(archive, RUN_ID, POSITIONS_TABLE)} == {"07"}
     assert problems(archive) == []
@@ -163,17 +163,17 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
     monkeypatch.setattr(rolling, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
     add_up(rest, RUN_ID)  # which makes no sums that would be too large
     assert all(each.units <= 32 for each in rest.ranges(RUN_ID, "positions"))
-    assert len(rest.ranges(RUN_ID, "positions")) < 20
+    assert len(rest.ranges(RUN_ID, "positions")) < 11
 
 
 def test_only_many_small_files_roll_up_by_themselves(derived: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     roll_up_small(derived, RUN_ID)
-    assert len(derived.ranges(RUN_ID)) == 20  # fewer than 64
+    assert len(derived.ranges(RUN_ID)) == 11  # fewer than 64
     assert len(derived.ranges(RUN_ID, "tallies")) == len(derived.ranges(RUN_ID, "decisions")) == 1
     monkeypatch.setattr(rolling, "SIBLINGS", 8)
-    monkeypatch.setattr(rolling, "SMALL_GAMES", 128)
+    monkeypatch.setattr(rolling, "SMALL_GAMES", 64)
     roll_up_small(derived, RUN_ID)
-    assert [each.units for each in derived.ranges(RUN_ID)] == [64, 4, 4, 4, 2]
+    assert [each.units for each in derived.ranges(RUN_ID)] == [32, 4, 4, 2]
     before = [*derived.ranges(RUN_ID)]
     roll_up_small(derived, RUN_ID)
     assert [*derived.ranges(RUN_ID)] == before
@@ -238,8 +238,8 @@ GAMES = games_of_seed(3, TOTAL // 3)
 def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.DataFrame]]:
     """The archive with more files, not written in the order of their games, and all derived tables; its answers."""
     archive = filled(tmp_path_factory.mktemp("larger") / "archive")
-    archive.save_run(record(games=64))
-    spans = [(first, first + 8) for first in range(FIRST, 96, 8)]
+    archive.save_run(record(games=48))
+    spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
     random.Random(1).shuffle(spans)
     for span in spans:
         store_span(archive, span, GAMES)
@@ -263,14 +263,14 @@ def test_one_file_of_each_table_takes_the_place_of_many_and_the_answers_stay(
 ) -> None:
     before = grow(archive, larger)
     files = len(archive.ranges(RUN_ID))
-    assert files == 2 + 9
+    assert files == 2 + 6
     tallies, fingerprint = read_tallies(archive, [RUN_ID])[RUN_ID], archive.ranges(RUN_ID).fingerprint
     assert files_to_compact(archive, RUN_ID) == files
     told: list[int] = []
     assert compact(archive, RUN_ID, progress=told.append) == (files, 1, 0)
     assert told == [files]
     for table in (*STORED, *DERIVED.values()):
-        assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 96, fingerprint)]
+        assert [each[:3] for each in archive.ranges(RUN_ID, table.name)] == [(0, 72, fingerprint)]
     assert read_tallies(archive, [RUN_ID])[RUN_ID] == tallies
     assert files_to_compact(archive, RUN_ID) == 0
     assert compact(archive, RUN_ID) == Compacted()
@@ -307,8 +307,8 @@ def test_very_many_files_are_put_together_in_steps(
     for table in (*STORED, *DERIVED.values()):
         monkeypatch.setitem(vars(table), "most", 3)
     told: list[int] = []
-    assert compact(archive, RUN_ID, progress=told.append) == (11, 1, 0)
-    assert sum(told) == 11
+    assert compact(archive, RUN_ID, progress=told.append) == (8, 1, 0)
+    assert sum(told) == 8
     assert len(told) > 3
     assert_same(answers(archive.root), before)
     assert problems(archive) == []
@@ -334,7 +334,7 @@ def test_no_file_becomes_larger_than_was_asked_for(
     done = compact(archive, RUN_ID, most - 1)
     assert done.files > done.by > 1
     assert max(sizes(archive)) < most
-    assert archive.ranges(RUN_ID).units == 96
+    assert archive.ranges(RUN_ID).units == 72
     assert compact(archive, RUN_ID, most - 1) == Compacted()
     assert compact(archive, RUN_ID, min(sizes(archive))) == Compacted()
     assert problems(archive) == []
@@ -381,7 +381,7 @@ def test_many_who_compact_at_once_make_the_same_files(
     before = grow(archive, larger)
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: compact(Archive(archive.root), RUN_ID), range(4)))
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 96)]
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 72)]
     assert_same(answers(archive.root), before)
     remove_replaced(archive, RUN_ID, 0.0)
     assert unneeded_files(archive) == []
