@@ -142,7 +142,7 @@ def test_q_placement_plays_by_a_policy_as_its_twin(faithful: bool, turns: int) -
         assert_same_turns(agent, PLAYERS[faithful](), CLASSIC, met(played, 1000))
 
 
-@pytest.mark.parametrize(("seats", "games"), [("both", 250), *seldom(("both", 700), ("1", 250), ("1", 700))])
+@pytest.mark.parametrize(("seats", "games"), [("both", 120), *seldom(("both", 700), ("1", 250), ("1", 700))])
 @FAITHFUL
 def test_q_placement_learns_what_its_twin_learns(faithful: bool, seats: str, games: int) -> None:
     twin = LEARNERS[faithful]()
@@ -184,7 +184,7 @@ def test_rl_encoded_plays_whole_games_as_its_twin() -> None:
     assert_same_games(learned, twin, PRESETS["torus_square"], pairs=2, opening_plies=3)
 
 
-@pytest.mark.parametrize("games", [40, *seldom(300)])
+@pytest.mark.parametrize("games", [20, *seldom(300)])
 def test_rl_encoded_learns_what_its_twin_learns(games: int) -> None:
     rewards = {"win": 2.5, "loss": -1.0, "draw": 0.5, "else": 0.125}
     more = {"learning_rate": 0.3, "discount": 0.9, "exploration": 0.7, "exploration_step": 0.2}  # ends after game 4

@@ -27,11 +27,8 @@ PAIRINGS = [("random", "rule_based"), ("random", "dumb(depth=2)"), ("dumb(depth=
 
 
 def has_line(board: dict[int, int], rules: Rules) -> bool:
-    for line in rules.lines:
-        pieces = [board[cell] for cell in line if cell in board]
-        if len(pieces) == 4 and share_a_value(*pieces):
-            return True
-    return False
+    complete = (line for line in rules.lines if all(map(board.__contains__, line)))
+    return any(share_a_value(*(board[cell] for cell in line)) for line in complete)
 
 
 def random_game(dice: random.Random, rules: Rules = CLASSIC, forfeits: float = 0.1) -> Game:

@@ -184,7 +184,7 @@ def answers(archive: Archive, texts: Sequence[str]) -> list[pl.DataFrame]:
 
 def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: Archive) -> None:
     """Each file of the deeper index comes alone, also after the shallower one was added up."""
-    more(archive, 4)
+    more(archive, 2)
     texts = ("..../..../..../.... -", met_in(archive, 7))
     before = answers(archive, texts)
     index_runs(archive, [RUN_ID], 6)
@@ -195,8 +195,8 @@ def test_while_an_index_grows_deeper_no_question_has_a_smaller_answer(archive: A
         remove_replaced(archive, RUN_ID, 0.0)
         for found, known in zip(answers(archive, texts), before, strict=True):
             assert found.equals(known)
-        assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 5)).covered == [(0, 36)]
-    assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 7)).covered == [(0, 36)]
+        assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 5)).covered == [(0, 30)]
+    assert archive.ranges(RUN_ID, "positions", partial(counts_turns_of, 7)).covered == [(0, 30)]
     add_up(archive, RUN_ID)
     for found, known in zip(answers(archive, texts), before, strict=True):
         assert found.equals(known)
@@ -225,20 +225,20 @@ def ask_for_positions(archive: Archive) -> str:
 
 
 def test_what_is_said_about_games_that_are_not_indexed_is_true(archive: Archive) -> None:
-    more(archive)
+    more(archive, 4)
     hint = f"run {archive.hint('archive index')} first"
-    assert ask_for_positions(archive) == f"8 of 8 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
+    assert ask_for_positions(archive) == f"5 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     ranges = [*archive.ranges(RUN_ID)]
     for stored in ranges[:3]:
         index(archive, IndexPart(RUN_ID, stored, 6))
-    assert ask_for_positions(archive) == f"5 of 8 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
+    assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     for stored in ranges[3:]:
         index(archive, IndexPart(RUN_ID, stored, 4))
-    assert ask_for_positions(archive) == f"5 of 8 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
+    assert ask_for_positions(archive) == f"2 of 5 ranges of games of run {RUN_ID} are not indexed to ply 6: {hint}"
     index_runs(archive, [RUN_ID])
     index(archive, IndexPart(RUN_ID, ranges[0], 9))
     remove_replaced(archive, RUN_ID, 0.0)
-    assert ask_for_positions(archive) == f"7 of 8 ranges of games of run {RUN_ID} are not indexed to ply 9: {hint}"
+    assert ask_for_positions(archive) == f"4 of 5 ranges of games of run {RUN_ID} are not indexed to ply 9: {hint}"
     index_runs(archive, [RUN_ID])
     with OpenArchive(archive.root) as opened:
         assert opened.sql("SELECT max(ply) FROM positions").item() == 8

@@ -23,7 +23,7 @@ RUNS = (
 )
 
 
-def blocks_of(run: RunRecord, pairs: int = 12) -> list[Block]:
+def blocks_of(run: RunRecord, pairs: int = 8) -> list[Block]:
     """All games of one of the runs: of each pairing one block."""
     if not run.swapped:
         return [single_games(3, pairing, 0, pairs) for pairing in range(3)]

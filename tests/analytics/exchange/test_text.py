@@ -156,13 +156,13 @@ def test_whole_runs_come_back_as_the_same_runs_and_leave_as_the_same_text(scatte
     text = text_from(scattered, tmp_path / "one")
     done = import_text(copy, text)
     assert [(each.run_id, each.games, each.added) for each in done] == [
-        (run.run_id, games, games) for run, games in zip(RUNS, (72, 72, 36), strict=True)
+        (run.run_id, games, games) for run, games in zip(RUNS, (48, 48, 24), strict=True)
     ]
     assert answers(copy) == expected
     assert {*expected} >= {"ratings classic", "ratings square"}
     assert text_from(copy, tmp_path / "two") == text
     found = verify(Archive.open(copy))
-    assert (found.problems, found.games) == ([], 180)
+    assert (found.problems, found.games) == ([], 120)
     assert [each.added for each in import_text(copy, text)] == [0, 0, 0]
     shuffled = text.splitlines(keepends=True)
     random.Random(1).shuffle(shuffled)
@@ -188,7 +188,7 @@ def test_a_text_that_lost_a_line_or_a_record_has_single_games(whole: Path, tmp_p
     for name, lost in (("game", game), ("record", record)):
         done = import_text(tmp_path / name, b"".join(line for line in lines if line != lost))
         assert run_id not in {each.run_id for each in done}
-        assert sum(each.added for each in done) == 180 - (lost is game)
+        assert sum(each.added for each in done) == 120 - (lost is game)
 
 
 def run_of(root: Path, pairs: int, seed: int = 7) -> Path:
@@ -243,7 +243,7 @@ def test_a_whole_run_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_path: Path) -> None:
     dice = random.Random(1)
-    games = [random_game(dice, forfeits=0.2) for _ in range(60)]
+    games = [random_game(dice, forfeits=0.2) for _ in range(30)]
     tags = [
         heading_tags(
             {
@@ -259,7 +259,7 @@ def test_games_in_any_order_leave_grouped_and_what_left_is_the_same_runs(tmp_pat
     lines = [naive_line(game, tag) for game, tag in zip(games, tags, strict=True)]
     root = tmp_path / "archive"
     done = import_text(root, "\n".join(lines))
-    assert sum(each.added for each in done) == 60
+    assert sum(each.added for each in done) == 30
     assert verify(Archive.open(root)).problems == []
     text = text_from(root, tmp_path / "text").decode()
     assert sorted(text.splitlines()) == sorted(lines)

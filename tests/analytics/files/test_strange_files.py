@@ -114,7 +114,7 @@ def attempts(archive: Archive, elsewhere: Path) -> Iterator[Callable[[], object]
     yield archive.next_number
     yield lambda: merge([archive], Archive.open(elsewhere / "copy", create=True), MergeOptions())
     yield lambda: index_runs(archive, [RUN_ID], 3)
-    yield lambda: annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=12, megabytes=0.1))
+    yield lambda: annotate_runs(archive, [RUN_ID], AnnotationSettings(from_pieces=14, megabytes=0.1))
     yield lambda: merge([other], archive, MergeOptions())
     yield lambda: store(archive, RUN_ID, [random_block(16, pairing, 0, 32) for pairing in range(3)])
     yield lambda: policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))

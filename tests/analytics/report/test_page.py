@@ -265,6 +265,7 @@ def sample_texts() -> str:
     return "\n".join(" | ".join(line) for line in page.lines if line) + "\n"
 
 
+@pytest.mark.usefixtures("quick_pictures")
 def test_damage_is_a_failure(tmp_path: Path) -> None:
     archive = write_archive(tmp_path / "archive")
     files_of(archive, RUNS[0].record.run_id, "plies")[0].unlink()

@@ -33,8 +33,8 @@ from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import RUN_ID, games_of_seed, random_block, record, spec_of, store, store_span
 from tests.marks import seldom
 
-OTHER = record(spec_of(seed=8), games=128)  # a run that the archive does not hold yet
-UNITS = OTHER.end_unit  # 192
+OTHER = record(spec_of(seed=8), games=64)  # a run that the archive does not hold yet
+UNITS = OTHER.end_unit  # 96
 TABLES = (PLIES_TABLE, TALLIES_TABLE, GAMES_TABLE)
 LISTING_SECONDS = 1.0  # a listing takes less here
 GC_SECONDS = 10.0  # so does a writer between two steps, however busy the machine is

@@ -28,7 +28,7 @@ FOLDERS = (
 def complete(tmp_path: Path) -> Archive:
     """A small archive with files of every kind."""
     archive = Archive.open(tmp_path / "archive", create=True)
-    derive_all(archive, one_pairing(archive, BLOCKS[:1]), from_pieces=12)
+    derive_all(archive, one_pairing(archive, BLOCKS[:1]), from_pieces=14)
     assert {path.relative_to(archive.root).parts[0] for path in one_of_each_kind(archive)} == {"archive.json", *FOLDERS}
     return archive
 
