@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from quarto.position import Position, board
 from quarto.rules import Rules
-from tests.naive import NONE, has_line
+from tests.naive import NONE, finishes_line
 
 
 class Solved(NamedTuple):
@@ -29,7 +29,7 @@ def turns(cells: tuple[int, ...], hand: int, rules: Rules) -> dict[Turn, Solved]
             after = (*cells[:cell], piece, *cells[cell + 1 :])
             rest = [other for other in left if other != piece]
             own = piece if rules.mover_chooses else NONE
-            if has_line(list(after), rules):
+            if finishes_line(list(cells), piece, cell, rules):
                 found[cell, own] = Solved(1, 1)
             elif not rest:
                 found[cell, own] = Solved(0, 1)

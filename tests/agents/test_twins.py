@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -53,6 +53,7 @@ def many_unused(rules: Rules) -> list[Position]:
     return [position for position in asked(rules, 30) if position.available.bit_count() >= 8]
 
 
+@cache
 def boards(most_empty: int, rules: Rules) -> list[Position]:
     """Boards of the classic game, which lasts longer, without a piece in hand: most of them without a win at once."""
     found = [position for position in endgames(CLASSIC, most_empty, 4000) if position.hand == NONE]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from tests.naive import (
     GAMMA,
@@ -30,6 +31,13 @@ def first_value(code: int, seed: int) -> float:
     return 0.1 + (1.0 - 0.1) * unit(draw(mix((seed + GAMMA) & WORD), code))
 
 
+@cache
+def counted(pieces: tuple[int, ...]) -> list[int]:
+    """How many pieces on a line lack and have each attribute."""
+    held = [piece for piece in pieces if piece != NONE]
+    return [[piece & bit for piece in held].count(wanted) for bit in ATTRIBUTES for wanted in (0, bit)]
+
+
 class RlEncoded:
     def __init__(
         self, values: Mapping[int, float] | None = None, gift_rule: str = "mean", values_seed: int = 0
@@ -46,12 +54,8 @@ class RlEncoded:
 
     def code(self, board: Board, view: View) -> int:
         if tuple(board) not in self.codes:
-            held = [[board[cell] for cell in line if board[cell] != NONE] for line in lines(view.rules)]
-            digits = [
-                max([piece & bit for piece in pieces].count(wanted) for pieces in held)
-                for bit in ATTRIBUTES
-                for wanted in (0, bit)
-            ]
+            on_lines = [counted((board[a], board[b], board[c], board[d])) for a, b, c, d in lines(view.rules)]
+            digits = map(max, zip(*on_lines, strict=True))
             self.codes[tuple(board)] = int("".join(map(str, digits)), 5)
         return self.codes[tuple(board)]
 

@@ -83,7 +83,7 @@ def can_be_taken(game: StepwiseGame, cell: int, gift: int) -> bool:
 
 @pytest.mark.parametrize("rules", naive.PRESETS.values(), ids=naive.PRESETS)
 def test_turns_are_those_whose_decisions_can_be_taken(rules: Rules) -> None:
-    states = [state for state in games(4, 260, rules) if not (rules.mover_chooses and state.hand != NONE)]
+    states = [state for state in games(4, 130, rules) if not (rules.mover_chooses and state.hand != NONE)]
     pieces, legal = encoded_turns(Batch.of([state.position for state in states]), rules)
     assert pieces.dtype == np.int8
     assert legal.dtype == np.bool_

@@ -70,8 +70,8 @@ Games = list[tuple[int, Game]]  # by game_id
 def logged(root: Path, rules: Rules) -> tuple[Games, str]:
     """An archive with one run of games after openings of two plies, in the order in which they leave it."""
     dice = random.Random(f"forms {rules.name}")
-    games = [random_game(dice, rules, forfeits=0.3) for _ in range(60)]
-    games = [game for game in games if len(game["plies"]) >= OPENING][:40]
+    games = [random_game(dice, rules, forfeits=0.3) for _ in range(30)]
+    games = [game for game in games if len(game["plies"]) >= OPENING][:20]
     run = record(spec_of(rules, LABELS, opening_plies=OPENING))
     archive = Archive.open(root, create=True)
     archive.save_run(run)

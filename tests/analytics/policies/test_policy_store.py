@@ -32,7 +32,7 @@ from tests.analytics.naive_games import record
 from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
 from tests.object_storage import BOTH, root_of
 
-BOMB = 20_000_000  # equal rows
+BOMB = 2_000_000  # equal rows
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def with_column(name: str, values: Any) -> Callable[[Path], None]:
 
 
 def with_rows(folder: Path, told: int) -> None:
-    """A table of a few kilobytes that would take gigabytes; the card says that it has ``told`` rows."""
+    """A table of a few kilobytes that would take many megabytes; the card says that it has ``told`` rows."""
     buffer = io.BytesIO()
     pl.DataFrame({"board": pl.Series([0], dtype=pl.Int64).new_from_index(0, BOMB)}).write_parquet(buffer)
     forge(folder, "table.parquet", buffer.getvalue())
@@ -233,8 +233,8 @@ def truncate(folder: Path) -> None:
         (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
         (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
         (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
-        (partial(with_rows, told=3), "and would unpack to 160,000,000: "),
-        (partial(with_rows, told=BOMB), "and would unpack to 160,000,000: "),
+        (partial(with_rows, told=3), "and would unpack to 16,000,000: "),
+        (partial(with_rows, told=BOMB), "and would unpack to 16,000,000: "),
     ],
 )
 def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(

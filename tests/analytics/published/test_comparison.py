@@ -153,6 +153,7 @@ def test_the_document_has_a_table_a_study_and_the_notes(reproduction: Reproducti
 
 def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduction: Reproduction) -> None:
     plots = panels(reproduction)
+    assert list(plots) == ["A", "C"]
     text = page(reproduction, "Made by `hand` & eye.", plots)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in text.split("<tr")]
     rows = [tuple(unescape(re.sub("<.*?>", "", cell)).strip() for cell in row) for row in cells if row and row[0]]
@@ -168,11 +169,10 @@ def test_the_page_has_the_same_tables_and_needs_nothing_from_elsewhere(reproduct
     assert not re.search("<(script|link|img|iframe)", text)
     assert not re.search(r"@import|url\(", text.replace("url(#", ""))
     assert "//" not in text
-    assert text.count("<svg") == len(plots) == 2
+    assert text.count("<svg") == len(plots)
 
 
 def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -> None:
-    assert list(panels(reproduction)) == ["A", "C"]
     plots = {study.study: svg(chart(comparisons)) for study, comparisons in reproduction.studies}
     for study, points in (("A", 5), ("C", 1)):
         drawing = ET.fromstring(plots[study])  # noqa: S314  (made here)

@@ -145,7 +145,7 @@ def test_superiority_is_sure_where_the_difference_is_large() -> None:
 
 def test_the_same_seed_gives_the_same_intervals() -> None:
     tallies = expected_tallies({"a": 0.0, "b": 0.4}, 0.1, -1, 100)
-    assert rate(tallies, seed=3).ratings == rate(tallies, seed=3).ratings != rate(tallies, seed=4).ratings
+    assert len({str(rate(tallies, samples=20, seed=seed).ratings) for seed in (3, 3, 4)}) == 2
 
 
 def test_intervals_do_not_depend_on_the_order_of_pairings_or_of_their_agents() -> None:

@@ -247,26 +247,23 @@ def test_mistakes_are_those_of_the_judged_decisions(tmp_path: Path) -> None:
                     assert found[key]["blunders_low"] <= share <= found[key]["blunders_high"]
 
 
-def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(tmp_path: Path) -> None:
-    archive = write_archive(tmp_path / "archive")
-    add_policies(archive)
-    with open_archive(archive.root) as opened:
-        found = learning.curves(reported_games(opened, "winner = 1"))
-        assert [(curve.card.name, curve.rows.columns) for curve in found] == [
-            ("rising", BY_GAMES.columns),
-            ("bred", BY_GENERATIONS.columns),
-        ]
-        frame = learning.learning_frame(found).select("policy", "series", "step", "value")
-        assert frame.filter(policy="rising").rows() == [
-            ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
-        ]
-        assert {*frame.filter(policy="bred").rows()} == {
-            ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
-        }
-        assert learning.curves(reported_games(opened, f"run_id = '{RUNS[1].record.run_id}'")) == []
-        passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
-        stages = learning.learning_frame([learning.Curve(found[0].card, passes)]).select("series", "step", "value")
-        assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
+def test_learning_curves_are_those_of_policies_that_learned_in_the_runs(full: OpenArchive) -> None:
+    found = learning.curves(reported_games(full, "winner = 1"))
+    assert [(curve.card.name, curve.rows.columns) for curve in found] == [
+        ("rising", BY_GAMES.columns),
+        ("bred", BY_GENERATIONS.columns),
+    ]
+    frame = learning.learning_frame(found).select("policy", "series", "step", "value")
+    assert frame.filter(policy="rising").rows() == [
+        ("rising", "win_rate", *point) for point in [(10, 0.2), (20, 0.5), (25, 0.8)]
+    ]
+    assert {*frame.filter(policy="bred").rows()} == {
+        ("bred", name, step, value) for name in ("best", "mean") for step, value in enumerate(BY_GENERATIONS[name])
+    }
+    assert learning.curves(reported_games(full, f"run_id = '{RUNS[1].record.run_id}'")) == []
+    passes = pl.DataFrame({"pieces": [9, 8], "pass": [1, 1], "boards": [4, 5], "won": [0.25, 0.5]})
+    stages = learning.learning_frame([learning.Curve(found[0].card, passes)]).select("series", "step", "value")
+    assert stages.rows() == [("won, 9 pieces", 1, 0.25), ("won, 8 pieces", 1, 0.5)]
 
 
 SAID = {  # in the picture of each section

@@ -101,12 +101,13 @@ def test_the_update_is_that_of_the_slow_twin(dataset: Dataset, stage: int, units
     fit, features = fresh(words, units, 5), int(words[STAGE_SIZE])
     split = features * (HEADS + units)
     twin = lines.Learner(fit.weights[:split].reshape(features, -1), fit.weights[split:].reshape(HEADS, units))
+    met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
+    numbers = [[numbers_of(position_after(after), words) for after in each] for each in met]
+    ends = [[lines.decided(after) for after in each] for each in met]
     for _ in range(2):
         learned = learn_turns(*few, stage, words, 0.1, fit, np.zeros(HEADS))
-        met = [found for game in range(25) if few.games.plies[game] > stage if (found := compared(few, game, stage))]
-        for each in met:
-            numbers = [numbers_of(position_after(after), words) for after in each]
-            cloned(twin, numbers, [lines.decided(after) for after in each], 0.1)
+        for each, their_ends in zip(numbers, ends, strict=True):
+            cloned(twin, each, their_ends, 0.1)
         assert learned == len(met) > 3
     assert np.array_equal(fit.weights[:split].reshape(features, -1), twin.weights)
     assert np.array_equal(fit.weights[split:].reshape(HEADS, units), twin.outputs)
