@@ -97,7 +97,6 @@ def test_genetic_minimax_beats_random_soundly_by_the_text_and_barely_by_the_code
 
 
 UNITS = 2
-POSITIONS = endgames(CLASSIC, 6, 24)
 random_values = cache(random_policy)  # when they are needed: each worker collects this file
 
 
@@ -112,14 +111,16 @@ def learned(after: Afterstate) -> float:
 @pytest.mark.parametrize(("depth", "exact_from"), [(1, 16), (2, 16), (3, 13), (2, 12)])
 def test_turns_of_alpha_beta_are_those_of_the_slow_twin(depth: int, exact_from: int) -> None:
     twin = valued.AlphaBeta(learned, exact_from, depth, BREADTH)
-    assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, POSITIONS)
+    assert_same_turns(AlphaBeta(depth, policy(), exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24))
 
 
 @pytest.mark.parametrize(("iterations", "c", "exact_from"), [(2, 2.0, 16), (30, 1.0, 16), (30, 0.2, 13)])
 def test_turns_of_mcts_are_those_of_the_slow_twin(iterations: int, c: float, exact_from: int) -> None:
     twin = valued.Puct(learned, exact_from)
     twin.iterations, twin.c, twin.breadth, twin.temperature = iterations, c, puct.BREADTH, puct.TEMPERATURE
-    assert_same_turns(Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, POSITIONS)
+    assert_same_turns(
+        Mcts(iterations, c, value=policy(), exact_from=exact_from), twin, CLASSIC, endgames(CLASSIC, 6, 24)
+    )
 
 
 def test_what_has_no_meaning_with_a_policy_is_refused() -> None:

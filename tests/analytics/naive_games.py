@@ -6,6 +6,7 @@ import io
 import random
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,7 @@ def cut(block: Block, line: UnitLine, span: Range) -> Block:
     return block._replace(first_pair=block.first_pair + (of[0] if of else 0), games=games)
 
 
+@cache
 def games_of_seed(seed: int, pairs: int) -> list[Block]:
     """The games of so many pairs of each of PAIRINGS; those of another seed are others."""
     return [random_block(seed, pairing, 0, pairs) for pairing in range(len(PAIRINGS))]

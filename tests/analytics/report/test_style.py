@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import altair as alt
 import polars as pl
 import pytest
 
@@ -81,6 +80,8 @@ def test_a_curve_by_passes_has_the_errors_on_held_out_boards_or_else_on_those_le
 
 
 def test_ids_are_the_same_in_every_drawing_and_differ_between_the_panels_of_a_page() -> None:
+    import altair as alt  # takes a third of a second, which processes without this test need not pay
+
     clipped = alt.Chart(alt.InlineData(values=[{"x": 1}])).mark_rect(clip=True).encode(x="x:O")
     drawings = [inline(clipped, "a-"), inline(clipped, "a-"), inline(clipped, "b-")]
     assert drawings[0] == drawings[1] != drawings[2]

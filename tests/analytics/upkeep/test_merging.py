@@ -34,12 +34,11 @@ from tests.object_storage import BOTH
 OTHER = record(spec_of(seed=8))
 PLAIN = MergeOptions()
 UNITS = 96
-GAMES = {seed: games_of_seed(seed, UNITS // 3) for seed in (SEED, 2)}
 
 
 def write(archive: Archive, span: Range, run: RunRecord | None = None, seed: int = SEED) -> StoredRange:
     """Store the games of some units; those of another seed are others."""
-    return store_span(archive, span, GAMES[seed], (run or record()).run_id)
+    return store_span(archive, span, games_of_seed(seed, UNITS // 3), (run or record()).run_id)
 
 
 def made(root: Path, spans: Sequence[Range], run: RunRecord | None = None, seed: int = SEED) -> Archive:

@@ -231,9 +231,6 @@ FIRST, TOTAL = 24, 120  # units that the archive of the fixture has, and that th
 ALL = 1 + len(DERIVED)  # tables with files of the same ranges, but for plies
 
 
-GAMES = games_of_seed(3, TOTAL // 3)
-
-
 @pytest.fixture(scope="module")
 def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.DataFrame]]:
     """The archive with more files, not written in the order of their games, and all derived tables; its answers."""
@@ -242,7 +239,7 @@ def larger(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, list[pl.D
     spans = [(first, first + 8) for first in range(FIRST, 72, 8)]
     random.Random(1).shuffle(spans)
     for span in spans:
-        store_span(archive, span, GAMES)
+        store_span(archive, span, games_of_seed(3, TOTAL // 3))
     index_runs(archive, [RUN_ID])
     decide(archive, RUN_ID)
     think(archive, RUN_ID)
@@ -293,7 +290,7 @@ def test_what_is_played_later_joins_the_others_and_what_was_replaced_stays_for_t
     monkeypatch.undo()
     archive.save_run(record(games=80))
     for span in ((24, 32), (32, 64), (64, 120)):
-        store_span(archive, span, GAMES)
+        store_span(archive, span, games_of_seed(3, TOTAL // 3))
     assert compact(archive, RUN_ID) == (4, 1, 0)
     assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 120)]
     assert problems(archive) == []
@@ -345,7 +342,7 @@ def test_games_that_are_annotated_stay_apart_from_those_that_are_not(archive: Ar
     decide(archive, RUN_ID)
     archive.save_run(record(games=32))
     for span in ((24, 28), (28, 32), (32, 48)):
-        store_span(archive, span, GAMES)
+        store_span(archive, span, games_of_seed(3, TOTAL // 3))
     before = archive.ranges(RUN_ID, "decisions")
     for _ in range(2):
         compact(archive, RUN_ID)
