@@ -16,12 +16,14 @@ from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.verify.archive import verify
+from quarto.errors import FailureError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, play
+from tests.runners.training import trainings
 
 GAMES = 1200
 BUILDS = {
@@ -112,9 +114,9 @@ def test_it_is_the_same_in_another_process_and_archive_and_after_more_games(root
         assert qarena("policy", "rebuild", wanted, "--archive", str(root)).code == 0
 
 
-def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Path, qarena: Qarena) -> None:
-    assert qarena(*words("gift", root, "where=agent_0 <> 'semi_random' AND agent_1 <> 'semi_random'")).code == 0
-    assert card_of(root).learned["games"] == 1000
+def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Path) -> None:
+    chosen = f"{CLASSIC} AND agent_0 <> 'semi_random' AND agent_1 <> 'semi_random'"
+    assert trainings.build(root, "gift", chosen).learned["games"] == 1000
     outcome = play(root, 'agents=["policy(policy=mine)",random]', "games=2000", f"archive.root={root}")
     (result,) = outcome.results
     assert result.wins > 0.9 * result.games
@@ -132,11 +134,11 @@ def test_a_gift_policy_from_random_games_beats_random_nine_times_in_ten(root: Pa
     ids=lambda overrides: overrides[0],
 )
 def test_a_trained_policy_is_learned_again_from_its_games(overrides: list[str], tmp_path: Path, qarena: Qarena) -> None:
-    assert qarena("train", *overrides, "policy.name=mine").code == 0
     root = tmp_path / "data/archive"
+    trainings.train(root, *overrides, "policy.name=mine")
     if "ga2" not in overrides[0]:
         more = ["trainer.games=80" if "games" in word else word for word in overrides]
-        assert qarena("train", *more, "policy.name=mine").code == 0
+        trainings.train(root, *more, "policy.name=mine")
     before = snapshot(root)
     for policy_id in policy_cards.policy_ids(Archive.open(root)):
         found = qarena("policy", "rebuild", policy_id)
@@ -152,8 +154,7 @@ def forge(root: Path, **learned: Any) -> None:
 
 
 def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Path, qarena: Qarena) -> None:
-    qarena(*words("mc_afterstate", root))
-    card = card_of(root)
+    card = trainings.build(root, "mc_afterstate", f"{CLASSIC} AND winner >= 0", least=3)
     rebuild, run_id, before = (
         ("policy", "rebuild", "mine", "--archive", str(root)),
         card.learned["run_ids"][0],
@@ -191,14 +192,18 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
 
 
 def test_a_trained_policy_without_its_games_or_its_trainer_is_refused_in_one_line(root: Path, qarena: Qarena) -> None:
-    archive, where, rebuild = Archive.open(root), f"archive.root={root}", ("policy", "rebuild")
-    assert qarena("train", "trainer=q_table", "trainer.games=20", "policy.name=trained", where).code == 0
+    archive, rebuild = Archive.open(root), ("policy", "rebuild")
     small = ["trainer.generations=1", "trainer.games=2", "trainer.population=4", "trainer.offspring=2"]
-    assert qarena("train", "trainer=ga2", *small, "policy.name=bred", where).code == 0
-    trained, bred = (card_of(root, name).learned["run_ids"][-1] for name in ("trained", "bred"))
+    trained, bred = (
+        trainings.train(root, *overrides).learned["run_ids"][-1]
+        for overrides in (
+            ("trainer=q_table", "trainer.games=20", "policy.name=trained"),
+            ("trainer=ga2", *small, "policy.name=bred"),
+        )
+    )
     policy_store.save(archive, COUNTS, origin("foreign"))
     (derived,) = (record.run_id for record in archive.runs() if record.games == GAMES)
-    qarena(*words("gift", root, f"where=game_id < 100 AND run_id = '{derived}'"))
+    trainings.build(root, "gift", f"game_id < 100 AND run_id = '{derived}'")
     first, *_, last = archive.ranges(derived)
     Path(archive.path("plies", derived, last)).unlink()  # none of its games were needed
     assert qarena(*rebuild, "mine", "--archive", str(root)).code == 0
@@ -266,7 +271,7 @@ def test_a_wrong_request_is_one_line_and_changes_nothing(made: Path, tmp_path: P
 
 
 def test_a_name_stands_for_one_question_only(root: Path, qarena: Qarena) -> None:
-    assert qarena(*words("gift", root)).code == 0
+    trainings.build(root, "gift", CLASSIC)
     before = snapshot(root)
     for others in (["kind.smoothing=3"], ["where=agent_1 = 'random'"]):
         found = qarena(*words("gift", root, *others))
@@ -359,16 +364,23 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert (played.code, played.err) == (0, "")
 
 
-def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(made: Path, own: Path, qarena: Qarena) -> None:
+def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(
+    made: Path, own: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ["--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
+    found = qarena("policy", "build", "kind=counted", "kind.how=raises", *where)
+    assert (found.code, found.out) == (1, "")
+    called = "kind 'counted' (counted_games.Counted)"
+    assert f"{called} raised KeyError: 'wrong', at own/counted_games.py:16" in found.err
+    monkeypatch.syspath_prepend(str(own))
     for how, message in {
-        "raises": "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16",
-        "none": "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy",
-        "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
+        "none": f"{called} returned NoneType, not a Policy",
+        "unsigned": f"{called} returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
     }.items():
-        words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
-        found = qarena("policy", "build", *words)
-        assert (found.code, found.out) == (1, "")
-        assert message in found.err
+        with pytest.raises(FailureError) as failed:
+            trainings.build(made, "counted", CLASSIC, _target_="counted_games.Counted", how=how)
+        assert message in str(failed.value)
+        assert "\n" not in str(failed.value)
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(

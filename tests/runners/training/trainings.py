@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hydra import compose, initialize_config_module
 
 from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
 from agents.lift import KernelPlayer, lift
 from analytics.store.archive import Archive
+from analytics.store.policy_cards import PolicyCard
 from quarto.rules import CLASSIC, Rules
 from runners.arena.config import load_agent
 from runners.arena.config_groups import ArchiveSettings, settings_of
 from runners.arena.spec import made
+from runners.training import derive
 from runners.training.online import Online
-from runners.training.request import TrainingRequest, training_request_of
+from runners.training.request import TrainingRequest, check, keep, training_request_of
 from runners.training.trainer import TrainingContext
 from tests import naive
 from tests.naive import NaiveGame, Outcome
@@ -57,6 +60,27 @@ def training(*overrides: str) -> TrainingRequest:
     with initialize_config_module("conf", version_base="1.3"):
         composed = compose("train", overrides=list(overrides), return_hydra_config=True)
         return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
+
+
+def train(root: Path, *overrides: str) -> PolicyCard:
+    """The policy of such a request in the archive at ``root``, kept without a picture, which takes long to draw."""
+    asked = training(*overrides)
+    asked = replace(
+        asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
+    )
+    check(asked)
+    trained = asked.trainer.train(asked.context)
+    assert trained.policy is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+        return keep(asked, trained, trained.policy)
+
+
+def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
+    """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
+    usual = {} if "_target_" in settings else settings_of("kind", kind)
+    request = derive.BuildRequest(kind, usual | settings, name, where, 1, root, "qarena policy build")
+    return derive.build(derive.prepare(request))
 
 
 class StopAfter:
