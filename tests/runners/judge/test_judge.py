@@ -15,8 +15,6 @@ from polars.testing import assert_frame_equal
 
 from analytics.perfect.position_set import PositionSet, read, taken
 from analytics.statistics.tally import Tally, tally
-from analytics.store.archive import Archive
-from analytics.store.policy_cards import cards
 from quarto.rules import CLASSIC
 from quarto.solver.solver import Solver
 from quarto.views import PositionView
@@ -30,6 +28,7 @@ from runners.judge.judging import AgentVerdict, JudgeOptions, draw_rate, judge
 from runners.judge.shown import by_regret
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
+from tests.runners.training.trainings import train, without_pictures
 
 QUICK = JudgeOptions(draws=2, games=0, seed=5, threads=2)
 
@@ -114,7 +113,8 @@ def test_what_is_no_turn_counts_as_a_loss_and_is_told(late: PositionSet) -> None
 
 
 def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: Path) -> None:
-    assert qarena("train", "trainer=rl_encoded", "trainer.games=40", "policy.name=rl_encoded").code == 0
+    root = Path("data/archive")
+    older = train(root, "trainer=rl_encoded", "trainer.games=40", "policy.name=rl_encoded").policy_id
     judged = ("policy", "judge", "--positions", str(small), "--games", "4")
     found = qarena(*judged, "rl_encoded", "rl_encoded()", "mcts(iterations=30)", "--wide")
     assert found.code == 0, found.err
@@ -122,8 +122,7 @@ def test_agents_are_judged_by_label_and_policies_by_name(qarena: Qarena, small: 
         assert label in found.out
     assert "rl_encoded is the policy; the agent of that name is judged as 'rl_encoded()'" in found.err
     assert "plays untrained" in found.err
-    assert qarena("train", "trainer=rl_encoded", "trainer.games=60", "policy.name=rl_encoded").code == 0
-    (older,) = (card.policy_id for card in cards(Archive.open(Path("data/archive")))[:1])
+    assert train(root, "trainer=rl_encoded", "trainer.games=60", "policy.name=rl_encoded").policy_id != older
     assert f"policy(policy={older})" in qarena(*judged, older).out  # a name means the newest, an id any
     rows: Any = pl.read_csv(io.StringIO(qarena(*judged, "random", "semi_random", "--format", "csv").out))
     assert set(rows["agent"]) == {"random", "semi_random"}
@@ -155,7 +154,8 @@ def test_wrong_requests_cost_one_line(qarena: Qarena, small: Path) -> None:
 
 
 def test_the_page_has_a_line_on_each_agent_the_best_first(qarena: Qarena, small: Path) -> None:
-    assert qarena("train", "trainer=q_placement", "trainer.games=300", "policy.name=mine").code == 0
+    with without_pictures():
+        assert qarena("train", "trainer=q_placement", "trainer.games=300", "policy.name=mine").code == 0
     made = ("policy", "judge", "random", "mine", "oracle", "--positions", str(small), "--games", "4", "--draws", "1")
     assert qarena(*made, "--output", "board.md").code == 0
     text = Path("board.md").read_text(encoding="utf-8")

@@ -27,6 +27,7 @@ from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import GENES, origin
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
+from tests.runners.training.trainings import build
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +80,12 @@ def test_a_policy_chooses_as_itself_and_not_as_its_opposite(made: Path) -> None:
 
 
 def test_policies_are_compared_with_what_both_know(root: Path, qarena: Qarena) -> None:
-    for typed in (
-        "mc_afterstate name=one",
-        "mc_afterstate name=two kind.least=4",
-        "fitted_q name=three",
-        "gift name=four",
-    ):
-        assert qarena("policy", "build", *f"kind={typed}".split()).code == 0
+    one, two = (build(root, "mc_afterstate", name="one"), build(root, "mc_afterstate", name="two", least=4))
+    for kind, name in (("fitted_q", "three"), ("gift", "four")):
+        build(root, kind, name=name)
     policy_store.save(Archive.open(root), GENES, origin("bred"))
     before = snapshot(root)
-    rows = {name: policy_store.find(Archive.open(root), name).files["table.parquet"].rows for name in ("one", "two")}
+    rows = {card.name: card.files["table.parquet"].rows for card in (one, two)}
     same = qarena("policy", "compare", "one", "two")
     assert (same.code, same.err) == (0, "")
     assert f"{rows['one']:,} and {rows['two']:,}, {rows['two']:,} in common" in same.out
@@ -123,11 +120,10 @@ def test_a_lineage_says_how_many_games_there_are_still(games: int | None, held: 
 
 
 def test_lineage_goes_from_policies_to_runs_to_policies(root: Path, qarena: Qarena) -> None:
-    assert qarena("policy", "build", "kind=gift", "name=first", "--where", "winner = 0").code == 0
+    first = build(root, "gift", "winner = 0", "first")
     play(root, "agent@a=policy", "a.policy=first", "agent@b=random", "games=40", f"archive.root={root}")
     by_first = "agent_0 = 'policy(policy=first)'"
-    assert qarena("policy", "build", "kind=mc_afterstate", "name=second", "--where", by_first).code == 0
-    first, second = (policy_store.find(Archive.open(root), name) for name in ("first", "second"))
+    second = build(root, "mc_afterstate", by_first, "second")
     found = qarena("policy", "lineage", "second")
     assert (found.code, found.err) == (0, "")
     lines = found.out.splitlines()

@@ -23,6 +23,7 @@ from analytics.store.policy_cards import PolicyFile
 from analytics.store.records import CHECKSUM, sealed
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import play
+from tests.runners.training.trainings import build, train
 
 SMALL = ["trainer.generations=1", "trainer.games=4", "trainer.population=4", "trainer.offspring=2"]
 EVIL = """from pathlib import Path
@@ -44,18 +45,17 @@ Forge = Callable[[dict[str, Any]], None]  # changes the mapping ``learned`` of a
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with three policies: ``gift``, derived; ``online``, learned; ``bred``, a genome."""
-    return tmp_path_factory.mktemp("stored") / "archive"
+    root = tmp_path_factory.mktemp("stored") / "archive"
+    play(root, "agent@a=random", "agent@b=random", "games=60")
+    build(root, "gift", name="gift")
+    train(root, "trainer=q_table", "trainer.games=20", "policy.name=online")
+    train(root, "trainer=ga2", *SMALL, "policy.name=bred")
+    return root
 
 
 @pytest.fixture
-def root(stored: Path, tmp_path: Path, qarena: Qarena) -> Path:
-    """A copy of it, with a module on the import path that leaves a mark when it is imported."""
-    if not stored.exists():
-        play(stored, "agent@a=random", "agent@b=random", "games=60")
-        where = f"archive.root={stored}"
-        assert qarena("policy", "build", "kind=gift", where).code == 0
-        assert qarena("train", "trainer=q_table", "trainer.games=20", "policy.name=online", where).code == 0
-        assert qarena("train", "trainer=ga2", *SMALL, "policy.name=bred", where).code == 0
+def root(stored: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
     shutil.copytree(stored, tmp_path / "archive")
     return tmp_path / "archive"
 

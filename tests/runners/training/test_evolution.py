@@ -363,9 +363,12 @@ def test_what_is_no_population_of_these_genes_is_refused(tmp_path: Path) -> None
 TYPED = ("train", "trainer=ga2", *(f"trainer.{key}={value}" for key, value in SMALL.items()))
 
 
-def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(qarena: Qarena) -> None:
+def test_the_command_evolves_keeps_the_population_and_says_how_to_play_by_it(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = qarena(*TYPED, "policy.name=evolved", "progress=false")
     assert done.code == 0, done.err
+    monkeypatch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
     archive = Archive.open(Path("data/archive"))
     card = policy_store.find(archive, "evolved")
     assert (card.kind, tuple(card.parameters)) == (GENOME, GENES["ga2"])

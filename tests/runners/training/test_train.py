@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from tests.paths import CONF
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import resuming, start, wait_for
 from tests.runners.hydra_app.test_sweep import table_of
-from tests.runners.training.trainings import LEARNERS, training
+from tests.runners.training.trainings import LEARNERS, training, without_pictures
 
 QUICK = ("rl_encoded", "q_table")
 SMALL = ("train", "trainer=q_placement", "trainer.games=60", "curve.block=20", "progress=false")
@@ -34,11 +35,13 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pictures() -> Iterator[None]:
     """Drawing takes longer than all the rest."""
-    monkeypatch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+    with without_pictures():
+        yield
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("name", [*QUICK, *seldom(*(name for name in LEARNERS if name not in QUICK))])
 def test_what_was_learned_is_kept_and_played_by_its_name(name: str, qarena: Qarena, root: Path) -> None:
     found = qarena("train", f"trainer={name}", "trainer.games=40", "curve.block=20")

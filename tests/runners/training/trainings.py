@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,8 +64,16 @@ def training(*overrides: str) -> TrainingRequest:
         return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
 
 
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Trainings draw no learning curve: that takes longer than to play a few hundred games."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+        yield
+
+
 def train(root: Path, *overrides: str) -> PolicyCard:
-    """The policy of such a request in the archive at ``root``, kept without a picture, which takes long to draw."""
+    """The policy of such a request in the archive at ``root``, kept without a picture."""
     asked = training(*overrides)
     asked = replace(
         asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
@@ -71,8 +81,7 @@ def train(root: Path, *overrides: str) -> PolicyCard:
     check(asked)
     trained = asked.trainer.train(asked.context)
     assert trained.policy is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+    with without_pictures():
         return keep(asked, trained, trained.policy)
 
 
