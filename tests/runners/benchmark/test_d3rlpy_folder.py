@@ -15,6 +15,7 @@ from analytics.policies import policy_store
 from analytics.store.archive import Archive
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
 
 FOLDER = str(ROOT / "docs" / "d3rlpy")
 INSTALLED = importlib.util.find_spec("d3rlpy") is not None
@@ -23,7 +24,7 @@ BUILD = ("policy", "build", "--config-dir", FOLDER, "kind=d3rlpy")
 
 @pytest.mark.skipif(INSTALLED, reason="the library is installed")
 def test_a_missing_library_is_named_with_its_extra(qarena: Qarena) -> None:
-    assert qarena("run", "agent@a=random", "agent@b=random", "games=4").code == 0
+    play(Path("data/archive"), "agent@a=random", "agent@b=random", "games=4")
     for more, message in (
         ((), "kind d3rlpy needs d3rlpy: install its extra: in a clone, .venv/bin/pip install -e '.[d3rlpy]'"),
         (("kind.algorithm=ppo",), "algorithm='ppo' is not one of bc, dqn, cql"),
