@@ -81,7 +81,7 @@ def plans_for(games: int, passes: int | None) -> dict[int, StagePlan]:
     }
 
 
-class Boards(NamedTuple):
+class StageBoards(NamedTuple):
     """``N`` afterstates of one stage whose gift finishes no line."""
 
     lanes: NDArray[np.uint64]  # [N]
@@ -90,14 +90,14 @@ class Boards(NamedTuple):
     gift: NDArray[np.int64]  # [N]
 
     @staticmethod
-    def empty(size: int) -> Boards:
+    def empty(size: int) -> StageBoards:
         """``size`` uninitialised boards."""
-        return Boards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
+        return StageBoards(np.empty(size, np.uint64), *(np.empty(size, np.int64) for _ in range(3)))
 
-    def first(self, size: int) -> Boards:
+    def first(self, size: int) -> StageBoards:
         """Copies of the first ``size`` boards."""
         lanes, *others = self
-        return Boards(lanes[:size].copy(), *(field[:size].copy() for field in others))
+        return StageBoards(lanes[:size].copy(), *(field[:size].copy() for field in others))
 
 
 class ChosenGames(NamedTuple):
@@ -163,7 +163,7 @@ SECOND_LAST = 512  # the first of the random words for second-last turns; those 
 
 @kernel()
 def gather(
-    chosen: ChosenGames, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: Boards, rules: Any
+    chosen: ChosenGames, span: tuple[int, int], stage: int, turns: tuple[int, int], boards: StageBoards, rules: Any
 ) -> int:
     """Fill ``boards`` with afterstates of ``stage`` pieces from some games; returns how many.
 
@@ -200,7 +200,7 @@ def gather(
 
 
 @kernel()
-def describe(boards: Boards, count: int, words: Any, found: NDArray[np.int32], begins: NDArray[np.int64]) -> int:
+def describe(boards: StageBoards, count: int, words: Any, found: NDArray[np.int32], begins: NDArray[np.int64]) -> int:
     """The features of ``count`` boards, as ``Examples`` have them; returns how many boards these are.
 
     Boards whose replies show how the game ends are left out: the others are moved to the beginning of ``boards``.
@@ -225,7 +225,7 @@ def describe(boards: Boards, count: int, words: Any, found: NDArray[np.int32], b
 
 @kernel()
 def back_up(
-    boards: Boards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
+    boards: StageBoards, words: NDArray[np.uint64], weights: Weights, share: float, targets: NDArray[np.float64]
 ) -> None:
     """Mix ``share`` of the chances by the best replies, as ``weights`` of the next stage value them, into ``targets``.
 
@@ -240,7 +240,7 @@ def back_up(
             targets[i, head] = (1.0 - share) * targets[i, head] + share * (1.0 - max(work.top[1 - head, 0], 0.0))
 
 
-def exact(boards: Boards, solver: Solver) -> NDArray[np.float64]:
+def exact(boards: StageBoards, solver: Solver) -> NDArray[np.float64]:
     """The exact values of boards as chances of 0 or 1, [N, HEADS]."""
     occupied, hands = boards.occupied.astype(np.uint16), boards.gift.astype(np.int8)
     values = -solver.values(boards.lanes, occupied, hands)
@@ -250,7 +250,7 @@ def exact(boards: Boards, solver: Solver) -> NDArray[np.float64]:
 class Part(NamedTuple):
     """Boards of a stage from some games."""
 
-    boards: Boards
+    boards: StageBoards
     examples: Examples
 
 
@@ -259,7 +259,7 @@ MEGABYTES = 256.0  # of the table of solved boards
 MEASURED_FROM = 7  # pieces on boards held out from which the error is that against exact values, whatever was learned
 
 
-class Sweep:
+class LineSweep:
     """A sweep in progress."""
 
     def __init__(
@@ -322,7 +322,7 @@ class Sweep:
 
     def prepare(self, games: ChosenGames, span: tuple[int, int], stage: int, plan: StagePlan) -> Part:
         """The boards of some games with their features, and their exact values if these are learned."""
-        boards = Boards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
+        boards = StageBoards.empty((span[1] - span[0]) * plan.turns[0] * plan.turns[1])
         count = gather(games, span, stage, plan.turns, boards, self._rules)
         found, begins = np.empty(count * MOST_FEATURES, np.int32), np.empty(count + 1, np.int64)
         count = describe(boards, count, self._words, found, begins)
@@ -330,7 +330,7 @@ class Sweep:
         targets = self._exact(boards) if plan.exact > 0.0 else np.zeros((count, HEADS))
         return Part(boards, Examples(found[: begins[-1]].copy(), begins, targets))
 
-    def _exact(self, boards: Boards) -> NDArray[np.float64]:
+    def _exact(self, boards: StageBoards) -> NDArray[np.float64]:
         solver = self._solvers.get()
         try:
             return exact(boards, solver)

@@ -30,7 +30,7 @@ from analytics.policies.derived.line_fit import (
     learn_rows,
     step_memory,
 )
-from analytics.policies.derived.line_sweep import MOST_GAMES, Sweep, plans_for
+from analytics.policies.derived.line_sweep import MOST_GAMES, LineSweep, plans_for
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.jit import float64, int64, kernel
@@ -179,7 +179,7 @@ class LineValues:
         words, plan = words_of(dataset.rules), LearningPlan(self.passes or GAME_PASSES, self.rate, self.seed)
         if self.method == FITTED:
             plans = plans_for(min(self.games, dataset.size), self.passes)
-            stages, curve = Sweep(dataset, words, plans, plan, threads).run()
+            stages, curve = LineSweep(dataset, words, plans, plan, threads).run()
         else:
             learn = clone if self.method == CLONING else learn_from_games
             stages, curve = learn(dataset, words, plan, self.agent, threads)

@@ -18,10 +18,10 @@ from analytics.policies.derived.dataset import Dataset
 from analytics.policies.derived.line_fit import Examples, LearningPlan, fresh, learn, rounded
 from analytics.policies.derived.line_sweep import (
     ONE_IN,
-    Boards,
+    LineSweep,
     Part,
+    StageBoards,
     StagePlan,
-    Sweep,
     back_up,
     chosen_games,
     exact,
@@ -75,13 +75,13 @@ def position_after(turn: lines.Afterstate) -> Position:
     return position_of(turn.board, turn.gift)._replace(available=sum(1 << piece for piece in turn.left))
 
 
-def sweep_of(dataset: Dataset, threads: int = 1) -> Sweep:
-    return Sweep(dataset, words_of(CLASSIC), QUICK, LEARNING, threads)
+def sweep_of(dataset: Dataset, threads: int = 1) -> LineSweep:
+    return LineSweep(dataset, words_of(CLASSIC), QUICK, LEARNING, threads)
 
 
-def gathered(games: Any, stage: int, turns: tuple[int, int]) -> Boards:
+def gathered(games: Any, stage: int, turns: tuple[int, int]) -> StageBoards:
     size = len(games.words)
-    boards = Boards.empty(size * turns[0] * turns[1])
+    boards = StageBoards.empty(size * turns[0] * turns[1])
     return boards.first(gather(games, (0, size), stage, turns, boards, CLASSIC.tables))
 
 
