@@ -217,8 +217,8 @@ def test_perfect_play_scores_one_without_regret_and_random_play_nothing(
     qarena: Qarena, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score, "REFERENCE_GAMES", 200)
-    typed = ("benchmark", "score", "random", "oracle", "semi_random", "--positions", str(small), "--games", "200")
-    found = qarena(*typed, "--format", "csv")
+    typed = ("benchmark", "score", "random", "oracle", "semi_random", "--positions", str(small), "--games")
+    found = qarena(*typed, "200", "--format", "csv")
     assert found.code == 0, found.err
     rows = {row["agent"]: row for row in pl.read_csv(io.StringIO(found.out)).iter_rows(named=True)}
     assert rows["oracle"]["regret"] == 0
@@ -232,7 +232,8 @@ def test_perfect_play_scores_one_without_regret_and_random_play_nothing(
         assert row["mean_return"] == pytest.approx((row["wins"] - row["losses"]) / row["games"])
         width = row["ref_max_score"] - row["ref_min_score"]
         assert row["score"] == pytest.approx((row["mean_return"] - row["ref_min_score"]) / width)
-    shown = qarena(*typed, "--wide").out
+    monkeypatch.setattr(score, "REFERENCE_GAMES", 20)
+    shown = qarena(*typed, "20", "--wide").out
     assert re.search(r"1 │ oracle +│ +(1\.0|0\.9)", shown)
     assert "v semi_random (random" in shown
 

@@ -322,7 +322,10 @@ class Fine(Player):
         ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
         ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
         ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'fine.Fine'"),
-        ({"player": "broken.Fine", "python": None}, "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside"),
+        (
+            {"player": "broken.Fine", "python": None},
+            "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside",
+        ),
         ({"player": "loud.Fine"}, "module 'loud' cannot be imported: SystemExit: usage: loud.py FILE"),
         ({}, "kwargs={}: .*missing a required argument: 'depth'"),
         ({"kwargs": {"depth": 1}}, r"player=fine.Fine: it cannot be made: FileNotFoundError: .*fine.py:5"),

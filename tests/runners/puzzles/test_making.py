@@ -42,8 +42,8 @@ def naive_only_turn(position: Position, rules: Rules) -> OnlyTurn | None:
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Late games by two rules, annotated with choices, and games by rules under which the mover chooses the piece."""
     folder = tmp_path_factory.mktemp("archive")
-    for rules in ("classic", "square", "own_piece"):
-        play(folder, "agents=[random,semi_random]", "games=150", f"opening_plies={OPENING}", f"rules={rules}")
+    for rules, games in (("classic", 150), ("square", 150), ("own_piece", 4)):
+        play(folder, "agents=[random,semi_random]", f"games={games}", f"opening_plies={OPENING}", f"rules={rules}")
     archive = Archive.open(folder)
     annotate_runs(archive, archive.run_ids(), AnnotationSettings(choices=True, megabytes=1.0, threads=2))
     return folder

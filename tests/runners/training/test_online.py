@@ -44,18 +44,22 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive of a training of q_placement that nobody interrupted."""
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Policy]:
+    """The archive of a training of q_placement that nobody interrupted, and its policy."""
     root = tmp_path_factory.mktemp("whole") / "archive"
-    online(games=GAMES).train(context(root))
-    return root
+    return root, learned(online(games=GAMES), root)
 
 
-@pytest.fixture(scope="module")
-def expected(whole: Path) -> Policy:
-    """The policy of that training, learned slowly."""
-    policy, _ = slowly(online(games=GAMES), whole)
-    return policy
+@pytest.fixture
+def whole(uninterrupted: tuple[Path, Policy]) -> Path:
+    """The archive of that training."""
+    return uninterrupted[0]
+
+
+@pytest.fixture
+def expected(uninterrupted: tuple[Path, Policy]) -> Policy:
+    """Its policy."""
+    return uninterrupted[1]
 
 
 def learner_of(trainer: Online) -> Any:
