@@ -294,16 +294,19 @@ def test_the_objectives_of_a_run_are_those_of_all_games_of_the_agent(
     assert agent_in(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1  # its default
 
 
-def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_path: Path) -> None:
-    found = qarena("run", *MATCH, "objective=regret", "objective.agent=b")
-    assert found.code == 0
-    heading, text = printed(found.out)
-    assert heading == "regret of b"
-    expected = in_sql(tmp_path / "data/archive", "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based'")
-    assert text == f"{expected:.4f}"
+def test_regret_is_the_mean_over_the_decisions_of_the_agent(
+    played: tuple[Path, dict[tuple[str, ...], Played]], qarena: Qarena, tmp_path: Path
+) -> None:
     late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
-    of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
-    assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
+    assert late.code == 0
+    heading, text = printed(late.out)
+    assert heading == "regret of b"
+    of_agent = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based'"
+    assert text == f"{in_sql(tmp_path / 'data/archive', f'{of_agent} AND ply >= 8'):.4f}"
+    root, runs = played
+    whole = Regret("b").value(*runs[MATCH])
+    assert whole == pytest.approx(in_sql(root, of_agent))
+    assert Regret("b").text(whole) != text
 
 
 def test_games_that_cannot_be_judged_in_time_are_one_line(

@@ -195,7 +195,7 @@ def test_what_is_wrong_is_explained(line: str, game: Game, message: str) -> None
     assert len(str(refused.value)) < 250
 
 
-# Any characters, as numbers: Hypothesis takes seconds to list those of Unicode the first time that it is asked for text.
+# Any characters, as numbers: for text, Hypothesis lists those of Unicode first, which takes it seconds.
 ANY_TEXT = st.lists(st.integers(0, sys.maxunicode)).map(lambda codes: "".join(map(chr, codes)))
 
 
