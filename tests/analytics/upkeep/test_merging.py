@@ -266,9 +266,9 @@ def test_policies_of_one_name_and_other_content_need_a_prefix(archive: Archive, 
 
 
 def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
-    run = record()
-    run = structs.replace(run, code={**run.code, "fingerprint": "cd" * 32})
-    one, other = made(tmp_path / "one", [(0, 32)]), made(tmp_path / "other", [(0, 32), (32, 48)], run)
+    first = record()  # both begin at the same moment
+    run = structs.replace(first, code={**first.code, "fingerprint": "cd" * 32})
+    one, other = made(tmp_path / "one", [(0, 32)], first), made(tmp_path / "other", [(0, 32), (32, 48)], run)
     for sources, target in (([other], one), ([one, other], Archive.open(tmp_path / "a", create=True))):
         before = contents(target)
         with pytest.raises(RequestError, match=rf"run {RUN_ID} was played by code (cd|ab){{6}} in .*--other-code"):
