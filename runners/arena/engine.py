@@ -86,7 +86,7 @@ class Pace:
         self._pairs[pairing] = max(1, min(fitting, max(before, pairs * self.GROWTH)))
 
 
-class Engine:
+class BatchEngine:
     """Plays the pairings of one run.
 
     ``agents`` and ``labels`` are parallel; ``pairings`` are pairs of indices into them. Openings are drawn by ``seed``,

@@ -23,7 +23,7 @@ from quarto.errors import ArenaError, RequestError
 from quarto.sources import compiling
 from runners.arena.code import code_of, differences
 from runners.arena.config import Request
-from runners.arena.engine import Engine
+from runners.arena.engine import BatchEngine
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
 
@@ -35,7 +35,7 @@ class Experiment:
     """A request that is ready to be carried out: its agents are made, its archive is open, its run may be extended."""
 
     request: Request
-    engine: Engine
+    engine: BatchEngine
     archive: Archive
     code: dict[str, Any]
 
@@ -153,7 +153,7 @@ def _clock() -> float:
 
 def engine_of(
     spec: RunSpec, agents: Sequence[Agent] | None = None, keep_going: bool = True, thinks: bool = False
-) -> Engine:
+) -> BatchEngine:
     """The engine of a run; ``agents`` are those of the spec, if they were built already.
 
     ``keep_going``: also if an agent forfeits all its games. ``thinks``: with what the agents think.
@@ -164,7 +164,7 @@ def engine_of(
     for each in built:
         if isinstance(each, KernelAgent):
             each.thinks = thinks
-    engine = Engine(
+    engine = BatchEngine(
         spec.rules,
         built,
         [agent.label for agent in spec.agents],

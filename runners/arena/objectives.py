@@ -224,9 +224,9 @@ def random_game(rules: Rules, least: int, seed: int) -> Games | None:
 
     from agents.random import Random
     from quarto.batch import Games
-    from runners.arena.engine import Engine, Order
+    from runners.arena.engine import BatchEngine, Order
 
-    engine = Engine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
+    engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed, run=1)
     games = engine.play_block(Order(0, 0, RANDOM_PAIRS)).block.games
     found = np.flatnonzero(games.plies > least)
     return Games(*(each[..., found[:1]] for each in games)) if found.size else None

@@ -30,7 +30,7 @@ from quarto.views import BatchView, PositionView
 from runners.arena.agent_policies import untrained
 from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import load_rules, user_config_dir
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.arena.experiment import engine_of
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.checking.watch import Watch
@@ -184,14 +184,14 @@ def _dice() -> tuple[object, str]:
     return random.getstate(), str(np.random.get_state())  # noqa: NPY002  (theirs, not ours)
 
 
-def _watched_engine(spec: RunSpec, watch: Watch) -> Engine:
+def _watched_engine(spec: RunSpec, watch: Watch) -> BatchEngine:
     agents = [agent.build() for agent in spec.agents]
     engine = engine_of(spec, agents)
     watch.over(engine, agents[0])
     return engine
 
 
-def _pairs_that_fit(engine: Engine, watch: Watch) -> int:
+def _pairs_that_fit(engine: BatchEngine, watch: Watch) -> int:
     """The pairs of each pairing that fit into the time that is left, by the pace of one pair against ``random``.
 
     Raises ``TooSlowError`` if none fits.
@@ -217,7 +217,7 @@ def _opponent(agent: AgentSpec) -> AgentSpec:
     return opponent
 
 
-def _whole(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
+def _whole(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
     """The games of each pairing, all at once."""
     blocks = []
     for pairing in (ITSELF, RANDOM):
@@ -226,7 +226,7 @@ def _whole(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
     return blocks
 
 
-def _one_by_one(engine: Engine, pairs: int, bar: ProgressBar) -> list[Block]:
+def _one_by_one(engine: BatchEngine, pairs: int, bar: ProgressBar) -> list[Block]:
     """The same games pair by pair, the last first."""
     blocks = []
     for pairing in (ITSELF, RANDOM):

@@ -15,7 +15,7 @@ from agents.lift import LiftedPlayer
 from quarto.batch import Batch, Thoughts, Turns
 from quarto.notation import format_position
 from quarto.rng import Streams
-from runners.arena.engine import Engine
+from runners.arena.engine import BatchEngine
 from runners.terminal.console import print_note
 
 SLOW_SECONDS = 5.0
@@ -63,7 +63,7 @@ class Watch:
         """Print a note on the screen."""
         print_note(text, self._screen)
 
-    def over(self, engine: Engine, agent: Agent) -> None:
+    def over(self, engine: BatchEngine, agent: Agent) -> None:
         """Watch ``agent``, the first of ``engine``, from now on. The turns of one that is jitted are not seen."""
         if not isinstance(agent, KernelAgent):
             alone = isinstance(agent, GameAgent) and not isinstance(agent, BatchAgent)

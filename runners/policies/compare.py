@@ -29,7 +29,7 @@ from quarto.rng import Streams
 from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
 from quarto.symmetry import symmetries
 from runners.arena.agent_policies import player_of
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.terminal import console
 
 EVIDENCE = ("count", "losses")  # columns that show how much evidence a value has, unless they are the value itself
@@ -164,7 +164,7 @@ def _position(lanes: int, occupied: int) -> Position:
 
 
 def _random_positions(rules: Rules) -> list[Position]:
-    engine = Engine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed=1, run=1)
+    engine = BatchEngine(rules, [Random(), Random()], ["one", "other"], [(0, 1)], seed=1, run=1)
     games = engine.play_block(Order(0, 0, RANDOM_PAIRS)).block.games
     positions = []
     for game in range(len(games.plies)):

@@ -31,7 +31,7 @@ from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, PIECES
 from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import flat, load_rules, names
-from runners.arena.engine import MAX_PAIRS, Engine, Order, Pace
+from runners.arena.engine import MAX_PAIRS, BatchEngine, Order, Pace
 from runners.arena.experiment import engine_of
 from runners.arena.spec import RunSpec
 from runners.executors.base import MEBIBYTE, available_cores
@@ -165,7 +165,7 @@ def _orders(games: int) -> Iterator[Order]:
         yield Order(0, first, min(MAX_PAIRS, games // 2 - first))
 
 
-def _simulate(engine: Engine, games: int, threads: int) -> float:
+def _simulate(engine: BatchEngine, games: int, threads: int) -> float:
     """Seconds to play ``games`` and forget them."""
     started = time.perf_counter()
     for _ in engine.play(_orders(games), threads):
@@ -201,7 +201,7 @@ def _write(blocks: Sequence[Block], spec: RunSpec, files: int, folder: Path, thr
     return time.perf_counter() - started
 
 
-def _stages(engine: Engine, spec: RunSpec, repeats: int = 5) -> Figures:
+def _stages(engine: BatchEngine, spec: RunSpec, repeats: int = 5) -> Figures:
     """Milliseconds of processor time of each stage of a file of 262,144 games on one thread, and its share."""
     milliseconds: dict[str, float] = {}
 

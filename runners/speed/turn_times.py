@@ -33,7 +33,7 @@ from quarto.rng import Streams, turn_offset
 from quarto.rules import CELLS, NONE, Rules
 from runners.arena.config import agent_named
 from runners.arena.config_groups import MAX_SEED, load_rules
-from runners.arena.engine import MAX_PAIRS, Engine, Order
+from runners.arena.engine import MAX_PAIRS, BatchEngine, Order
 from runners.arena.playing import Progress
 from runners.arena.spec import AgentSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
@@ -147,7 +147,7 @@ def random_positions(rules: Rules, count: int, seed: int) -> dict[int, list[Posi
 
     Fewer, or none, where random games hardly ever get so late.
     """
-    engine = Engine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
+    engine = BatchEngine(rules, [Random(), Random()], ["one", "two"], [(0, 1)], seed, run=seed)
     reached: dict[int, list[Position]] = {pieces: [] for pieces in range(CELLS)}
     for first_pair in range(0, MOST_RANDOM_GAMES // 2, MAX_PAIRS):
         games = engine.play_block(Order(0, first_pair, MAX_PAIRS)).block.games

@@ -15,7 +15,7 @@ from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import names
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
@@ -95,7 +95,7 @@ def test_every_description_fits_the_table_of_agents() -> None:
 @pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 @pytest.mark.parametrize("opening_plies", [*seldom(0), 3])
 def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: int) -> None:
-    arena = Engine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
+    arena = BatchEngine(rules, [SPECS[name].build(), Random()], [name, "random"], [(0, 1)], 3, 3, opening_plies)
     pairs = 8 if name == "oracle" else 50  # perfect play takes its time
     games = arena.play_block(Order(0, 0, pairs)).block.games
     assert {ENDINGS[ending] for ending in games.ending} <= {"line", "full_board"}
@@ -117,7 +117,7 @@ def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str,
 @pytest.mark.parametrize(("name", "rules"), REMEMBERING_CASES, ids=label)
 def test_turns_depend_on_nothing_else_but_this_games_earlier_ones(name: str, rules: Rules) -> None:
     def played(orders: list[Order], threads: int) -> dict[tuple[int, int], list[list[int]]]:
-        arena = Engine(
+        arena = BatchEngine(
             rules, [SPECS[name].build(), SPECS["semi_random"].build()], [name, "two"], [(0, 0), (0, 1)], 3, 3, 2
         )
         blocks = [each.block for each in arena.play(orders, threads)]

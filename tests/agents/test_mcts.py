@@ -15,7 +15,7 @@ from quarto.batch import Batch
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests.marks import seldom
 from tests.naive import PRESETS
 from tests.naive_players import mcts as naive_mcts
@@ -123,7 +123,7 @@ def test_a_kept_tree_is_used_for_the_position_that_followed_and_for_no_other() -
 
 def games_won(settings: dict[str, Any], opponent: Mcts | Random, pairs: int) -> float:
     """The share of games, in percent."""
-    engine = Engine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], seed=5, run=5)
+    engine = BatchEngine(CLASSIC, [Mcts(**settings), opponent], ["mcts", "opponent"], [(0, 1)], seed=5, run=5)
     games = engine.play_block(Order(0, 0, pairs)).block.games
     return float(100 * ((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2)
 

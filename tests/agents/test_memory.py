@@ -21,7 +21,7 @@ from quarto.rng import Streams, mix
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView
 from runners.arena import engine
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View, empty_cells
@@ -91,7 +91,9 @@ class InPython:
         return turns.cells, turns.gifts
 
 
-def expected(arena: Engine, fragile: bool, keys: Iterator[tuple[int, int, int]]) -> dict[tuple[int, int, int], Outcome]:
+def expected(
+    arena: BatchEngine, fragile: bool, keys: Iterator[tuple[int, int, int]]
+) -> dict[tuple[int, int, int], Outcome]:
     """The same games of a diarist, first, against himself or against random, second."""
     games = {}
     for pairing, pair, game in keys:
@@ -108,10 +110,10 @@ def expected(arena: Engine, fragile: bool, keys: Iterator[tuple[int, int, int]])
 
 def diarists(
     rules: Rules = CLASSIC, opponent: Agent | None = None, *, fragile: bool = False, **settings: Any
-) -> Engine:
+) -> BatchEngine:
     """A diarist meets himself, and an opponent."""
     agents = [Diarist(fragile), opponent or Random()]
-    return Engine(rules, agents, ["diarist", "opponent"], [(0, 0), (0, 1)], SEED, RUN, **settings)
+    return BatchEngine(rules, agents, ["diarist", "opponent"], [(0, 0), (0, 1)], SEED, RUN, **settings)
 
 
 ORDERS = [Order(0, 100, 30), Order(1, 200, 30)]

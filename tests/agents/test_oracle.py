@@ -19,7 +19,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
 from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import names
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS
@@ -38,7 +38,9 @@ def results(games: Games, first: Sequence[int]) -> list[int]:
 
 def play(rules: Rules, agents: Sequence[Agent], plies: int, pairs: int, seed: int = 1) -> tuple[Games, list[int]]:
     """Games of two agents from random openings, and the value of each opening for seat 0."""
-    games = Engine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(Order(0, 0, pairs)).block.games
+    games = (
+        BatchEngine(rules, agents, ["a", "b"], [(0, 1)], seed, seed, plies).play_block(Order(0, 0, pairs)).block.games
+    )
     solver, values = Solver(rules, 16.0), []
     acts = (plies + rules.mover_chooses) % 2
     for game in range(2 * pairs):

@@ -24,7 +24,7 @@ from quarto.jit import uint64
 from quarto.position import ALL_CELLS, Position, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests.agents.test_line_values import random_policy, value_of
 from tests.naive import PRESETS, View
 from tests.naive_players import ga, minimax, valued
@@ -81,7 +81,7 @@ def test_ga_minimax_values_positions_by_the_code_as_the_slow_twin() -> None:
 
 def share_won(agent: GeneticMinimax) -> float:
     """Of 300 games against random."""
-    engine = Engine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
+    engine = BatchEngine(CLASSIC, [agent, Random()], ["genetic_minimax", "random"], [(0, 1)], seed=5, run=5)
     games = engine.play_block(Order(0, 0, 150)).block.games
     return float((games.winner[0::2] == 0).mean() + (games.winner[1::2] == 1).mean()) / 2
 

@@ -20,7 +20,7 @@ from quarto.batch import ENDINGS, Batch, Games
 from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.naive import NONE, PRESETS, NaiveGame, Outcome, Player, View
 from tests.naive_quarto import lanes_of, occupied_of
@@ -42,7 +42,7 @@ def late(rules: Rules, games: int, most_empty: int) -> list[Position]:
 
 @cache
 def careful_games(rules: Rules) -> Games:
-    engine = Engine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
+    engine = BatchEngine(rules, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], SEED, RUN)
     return engine.play_block(Order(0, 0, 4096)).block.games
 
 
@@ -77,7 +77,7 @@ def assert_same_turns(agent: Agent, twin: naive.Player, rules: Rules, positions:
     return len(asked_about)
 
 
-def outcomes(engine: Engine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
+def outcomes(engine: BatchEngine, orders: Sequence[Order], threads: int = 1) -> dict[tuple[int, int, int], Outcome]:
     """The games of some orders, each once, by pairing, pair and game."""
     found: dict[tuple[int, int, int], Outcome] = {}
     for played in engine.play(orders, threads):
@@ -100,7 +100,7 @@ def assert_same_games(agent: KernelAgent, twin: naive.Player, rules: Rules, pair
 
 def assert_same_match(one: Players, other: Players, rules: Rules, pairs: int, opening_plies: int = 0) -> None:
     """The same of any two players. Each game has copies of the slow ones that remember it to itself."""
-    engine = Engine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
+    engine = BatchEngine(rules, [one[0], other[0]], ["one", "other"], [(0, 1)], SEED, RUN, opening_plies)
     remember = [agent.knowledge(rules).game_words > 0 for agent, _ in (one, other)]
     for (_, pair, game), outcome in outcomes(engine, [Order(0, 0, pairs)]).items():
         twins = (deepcopy(one[1]) if remember[0] else one[1], deepcopy(other[1]) if remember[1] else other[1])

@@ -22,7 +22,7 @@ from agents.semi_random import SemiRandom
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView, PositionView
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View
@@ -44,18 +44,20 @@ BUILT_IN: list[tuple[str, Agent, naive.Player]] = [
 ]
 
 
-def engine(rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: int = SEED, run: int = RUN) -> Engine:
+def engine(
+    rules: Rules, agents: Sequence[Agent], opening_plies: int = 0, seed: int = SEED, run: int = RUN
+) -> BatchEngine:
     """An engine in which every agent meets every agent, itself included."""
     seats = [(first, second) for first in range(len(agents)) for second in range(len(agents))]
     labels = [f"agent {i}" for i in range(len(agents))]
-    return Engine(rules, agents, labels, seats, seed, run, opening_plies)
+    return BatchEngine(rules, agents, labels, seats, seed, run, opening_plies)
 
 
-def every_pairing(engine: Engine, pairs: int, first_pair: int = 0) -> list[Order]:
+def every_pairing(engine: BatchEngine, pairs: int, first_pair: int = 0) -> list[Order]:
     return [Order(pairing, first_pair, pairs) for pairing in range(len(engine.pairings))]
 
 
-def check_against_twins(engine: Engine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
+def check_against_twins(engine: BatchEngine, twins: Sequence[naive.Player], pairs: int) -> list[Outcome]:
     """Play some pairs of every pairing and compare each game with the naive one."""
     games = outcomes(engine, every_pairing(engine, pairs, first_pair=1000))
     assert len(games) == 2 * pairs * len(engine.pairings)

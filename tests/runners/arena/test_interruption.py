@@ -23,7 +23,7 @@ from analytics.verify.archive import verify
 from quarto.errors import FailureError
 from quarto.rules import CLASSIC
 from quarto.views import PositionView
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
@@ -217,7 +217,7 @@ def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_
 
 
 def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
-    arena = Engine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
+    arena = BatchEngine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
     turns = iter(range(1000))
     assert arena.play_block(Order(0, 0, 60), lambda: next(turns) >= 20) is None
     assert next(turns) == 21

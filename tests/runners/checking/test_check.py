@@ -20,7 +20,7 @@ from analytics.store.marker import MARKER
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
-from runners.arena.engine import Engine
+from runners.arena.engine import BatchEngine
 from runners.arena.spec import AgentSpec
 from runners.checking import check, watch
 from runners.checking.check import findings_of, rare_positions
@@ -253,7 +253,7 @@ def test_a_slow_agent_plays_the_games_that_its_time_allows(
 ) -> None:
     for seconds, pairs in ((0.001, 10), (2.0, 2), (0.5, 10)):  # of two games against random, in a check of 120 seconds
         paced = SimpleNamespace(play_block=lambda _order, seconds=seconds: SimpleNamespace(seconds=seconds))
-        assert check._pairs_that_fit(cast("Engine", paced), watch.Watch(120)) == pairs
+        assert check._pairs_that_fit(cast("BatchEngine", paced), watch.Watch(120)) == pairs
     assert "took 2.0 seconds, so this check plays 8 games and not 40; --seconds allows more" in capsys.readouterr().err
     one = AgentSpec("it", "tests.runners.players.OneByOne", {}, trusted=True)
     with monkeypatch.context() as patched:

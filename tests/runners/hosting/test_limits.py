@@ -29,7 +29,7 @@ from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
 from runners.arena.config_groups import LIMITS
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.arena.spec import AgentSpec
 from runners.hosting.child import Child, ChildDiedError
 from runners.hosting.guarded_agent import StuckError
@@ -129,9 +129,9 @@ def released() -> Iterator[None]:
         time.sleep(0.005)
 
 
-def endings(agent: Any, pairs: int = 2) -> tuple[Engine, list[str]]:
+def endings(agent: Any, pairs: int = 2) -> tuple[BatchEngine, list[str]]:
     """How games of an agent against ``dumb`` ended."""
-    engine = Engine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
+    engine = BatchEngine(CLASSIC, [agent, Dumb()], ["it", "dumb"], [(0, 1)], seed=3, run=3, opening_plies=2)
     return engine, [ENDINGS[each] for each in engine.play_block(Order(0, 0, pairs)).block.games.ending]
 
 

@@ -14,7 +14,7 @@ from quarto.errors import RequestError
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
 from runners.arena.config_groups import names
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.play.dialogue import Dialogue, game_after
 from runners.play.game import Game, NextDecision, Ply
 from runners.play.session import Session
@@ -45,7 +45,7 @@ def by_engine(game: Game, seat: int, agent: Agent, number: int) -> tuple[list[Pl
     """The plies, winner and ending when the engine lets ``agent`` play who repeats the person's turns."""
     person = Repeating(game)
     pairing = (0, 1) if seat == 0 else (1, 0)
-    engine = Engine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
+    engine = BatchEngine(game.rules, [person, agent], ["person", "agent"], [pairing], seed=0, run=SEED, swapped=False)
     games = engine.play_block(Order(0, number, 1)).block.games
     plies = int(games.plies[0])
     both = zip(games.pieces[:plies, 0].tolist(), games.cells[:plies, 0].tolist(), strict=True)

@@ -27,7 +27,7 @@ from quarto.rules import CLASSIC, NONE, Rules
 from runners.arena.code import code_of
 from runners.arena.config import agent_from_settings, agent_named, load_agent
 from runners.arena.config_groups import settings_of
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from runners.arena.spec import RunSpec
 from runners.polito import player as player_module
 from runners.polito.agent import Polito
@@ -45,9 +45,9 @@ def polito(folder: Path, player: str, **settings: Any) -> Any:
     ).build()
 
 
-def engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> Engine:
+def engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> BatchEngine:
     labels = [f"agent {i}" for i in range(len(agents))]
-    return Engine(CLASSIC, agents, labels, pairings, seed=3, run=3, opening_plies=plies)
+    return BatchEngine(CLASSIC, agents, labels, pairings, seed=3, run=3, opening_plies=plies)
 
 
 def texts(games: Games) -> list[str]:

@@ -23,7 +23,7 @@ from analytics.store.records import run_word
 from quarto.batch import Games
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
@@ -37,7 +37,7 @@ OPENING = 2
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
     """400 games of alpha_beta and semi_random from two imposed plies."""
-    engine = Engine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
+    engine = BatchEngine(CLASSIC, [AlphaBeta(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, OPENING)
     games = engine.play_block(Order(0, 0, 200)).block.games
     run = record(spec_of(CLASSIC, [("alpha_beta", "semi_random")], seed=7))
     return Dataset((run,), (0, 400), np.arange(400), np.full(400, OPENING, np.int8), games)

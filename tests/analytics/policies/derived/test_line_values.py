@@ -35,7 +35,7 @@ from quarto.errors import RequestError
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, NONE
 from quarto.solver.solver import Solver
-from runners.arena.engine import Engine, Order
+from runners.arena.engine import BatchEngine, Order
 from tests import naive
 from tests.agents.learning.test_line_features import numbers_of
 from tests.agents.test_line_values import chance
@@ -56,7 +56,7 @@ LEARNING = LearningPlan(1, 0.05, 0)
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
     """2,000 games of semi_random from two imposed plies."""
-    engine = Engine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
+    engine = BatchEngine(CLASSIC, [SemiRandom(), SemiRandom()], ["a", "b"], [(0, 1)], 3, 4, 2)
     games = engine.play_block(Order(0, 0, 1000)).block.games
     opening = np.full(2000, 2, np.int8)
     return Dataset((record(spec_of(CLASSIC, seed=7)),), (0, 2000), np.arange(2000), opening, games)
