@@ -32,6 +32,7 @@ from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher, assert_same_rows, play, request, rows, stored_at
 from tests.runners.players import Batched, Dice, OneByOne
+from tests.runners.training.trainings import without_pictures
 
 PLAYERS = "tests.runners.arena.test_thoughts"
 OWN = f"{{agent:random,_target_:{PLAYERS}.Own,name:own}}"
@@ -248,7 +249,8 @@ def test_a_policy_is_learned_from_values_and_rebuilt_bit_for_bit(copy: Path, qar
     archive, run_id = only_run(copy)
     where = ("--archive", str(copy))
     learned = ("kind=line_values", "kind.method=thoughts", "kind.passes=1")
-    built = qarena("policy", "build", *learned, "name=mine", *where)
+    with without_pictures():
+        built = qarena("policy", "build", *learned, "name=mine", *where)
     assert built.code == 0, built.err
     card = policy_store.find(archive, "mine")
     values = told(copy, "SELECT game_id, ply, round(value * 1e6)::INTEGER AS v FROM thoughts WHERE value IS NOT NULL")
