@@ -103,7 +103,7 @@ def test_moves_are_legal_in_both_seats(name: str, rules: Rules, opening_plies: i
 
 @pytest.mark.parametrize(("name", "rules"), marked(CASES), ids=label)
 def test_turns_of_a_game_that_begins_depend_on_position_and_seed_only(name: str, rules: Rules) -> None:
-    positions = asked(rules, GAMES // 6)
+    positions = asked(rules, GAMES // 4)
     rng = streams(len(positions))
     one = player(name, rules)
     assert (isinstance(one, KernelPlayer) and one.game_words > 0) == (name in REMEMBERING)

@@ -33,7 +33,7 @@ def first_value(code: int, seed: int) -> float:
 
 @cache
 def counted(pieces: tuple[int, ...]) -> list[int]:
-    """How many pieces on a line lack and have each attribute."""
+    """The numbers of pieces on a line that lack and have each attribute."""
     held = [piece for piece in pieces if piece != NONE]
     return [[piece & bit for piece in held].count(wanted) for bit in ATTRIBUTES for wanted in (0, bit)]
 

@@ -50,19 +50,18 @@ def complaint_about(path: Path) -> str:
     return f"{path} is missing or damaged: run 'qarena archive verify'"
 
 
-def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str, ways: int = 6) -> None:
-    """Of all views only these cannot be read, in whichever of so many ways they are asked."""
+def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
+    """Of all views only these cannot be read, however they are asked."""
     for view in spoiled:
         first = next(iter(VIEWS[view]))
-        questions = (
+        for question in (
             f"FROM {view}",
-            f"FROM query('FROM ' || '{view}')",
             f"SELECT count(*) FROM {view}",
             f"SELECT {first} FROM {view} WHERE run_id = 'x'",
             f"SELECT count(*) FROM (VALUES (1)) WHERE '1' NOT IN (SELECT run_id FROM {view})",
+            f"FROM query('FROM ' || '{view}')",
             f"EXPLAIN ANALYZE FROM {view}",
-        )
-        for question in questions[:ways]:
+        ):
             with pytest.raises(FailureError) as caught:
                 opened.sql(question)
             assert str(caught.value) == complaint
@@ -90,12 +89,11 @@ def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage
             assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
 
 
-@pytest.mark.parametrize("ways", [2, *seldom(6)])  # the archive is opened again for each
-def test_a_missing_file_spoils_its_views_only(whole: Archive, ways: int) -> None:
+def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
     lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.ranges(RUN_ID)[1]
     lost.unlink()
     with OpenArchive(whole.root) as opened:
-        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games}.*.parquet")), ways)
+        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games}.*.parquet")))
     next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
     with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
         opened.sql("FROM positions")

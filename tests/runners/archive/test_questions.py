@@ -20,7 +20,6 @@ from analytics.derived_tables.derived_table import known_ranges
 from analytics.derived_tables.tables import POSITIONS_TABLE, Indexed, IndexPart, index_parts
 from analytics.derived_tables.tables import index as index_range
 from analytics.ratings.ratings import rate
-from analytics.report import style
 from analytics.report.sections import strength
 from analytics.sql.syntax import read_by
 from analytics.sql.views import VIEWS
@@ -154,8 +153,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_written_and_what_it_is_about_is_said(
     qarena: Qarena, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))  # the bootstrap takes longer than all the rest,
-    monkeypatch.setattr(style, "_drawn", lambda spec: f"<svg><text>{spec}</text></svg>")  # and drawing than the rest
+    monkeypatch.setattr(strength, "rate", partial(rate, samples=10))  # the bootstrap takes longer than all the rest
     before = snapshot(root)
     typed = ("--archive", str(root), "--run", ONE, "--where", "winner = 1", "--title", "Seat 1", "--output")
     found = qarena("report", *typed, "one.html")

@@ -305,7 +305,7 @@ def test_the_engine_in_c_keeps_the_rules_of_the_protocol(
 
 def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(fault: str, last: str = "quit ends it") -> dict[str, str]:
-        """What is wrong by the rules up to one of them."""
+        """The faults by rule, as far as the rule ``last``."""
         found = dict[str, str]()
         for name, wrong in Engine(f"{BARE} {faulty} '{fault}'").own_checks(CLASSIC):
             found |= {name: wrong} if wrong else {}

@@ -176,9 +176,9 @@ def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch:
     assert sys.path[-1] == str(own)
 
 
-@pytest.mark.usefixtures("own")
-def test_commands_play_what_a_yaml_beside_its_module_names(qarena: Qarena) -> None:
-    found = qarena("run", "-cd", "own", "agents=[beside,random]", "games=2")
+@pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
+def test_commands_play_what_a_yaml_beside_its_module_names(flag: str, own: Path, qarena: Qarena) -> None:
+    found = qarena("run", flag, "own", "agents=[beside,random]", "games=2")
     assert (found.code, found.err) == (0, "")
 
 

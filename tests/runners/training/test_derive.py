@@ -16,7 +16,6 @@ from analytics.store import policy_cards
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.verify.archive import verify
-from quarto.errors import FailureError
 from tests.analytics.folders import forge as forge_record
 from tests.analytics.folders import snapshot
 from tests.analytics.stored_policies import COUNTS, origin
@@ -364,23 +363,16 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     assert (played.code, played.err) == (0, "")
 
 
-def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(
-    made: Path, own: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    where = ["--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
-    found = qarena("policy", "build", "kind=counted", "kind.how=raises", *where)
-    assert (found.code, found.out) == (1, "")
-    called = "kind 'counted' (counted_games.Counted)"
-    assert f"{called} raised KeyError: 'wrong', at own/counted_games.py:16" in found.err
-    monkeypatch.syspath_prepend(str(own))
+def test_a_kind_of_ones_own_that_fails_is_told_in_one_line(made: Path, own: Path, qarena: Qarena) -> None:
     for how, message in {
-        "none": f"{called} returned NoneType, not a Policy",
-        "unsigned": f"{called} returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
+        "raises": "kind 'counted' (counted_games.Counted) raised KeyError: 'wrong', at own/counted_games.py:16",
+        "none": "kind 'counted' (counted_games.Counted) returned NoneType, not a Policy",
+        "unsigned": "returned a policy that cannot be stored: column 'count' is uint8 of 1 dimensions",
     }.items():
-        with pytest.raises(FailureError) as failed:
-            trainings.build(made, "counted", CLASSIC, _target_="counted_games.Counted", how=how)
-        assert message in str(failed.value)
-        assert "\n" not in str(failed.value)
+        words = ["kind=counted", f"kind.how={how}", "--where", CLASSIC, "--archive", str(made), "--config-dir", "own"]
+        found = qarena("policy", "build", *words)
+        assert (found.code, found.out) == (1, "")
+        assert message in found.err
 
 
 def test_more_games_than_memory_are_refused_before_they_are_read(
