@@ -87,8 +87,8 @@ def train(root: Path, *overrides: str) -> PolicyCard:
 
 def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
     """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
-    usual = {} if "_target_" in settings else settings_of("kind", kind)
-    request = derive.BuildRequest(kind, usual | settings, name, where, 1, root, "qarena policy build")
+    own = settings_of("kind", kind) | settings
+    request = derive.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
     return derive.build(derive.prepare(request))
 
 
