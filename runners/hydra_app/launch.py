@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobReturn, run_job
 from hydra.errors import HydraException
-from hydra.types import RunMode
+from hydra.experimental.callback import Callback
+from hydra.types import HydraContext, RunMode
+from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
@@ -94,13 +98,12 @@ def _carried_out(application: Application, asked: Arguments, multirun: bool) -> 
                 application.check(cfg, cfg.hydra)
             target = application.target(first, first.hydra)
         else:
-            work = application.ready(first, first.hydra)
+            finished = _single(application.ready(first, first.hydra), first)
     if is_sweep:
         from runners.hydra_app.sweep import Sweep, carry_out  # a single request needs none of it
 
         sweep = Sweep.of(first, asked, target, application)
         return max(_multirun(application.config, sweep, partial(carry_out, application)), sweep.report())
-    finished = _single(application, work, asked.overrides)
     finished.show()
     return say_how_to_resume() if finished.interrupted else finished.exit_code
 
@@ -123,6 +126,7 @@ def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictCon
                 typed = str(each.input_line)
                 text = f"; {as_one_text(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
                 raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{text}")
+        cfg.hydra.mode = RunMode.RUN
         return cfg
     if params := cfg.hydra.sweeper.get("params"):
         more = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
@@ -147,8 +151,28 @@ def _firsts(given: Sequence[Override]) -> list[str]:
     return list({each.get_key_element(): first_value(each) for each in given}.values())
 
 
-def _single(application: Application, work: Work, overrides: Sequence[str]) -> Finished:
-    """The outcome of a request that is ready and no sweep. Raises what the work raised."""
+class _Callbacks(Callback):
+    """Those that a yaml names under ``hydra.callbacks``, for the job of a single request."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._named: list[Callback] = [instantiate(each) for each in cfg.hydra.callbacks.values()]
+
+    def on_job_start(self, config: DictConfig, **more: Any) -> None:
+        for each in self._named:
+            each.on_run_start(config, config_name=config.hydra.job.config_name)
+            each.on_job_start(config, **more)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **more: Any) -> None:
+        for each in reversed(self._named):
+            each.on_job_end(config, job_return, **more)
+            each.on_run_end(config, config_name=config.hydra.job.config_name, job_return=job_return)
+
+
+def _single(work: Work, cfg: DictConfig) -> Finished:
+    """Carry out a request that is ready as a job of Hydra, with its folder and log. Raises what the work raised.
+
+    ``hydra.main`` composes the configuration twice more, which takes as long as a match of some million games.
+    """
     outcome: list[Finished | Exception] = []
 
     def task(_cfg: DictConfig) -> None:
@@ -158,7 +182,9 @@ def _single(application: Application, work: Work, overrides: Sequence[str]) -> F
         except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
             outcome.append(error)
 
-    _hydra(application.config, overrides, task)
+    callbacks: Any = _Callbacks(cfg)  # Hydra has no public name for the list of them
+    hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
+    run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
     (found,) = outcome
     if isinstance(found, Exception):
         raise found
