@@ -54,6 +54,11 @@ class Complaint(NamedTuple):
             text = f"DuckDB cannot carry this out ({text or type(error).__name__})"
         return Complaint(text, isinstance(error, (duckdb.InternalException, duckdb.FatalException)))
 
+    @property
+    def names_nothing(self) -> bool:
+        """Whether the question names a table or function that DuckDB does not know."""
+        return self.text.startswith("Catalog Error")
+
 
 class QueryResult:
     """The rows of one question, to be taken once. Whole numbers have 64 bits if they fit."""

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
@@ -27,6 +26,7 @@ from analytics.derived_tables.tables import NotIndexedError
 from analytics.files.local import filesystem_of
 from analytics.sql import lazy_rows, views
 from analytics.sql.answers import Limits, explained
+from analytics.sql.definitions import definitions, named_in
 from analytics.sql.files import ArchiveFiles
 from analytics.sql.lazy_rows import Failures, LazyRows, Replay, Stream
 from analytics.sql.syntax import POLICY, read_by
@@ -43,8 +43,6 @@ Values = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a
 _BUSY_SECONDS = 0.05
 _REPLAYED = {"boards": "boards", ORDERED: views.ORDERED}  # and what is behind it
 _KEYED = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
-_TEXT_MACROS = "position_macros.sql"  # made for the first question that may need it: that takes 50 ms
-_WITH_TEXTS = ("board_text", "position_text", "positions", "query")  # words of such a question
 
 _ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
 # Errors of a file, and errors without a kind, as those of Thrift.
@@ -52,11 +50,12 @@ _ABOUT_A_FILE = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z 
 
 
 class Connection:
-    """A connection in which all views are empty, until a question reads them: that costs nothing."""
+    """A connection in which a view exists, and has its rows, from the first question on that reads it."""
 
     def __init__(self, archive_files: ArchiveFiles, limits: Limits) -> None:
         """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
         self._files = archive_files
+        self._defined: set[str] = set()  # views and macros that DuckDB knows
         self._made: set[str] = set()  # views that have their rows
         self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND`` that they have
         self._broken: dict[str, FailureError] = {}  # by view
@@ -76,11 +75,6 @@ class Connection:
         run = self.duckdb.execute
         if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
             self.duckdb.register_filesystem(filesystem)
-        run(_text_of("macros.sql"))
-        files_or_frames = (*TABLES, *views.FILLED, *views.HIDDEN, "boards", "positions")
-        run(";".join(map(views.empty, files_or_frames)))
-        run(views.policy_macro({}))
-        run(_text_of("made_views.sql"))
         run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
         run("SET allowed_directories = getvariable('tables')")
         run("SET parquet_metadata_cache = true")  # files of tables never change
@@ -121,9 +115,7 @@ class Connection:
     def read(self, text: str) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = read_by(self.duckdb, text, KNOWN)
-        if _TEXT_MACROS not in self._made and any(word in text.lower() for word in _WITH_TEXTS):
-            self.duckdb.execute(_text_of(_TEXT_MACROS))
-            self._made.add(_TEXT_MACROS)
+        self._define(named_in(text))
         more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
         if more != self._columns and not read.views.isdisjoint(_KEYED):
             self._columns = more
@@ -134,13 +126,25 @@ class Connection:
         if names:
             self.duckdb.execute(views.policy_macro({name: self.policy_question(name) for name in names}))
 
+    def _define(self, names: Iterable[str]) -> bool:
+        """Make views, without their rows, and macros that ``named_in`` has put in order; false: all were there."""
+        new = [name for name in names if name not in self._defined]
+        for name in new:
+            self.duckdb.execute(definitions()[name])
+            self._defined.add(name)
+        return bool(new)
+
+    def define_all(self) -> bool:
+        """Make every view and macro, so that DuckDB can propose them; false: all were there."""
+        return self._define(named_in("query"))
+
     def _make(self, view: str, perhaps: bool) -> None:
         """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
         complaint = None
         try:
             self._fill(view)
             if self._broken.pop(view, None) and view in views.DERIVED:  # its files were mended
-                self.duckdb.execute(_statement_of(view))
+                self.duckdb.execute(definitions()[view])
             self._made.add(view)
         except FailureError as error:
             # A question that is wrong says that first, and nobody indexes for it.
@@ -247,16 +251,6 @@ class Connection:
 
 def _rules_of(record: RunRecord) -> dict[str, str]:
     return {"rules": views.literal(record.rules.name)}
-
-
-def _text_of(name: str) -> str:
-    return (files("analytics.sql") / name).read_text(encoding="utf-8")
-
-
-def _statement_of(view: str) -> str:
-    """The statement that creates a view of a derived table."""
-    statements = f"{_text_of('made_views.sql')}{_text_of(_TEXT_MACROS)}".split(";")
-    return next(each for each in statements if f"CREATE OR REPLACE VIEW {view} AS" in each)
 
 
 def _in_sql(error: FailureError) -> str:

@@ -148,11 +148,13 @@ class OpenArchive:
             self.close()  # not all views are there
             found = Complaint.of(error)
         else:
-            limits = self._limits.kept(connection.duckdb, connection.scratch.spill, broken)
+            kept = partial(self._limits.kept, connection.duckdb, connection.scratch.spill, broken)
             with connection.registered(frames or {}):
                 if self._vocabulary_only:
                     check_vocabulary(connection.duckdb, text, KNOWN)
-                found = ask(connection.duckdb, text, parameters, take, limits)
+                found = ask(connection.duckdb, text, parameters, take, kept())
+                if isinstance(found, Complaint) and found.names_nothing and connection.define_all():
+                    found = ask(connection.duckdb, text, parameters, take, kept())  # its error proposes a name
             if connection.failures:  # rows are missing
                 failure = connection.failures[0]
                 connection.failures.clear()

@@ -257,8 +257,8 @@ def _changing_functions(ask: Ask, names: Iterable[str]) -> list[str]:
     """Those of these functions that DuckDB does not list as consistent, sorted; a macro if its definition has one."""
     if not names:
         return []
-    listed = ask(
-        "SELECT DISTINCT function_name, stability, macro_definition FROM duckdb_functions() "  # noqa: S608  (quoted)
+    listed = ask(  # the function in quotes: no macro is made for it but those that are named
+        'SELECT DISTINCT function_name, stability, macro_definition FROM "duckdb_functions"() '  # noqa: S608  (quoted)
         f"WHERE function_type IN ('scalar', 'macro') AND function_name IN ({', '.join(map(literal, sorted(names)))})"
     )
     return sorted(

@@ -90,6 +90,7 @@ MISTAKES = (
         "SELECT * FROM plyes",
         "SQL: there is no table 'plyes'; did you mean 'plies'? valid: agents, boards, decisions, ",
     ),
+    ("SELECT cel_name(3)", 'Did you mean "cell_name"?'),
     ("SELECT 'x'::INT", "Could not convert string 'x' to INT32"),
     ("SELECT range * 9000000000000 FROM range(9999999)", "SQL: Out of Range Error: Overflow in multiplication"),
     ("SELECT INTERVAL 1 DAY AS d", "column 'd' of the answer is of type INTERVAL"),

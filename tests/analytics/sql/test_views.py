@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -17,6 +18,7 @@ from analytics.policies import policy_store
 from analytics.query.selection import select
 from analytics.sql import lazy_rows
 from analytics.sql.database import OpenArchive
+from analytics.sql.definitions import definitions, named_in
 from analytics.sql.views import VIEWS
 from analytics.statistics.tally import ClusterSums, wilson
 from analytics.store.archive import Archive
@@ -59,6 +61,18 @@ def test_cells_and_pieces(nothing: OpenArchive) -> None:
             assert attributes == [bool(i & 8), bool(i & 4), bool(i & 2), bool(i & 1)]
         else:
             assert (cell, in_class, piece) == (None, None, None)
+
+
+def test_each_view_and_macro_is_made_with_the_views_it_reads_and_nothing_that_is_not_there() -> None:
+    with duckdb.connect() as connection:
+        for name in definitions():
+            connection.execute("BEGIN")
+            for each in named_in(f"SELECT * FROM {name.upper()}"):
+                connection.execute(definitions()[each])  # DuckDB refuses a view of what does not exist
+            assert name == each
+            connection.execute("ROLLBACK")
+        assert [*named_in("FROM pairs")] == ["games", "pairs"]
+        assert {*named_in("FROM duckdb_views()")} == {*named_in("SHOW TABLES")} == {*definitions()}
 
 
 def test_shared_attributes(nothing: OpenArchive) -> None:

@@ -113,6 +113,12 @@ def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> 
     assert len(list((tmp_path / "outputs").glob("*/*"))) == 2
 
 
+def test_callbacks_of_hydra_are_told_of_a_single_run(qarena: Qarena, tmp_path: Path) -> None:
+    callback = "+hydra.callbacks.own._target_=hydra.experimental.callbacks.LogJobReturnCallback"
+    assert qarena("run", "games=2", callback, "hydra.run.dir=chosen").code == 0
+    assert "LogJobReturnCallback][INFO] Succeeded" in (tmp_path / "chosen/qarena.log").read_text()
+
+
 # Errors.
 
 
