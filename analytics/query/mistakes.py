@@ -60,7 +60,8 @@ def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names
     of_clusters = f"""
         SELECT name, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost,
             count(*) FILTER (regret > 0) AS blunders
-        FROM (SELECT * FROM decisions WHERE (\n{condition}\n)) JOIN judged USING (run_id, agent)
+        FROM (SELECT run_id, game_id, ply, agent, kind, regret FROM decisions WHERE (\n{condition}\n))
+        JOIN judged USING (run_id, agent)
         GROUP BY name, kind, of_ply, origin, (game_id >> 1) & pair_bits"""  # noqa: S608  (a condition by design)
     values = ("n", "lost", "blunders", "n * n", "n * lost", "lost * lost", "n * blunders", "blunders * blunders")
     sums = ", ".join(f'sum({value})::BIGINT AS "{value}"' for value in values)

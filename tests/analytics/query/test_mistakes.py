@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
 from analytics import open_archive
 from analytics.query.mistakes import decision_summaries, judged_agents
+from analytics.sql import lazy_rows
 from analytics.statistics.tally import quantile, wilson
 from analytics.store.archive import Archive
 from tests.analytics.indexed import decide
@@ -58,3 +60,21 @@ def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
             else:
                 reach = quantile() * math.sqrt(variance)
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
+
+
+def test_positions_are_replayed_only_for_a_condition_that_reads_them(
+    judged: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay, replayed = lazy_rows.boards, []
+
+    def watched(*arguments: Any, **more: Any) -> Any:
+        replayed.append(arguments)
+        return replay(*arguments, **more)
+
+    monkeypatch.setattr(lazy_rows, "boards", watched)
+    with open_archive(judged.root) as opened:
+        names = judged_agents(opened, "true")
+        plain = decision_summaries(opened, "ply > 3", True, names)
+        assert not replayed
+        assert decision_summaries(opened, "ply > 3 AND board >= 0", True, names).equals(plain)
+        assert replayed
