@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import altair as alt
 import polars as pl
 
 import analytics
 from analytics.report import style
+from analytics.report.vega import Spec, category, data, layer, quantity
 
 RIVALS = ("alpha_beta(depth=6)", "mcts(c=0.5,draw_reward=0.5,iterations=4000,safe_gifts=true,solver=true)")
 DRAWS, WINS, ELO = "draws v oracle, %", "wins v the search alone, %", "Elo"
@@ -49,32 +49,32 @@ def points(archive: str, speeds: Path, ratings: Path) -> pl.DataFrame:
     return found.with_columns(family=pl.col("agent").map_elements(family, pl.String())).sort("picture", "family", "us")
 
 
-def panel(rows: pl.DataFrame, name: str, families: list[str]) -> alt.LayerChart:
+def panel(rows: pl.DataFrame, name: str, families: list[str]) -> Spec:
     """The strengths of one picture, a line for each family."""
-    base = alt.Chart(alt.Data(values=rows.filter(picture=name).to_dicts())).encode(
-        x=alt.X(
-            "us:Q",
-            title="microseconds a turn",
-            scale=alt.Scale(type="log", domain=[POWERS[0], POWERS[-1]]),
-            axis=alt.Axis(values=POWERS, format=",d", grid=False),
-        ),
-        y=alt.Y("strength:Q", title=name, scale=alt.Scale() if name == ELO else alt.Scale(domain=[0, 100])),
-        color=alt.Color(
-            "family:N",
-            sort=families,
-            scale=alt.Scale(domain=families, range=[light for light, _ in style.AGENTS]),
-            legend=alt.Legend(columns=2, symbolOpacity=1),
-        ),
-    )
-    lines = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=45, opacity=1)
-    return lines.properties(width=style.WIDTH, height=style.HEIGHT)
+    colours = {"domain": families, "range": [light for light, _ in style.AGENTS]}
+    return {
+        "width": style.WIDTH,
+        "height": style.HEIGHT,
+        "data": data(rows.filter(picture=name)),
+        "encoding": {
+            "x": quantity(
+                "us",
+                title="microseconds a turn",
+                scale={"type": "log", "domain": [POWERS[0], POWERS[-1]]},
+                axis={"values": POWERS, "format": ",d", "grid": False},
+            ),
+            "y": quantity("strength", title=name, scale={} if name == ELO else {"domain": [0, 100]}),
+            "color": category("family", sort=families, scale=colours, legend={"columns": 2, "symbolOpacity": 1}),
+        },
+        "layer": [layer("line", {}, strokeWidth=2), layer("point", {}, filled=True, size=45, opacity=1)],
+    }
 
 
 def main(archive: str, speeds: str, ratings: str, output: str) -> None:
     """Draw the three pictures below one another."""
     rows = points(archive, Path(speeds), Path(ratings))
     families = rows["family"].unique(maintain_order=True).to_list()
-    picture = alt.vconcat(*(panel(rows, name, families) for name in (DRAWS, WINS, ELO)))
+    picture = {"vconcat": [panel(rows, name, families) for name in (DRAWS, WINS, ELO)]}
     Path(output).write_text(style.svg(style.styled(picture, "Strength by the time of a turn")), encoding="utf-8")
 
 

@@ -6,17 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analytics.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
 from analytics.report.rendering import render
 from analytics.report.style import INK, inline
+from analytics.report.vega import Spec, category, data, end, layer, quantity
 from analytics.results.columns import Cell, ResultColumn, Table, words
 from analytics.statistics.tally import DRAW, WIN, Estimate, Row, Tally, wilson
 from analytics.statistics.tally import Row as Counts
-
-if TYPE_CHECKING:
-    import altair as alt
 
 LEGEND = (
     "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
@@ -233,9 +231,9 @@ def _hint(ours: MeasuredFigure | None) -> str:
     return f"{ours.player} v {ours.opponent}" if ours else ""
 
 
-SERIES = ("published", "ours by the text", "ours by the code")
-COLOURS = (INK, "#0072b2", "#d55e00")  # colour-blind readers can distinguish them (Okabe and Ito), also by shape
-SHAPES = ("diamond", "circle", "square")
+SERIES = ["published", "ours by the text", "ours by the code"]
+COLOURS = [INK, "#0072b2", "#d55e00"]  # colour-blind readers can distinguish them (Okabe and Ito), also by shape
+SHAPES = ["diamond", "circle", "square"]
 ROW_HEIGHT = 30  # pixels
 WIDTH = 620
 LABELS = 260  # pixels: wide enough for every label, so that all charts have the same left edge
@@ -248,33 +246,34 @@ def panels(reproduction: Reproduction) -> Mapping[str, str]:
     }
 
 
-def chart(comparisons: Sequence[ComparedFigure]) -> alt.LayerChart:
+def chart(comparisons: Sequence[ComparedFigure]) -> Spec:
     """The comparisons of one study, one row each."""
-    import altair as alt  # only pictures need it
-
     names = [_name(each.figure) for each in comparisons]
-    points = [point for each in comparisons for point in _points(each)]
-    base = alt.Chart(alt.InlineData(values=points)).encode(
-        y=alt.Y(
-            "figure:N",
-            sort=names,
-            title=None,
-            axis=alt.Axis(labelLimit=LABELS, minExtent=LABELS, grid=True, tickBand="extent"),
-        ),
-        yOffset=alt.YOffset("series:N", sort=SERIES, scale=alt.Scale(paddingOuter=0.4)),
-        color=alt.Color("series:N", sort=SERIES, title=None, scale=alt.Scale(domain=SERIES, range=COLOURS)),
-    )
-    scale = alt.Scale(domain=(0, 100), nice=False)
-    axis = alt.Axis(values=[*range(0, 101, 10)])
-    reach = base.mark_rule(strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=scale, axis=axis, title="games won, % (95 % interval)"), x2="high:Q"
-    )
-    shape = alt.Shape("series:N", sort=SERIES, title=None, scale=alt.Scale(domain=SERIES, range=SHAPES))
-    point = base.mark_point(filled=True, size=55, opacity=1).encode(x=alt.X("rate:Q", scale=scale), shape=shape)
-    layered: alt.LayerChart = (reach + point).properties(
-        width=WIDTH, height=alt.Step(ROW_HEIGHT, **{"for": "position"})
-    )
-    return layered
+    labels = {"labelLimit": LABELS, "minExtent": LABELS, "grid": True, "tickBand": "extent"}
+    of_series = {"sort": SERIES, "title": None}
+    scale, axis = {"domain": [0, 100], "nice": False}, {"values": [*range(0, 101, 10)]}
+    reach = {
+        "x": quantity("low", scale=scale, axis=axis, title="games won, % (95 % interval)"),
+        "x2": end("high"),
+    }
+    point = {
+        "x": quantity("rate", scale=scale),
+        "shape": category("series", scale={"domain": SERIES, "range": SHAPES}, **of_series),
+    }
+    return {
+        "width": WIDTH,
+        "height": {"step": ROW_HEIGHT, "for": "position"},
+        "data": data(point for each in comparisons for point in _points(each)),
+        "encoding": {
+            "y": category("figure", sort=names, title=None, axis=labels),
+            "yOffset": category("series", sort=SERIES, scale={"paddingOuter": 0.4}),
+            "color": category("series", scale={"domain": SERIES, "range": COLOURS}, **of_series),
+        },
+        "layer": [
+            layer("rule", reach, strokeWidth=2),
+            layer("point", point, filled=True, size=55, opacity=1),
+        ],
+    }
 
 
 def _name(figure: PublishedFigure) -> str:

@@ -1,4 +1,4 @@
-"""The style of all pictures, and SVG made by Altair, which is imported when a picture is needed."""
+"""The style of all pictures, and their SVG."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape
 import polars as pl
 
 from analytics.report import pieces
+from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
 from analytics.statistics.tally import wilson_bounds
 from quarto.rules import CELLS
 
@@ -48,7 +49,7 @@ AGENTS = (
 # Results of an agent on light and on dark paper: blue, orange and grey, which all readers can distinguish.
 RESULTS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
 
-Picture = Any  # a Drawing, or one of Altair's charts: their classes take half a second to import
+PANEL = {"width": PANEL_WIDTH, "height": PANEL_HEIGHT}
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
@@ -70,9 +71,12 @@ def text_at(x: float, y: float, text: str, size: float, colour: str = INK, more:
     return f'<text x="{x:g}" y="{y:g}" font-size="{size:g}px" fill="{colour}"{more}>{escape(text)}</text>'
 
 
+Picture = Drawing | Spec
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A chart under its title. It is made and drawn when it is first shown: each takes a tenth of a second."""
+    """A chart under its title. It is made and drawn when it is first shown."""
 
     title: str
     draw: Callable[[], Picture]
@@ -90,10 +94,11 @@ class Figure:
         return inline(self.picture, self.name)
 
 
-def by_ply(alt: Any, first: int) -> Any:
+def by_ply(first: int) -> Spec:
     """The axis of the plies from ``first`` on."""
-    ticks = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False, values=[*range(0, CELLS, 3)])
-    return alt.X("ply:Q", title="ply", axis=ticks, scale=alt.Scale(domain=[first, CELLS - 1], nice=False, padding=6))
+    ticks = {"labelAngle": 0, "grid": False, "domain": False, "ticks": False, "values": [*range(0, CELLS, 3)]}
+    scale = {"domain": [first, CELLS - 1], "nice": False, "padding": 6}
+    return quantity("ply", title="ply", axis=ticks, scale=scale)
 
 
 def signed(value: float, digits: int) -> str:
@@ -106,46 +111,47 @@ def beside(figures: Sequence[Figure], title: str, how: str) -> Picture:
     """All figures as one picture, each under its title. ``how`` says how to read them."""
     columns = 1 if len(figures) <= FEW_PANELS else COLUMNS
     lines = wrap(how, LINE * columns)
-    if isinstance(figures[0].picture, Drawing):
-        return _laid_out(figures, columns, title, lines)
-    import altair as alt
+    drawings = [(each.title, each.picture) for each in figures if isinstance(each.picture, Drawing)]
+    if drawings:
+        return _laid_out(drawings, columns, title, lines)
+    titled = [
+        each.picture | {"title": {"text": each.title, "fontSize": 12, "offset": 8}}
+        for each in figures
+        if not isinstance(each.picture, Drawing)
+    ]
+    return styled({"concat": titled, "columns": columns, "spacing": SPACING}, title, lines)
 
-    titled = [each.picture.properties(title=alt.TitleParams(each.title, fontSize=12, offset=8)) for each in figures]
-    return styled(alt.concat(*titled, columns=columns, spacing=SPACING), title, lines)
 
-
-def _laid_out(figures: Sequence[Figure], columns: int, title: str, lines: Sequence[str]) -> Drawing:
+def _laid_out(drawings: Sequence[tuple[str, Drawing]], columns: int, title: str, lines: Sequence[str]) -> Drawing:
     """Drawings of one size below a title, each under its own."""
     bold, margin, line = ' font-weight="bold"', 16, 16
     shapes = [text_at(margin, margin + 14, title, 16, more=bold)]
     shapes += [text_at(margin, margin + 36 + line * row, text, 12, FAINT) for row, text in enumerate(lines)]
-    size, top = figures[0].picture, margin + 44 + line * len(lines)
+    (_, size), top = drawings[0], margin + 44 + line * len(lines)
     across, down = size.width + SPACING, size.height + SPACING + line
-    for number, figure in enumerate(figures):
+    for number, (name, drawing) in enumerate(drawings):
         x, y = margin + number % columns * across, top + number // columns * down
-        shapes.append(text_at(x, y, figure.title, 12, more=bold))
-        shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{figure.picture.shapes}</g>')
-    return Drawing("".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(figures) // columns) * down)
+        shapes.append(text_at(x, y, name, 12, more=bold))
+        shapes.append(f'<g transform="translate({x:g} {y + 8:g})">{drawing.shapes}</g>')
+    return Drawing("".join(shapes), 2 * margin + columns * across - SPACING, top + -(-len(drawings) // columns) * down)
 
 
-def styled(picture: Picture, title: str, subtitle: Sequence[str] = ()) -> Picture:
-    """A picture that stands alone, in the common style."""
-    import altair as alt
-
-    heading = alt.TitleParams(
-        title,
-        subtitle=list(subtitle),
-        anchor="start",
-        frame="group",
-        offset=14,
-        fontSize=16,
-        subtitleFontSize=12,
-        color=INK,
-        subtitleColor=FAINT,
-        subtitlePadding=6,
-        fontWeight="bold",
-    )
-    return picture.properties(title=heading, background=PAPER, padding=16, config=_config(12))
+def styled(chart: Spec, title: str, subtitle: Sequence[str] = ()) -> Spec:
+    """A chart that stands alone, in the common style."""
+    heading = {
+        "text": title,
+        "subtitle": list(subtitle),
+        "anchor": "start",
+        "frame": "group",
+        "offset": 14,
+        "fontSize": 16,
+        "subtitleFontSize": 12,
+        "color": INK,
+        "subtitleColor": FAINT,
+        "subtitlePadding": 6,
+        "fontWeight": "bold",
+    }
+    return {**chart, "title": heading, "background": PAPER, "padding": 16, "config": _config(12)}
 
 
 def _config(size: int) -> dict[str, Any]:
@@ -177,7 +183,7 @@ def svg(picture: Picture) -> str:
         paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
         text = _framed(picture, 0, ' xmlns="http://www.w3.org/2000/svg"', paper)
     else:
-        text = _renumbered(_drawn(picture.to_dict()), "")
+        text = _renumbered(_drawn(picture), "")
     symbols = pieces.piece_symbols() if '<use href="#piece-' in text else ""
     return re.sub(r"<svg[^>]*>", lambda tag: tag[0] + _dark_style() + symbols, text, count=1)
 
@@ -243,7 +249,7 @@ def inline(picture: Picture, name: str) -> str:
     if isinstance(picture, Drawing):
         return _framed(picture, 2)
     alone = {"background": "transparent", "padding": 2, "config": _config(11)}
-    text = _renumbered(_drawn(picture.to_dict(validate=False) | alone), name)  # tests draw every chart with validation
+    text = _renumbered(_drawn(picture | alone), name)
     return re.sub(r"<[^>]+>", lambda tag: _NEEDLESS.sub("", tag[0]), text)
 
 
@@ -283,16 +289,14 @@ def curve_svg(curve: pl.DataFrame, title: str, subtitle: Sequence[str]) -> bytes
     return svg(styled(curve_chart(curve, WIDTH, HEIGHT), title, lines)).encode()
 
 
-def curve_chart(curve: pl.DataFrame, width: int, height: int) -> Picture:
+def curve_chart(curve: pl.DataFrame, width: int, height: int) -> Spec:
     """The chart of ``curve_svg`` before it gets a title and a style; the size is in pixels."""
-    import altair as alt
-
     kinds = {"strength": _by_strength, "pass": _by_passes, "win_rate": _by_games}
     draw = next((kinds[name] for name in kinds if name in curve.columns), _by_generations)
-    return draw(alt, curve).properties(width=width, height=height)
+    return {"width": width, "height": height, **draw(curve)}
 
 
-def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
+def _by_games(curve: pl.DataFrame) -> Spec:
     """The win rate of each block of games, at the block's end, with a band of its 95 % interval."""
     curve = _joined(curve)
     low, high = wilson_bounds(curve["wins"], curve["games"])
@@ -300,39 +304,42 @@ def _by_games(alt: Any, curve: pl.DataFrame) -> Picture:
         "win_rate", end=pl.col("first_game") + pl.col("games"), low=pl.Series(low), high=pl.Series(high)
     )
     block = int(curve["games"][0])
-    games = alt.X(
-        "end:Q", title="games learned from", axis=alt.Axis(format=",d", **_TICKS), scale=alt.Scale(domainMin=0)
-    )
-    share = alt.Axis(format=".0%", tickCount=6)
-    win_rate = alt.Y("win_rate:Q", title=f"games won, of each {block:,}", axis=share, scale=alt.Scale(zero=False))
-    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x=games)
-    band = base.mark_area(color=FIRST, opacity=0.18).encode(y=alt.Y("low:Q"), y2="high:Q")
-    line = base.mark_line(color=FIRST, strokeWidth=2, point={"color": FIRST, "size": 30} if len(rows) <= FEW else False)
-    return band + line.encode(y=win_rate)
+    games = quantity("end", title="games learned from", axis={"format": ",d", **_TICKS}, scale={"domainMin": 0})
+    share, scale = {"format": ".0%", "tickCount": 6}, {"zero": False}
+    win_rate = quantity("win_rate", title=f"games won, of each {block:,}", axis=share, scale=scale)
+    point = {"color": FIRST, "size": 30} if len(rows) <= FEW else False
+    return {
+        "data": data(rows),
+        "encoding": {"x": games},
+        "layer": [
+            layer("area", {"y": quantity("low"), "y2": end("high")}, color=FIRST, opacity=0.18),
+            layer("line", {"y": win_rate}, color=FIRST, strokeWidth=2, point=point),
+        ],
+    }
 
 
-def _by_strength(alt: Any, curve: pl.DataFrame) -> Picture:
+def _by_strength(curve: pl.DataFrame) -> Spec:
     """Points a game against each opponent, by generation, with bands of 95 % intervals."""
     opponents = [name for name in curve.columns if name.startswith("v ") and f"{name} low" in curve.columns]
     rows = pl.concat(
         curve.select("generation", "games", opponent=pl.lit(name), score=name, low=f"{name} low", high=f"{name} high")
         for name in opponents
     )
-    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(
-        x=alt.X("generation:O", title="generation", axis=alt.Axis(labelAngle=0)),
-        color=alt.Color(
-            "opponent:N",
-            sort=opponents,
-            scale=alt.Scale(range=[light for light, _ in AGENTS]),
-            legend=alt.Legend(symbolOpacity=1),
-        ),
-    )
-    title, scale = "points a game, a draw counting half", alt.Scale(domain=[0, 1])
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high:Q")
-    return band + base.mark_line(strokeWidth=2, point=len(curve) <= FEW).encode(y=alt.Y("score:Q", title=title))
+    colours = {"range": [light for light, _ in AGENTS]}
+    colour = category("opponent", sort=opponents, scale=colours, legend={"symbolOpacity": 1})
+    title, scale = "points a game, a draw counting half", {"domain": [0, 1]}
+    band = {"y": quantity("low", title=title, scale=scale), "y2": end("high")}
+    return {
+        "data": data(rows),
+        "encoding": {"x": ordered("generation", title="generation", axis={"labelAngle": 0}), "color": colour},
+        "layer": [
+            layer("area", band, opacity=0.18),
+            layer("line", {"y": quantity("score", title=title)}, strokeWidth=2, point=len(curve) <= FEW),
+        ],
+    }
 
 
-def _by_passes(alt: Any, curve: pl.DataFrame) -> Picture:
+def _by_passes(curve: pl.DataFrame) -> Spec:
     """The mean squared errors of two chances after each pass, a line for each number of pieces."""
     chances = {"not_lost": "not lost", "won": "won"}
     rows = pl.concat(
@@ -344,17 +351,14 @@ def _by_passes(alt: Any, curve: pl.DataFrame) -> Picture:
         )
         for name, text in chances.items()
     )
-    return (
-        alt.Chart(alt.Data(values=rows.to_dicts()))
-        .mark_line(strokeWidth=2, point=True)
-        .encode(
-            x=alt.X("pass:O", title="pass", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("error:Q", title="mean squared error of a chance"),
-            color=alt.Color("pieces:Q", title="pieces", scale=alt.Scale(scheme="viridis")),
-            detail="pieces:N",
-            strokeDash=alt.StrokeDash("chance:N", title="chance", legend=alt.Legend(symbolStrokeColor="black")),
-        )
-    )
+    encoding = {
+        "x": ordered("pass", title="pass", axis={"labelAngle": 0}),
+        "y": quantity("error", title="mean squared error of a chance"),
+        "color": quantity("pieces", title="pieces", scale={"scheme": "viridis"}),
+        "detail": category("pieces"),
+        "strokeDash": category("chance", title="chance", legend={"symbolStrokeColor": "black"}),
+    }
+    return {"data": data(rows), **layer("line", encoding, strokeWidth=2, point=True)}
 
 
 def _joined(curve: pl.DataFrame) -> pl.DataFrame:
@@ -366,17 +370,14 @@ def _joined(curve: pl.DataFrame) -> pl.DataFrame:
     return full.select("first_game", "games", "wins", win_rate=pl.col("wins") / pl.col("games"))
 
 
-def _by_generations(alt: Any, curve: pl.DataFrame) -> Picture:
+def _by_generations(curve: pl.DataFrame) -> Spec:
     """A line for every fitness."""
     names = [name for name, kind in curve.schema.items() if kind == pl.Float64]
     rows = curve.select("generation", *names).unpivot(index="generation", variable_name="fitness")
-    colours = alt.Scale(domain=names, range=[light for light, _ in AGENTS][: len(names)])
-    return (
-        alt.Chart(alt.Data(values=rows.to_dicts()))
-        .mark_line(strokeWidth=2, point=len(curve) <= FEW)
-        .encode(
-            x=alt.X("generation:Q", title="generation", axis=alt.Axis(format="d", **_TICKS)),
-            y=alt.Y("value:Q", title="fitness", scale=alt.Scale(zero=False)),
-            color=alt.Color("fitness:N", sort=names, scale=colours),
-        )
-    )
+    colours = {"domain": names, "range": [light for light, _ in AGENTS][: len(names)]}
+    encoding = {
+        "x": quantity("generation", title="generation", axis={"format": "d", **_TICKS}),
+        "y": quantity("value", title="fitness", scale={"zero": False}),
+        "color": category("fitness", sort=names, scale=colours),
+    }
+    return {"data": data(rows), **layer("line", encoding, strokeWidth=2, point=len(curve) <= FEW)}

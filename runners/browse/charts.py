@@ -10,6 +10,7 @@ import polars as pl
 
 from analytics.report import style
 from analytics.report.style import Figure
+from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
 from quarto.errors import RequestError, nearest
 
 KINDS = ("bars", "line", "points", "heat map")
@@ -52,12 +53,17 @@ def planned(frame: pl.DataFrame, kind: str = "", x: str = "", y: str = "", colou
     if kind == "heat map":
         y = y or next(iter(others), x)
         colour = colour or next((name for name in reversed(numbers) if name not in (x, y)), numbers[-1])
-        return ChartPlan(kind, x, y, colour)
-    y = y or next((name for name in numbers if name != x), numbers[0])
-    if y not in numbers:
-        raise RequestError(f"column {y!r} has no numbers: draw one of {', '.join(numbers)}")
+        return ChartPlan(kind, x, y, _number(colour, numbers))
+    y = _number(y or next((name for name in numbers if name != x), numbers[0]), numbers)
     kind = kind or ("line" if x in numbers and frame[x].n_unique() == frame.height else "bars")
     return ChartPlan(kind, x, y, colour or (None if kind == "points" else _series(frame, x, y)))
+
+
+def _number(column: str, numbers: Sequence[str]) -> str:
+    """A column of numbers. Raises ``RequestError`` for one of anything else."""
+    if column not in numbers:
+        raise RequestError(f"column {column!r} has no numbers: draw one of {', '.join(numbers)}")
+    return column
 
 
 def _series(frame: pl.DataFrame, x: str, y: str) -> str | None:
@@ -82,7 +88,7 @@ def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
     draw = {"bars": _bars, "heat map": _heat}.get(plan.kind, _marks)
-    return Figure(title, lambda: draw(rows, plan).properties(width=WIDTH, height=HEIGHT), "chart-", note)
+    return Figure(title, lambda: {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
 
 
 def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
@@ -96,10 +102,8 @@ def _drawable(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(*texts, *numbers)
 
 
-def _data(rows: pl.DataFrame) -> tuple[Any, dict[str, str]]:
-    """The rows for Altair, and the plain name of each column there: it reads dots and brackets in names as paths."""
-    import altair as alt
-
+def _data(rows: pl.DataFrame) -> tuple[Spec, dict[str, str]]:
+    """The rows of a chart, and the plain name of each column there: dots and brackets in names would be paths."""
     names = {column: f"c{number}" for number, column in enumerate(rows.columns)}
     values = [
         {
@@ -108,55 +112,50 @@ def _data(rows: pl.DataFrame) -> tuple[Any, dict[str, str]]:
         }
         for row in rows.to_dicts()
     ]
-    return alt.Chart(alt.InlineData(values=values)), names
+    return data(values), names
 
 
-def _colour(alt: Any, plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Any:
+def _colour(plan: ChartPlan, names: dict[str, str], rows: pl.DataFrame) -> Spec:
     colours = [light for light, _ in style.AGENTS]
     if plan.colour is None:
-        return alt.value(style.FIRST)
+        return {"value": style.FIRST}
     values = list(dict.fromkeys(rows[plan.colour].to_list()))
-    return alt.Color(
-        f"{names[plan.colour]}:N",
-        scale=alt.Scale(domain=values[: len(colours)], range=colours[: len(values)]),
-        legend=alt.Legend(
-            title=plan.colour,
-            titleColor=style.INK,
-            symbolType="square",
-            symbolOpacity=1,
-            symbolStrokeWidth=3,
-            columns=LEGEND_COLUMNS,
-            columnPadding=24,
-            labelLimit=LABEL_WIDTH,
-        ),
-    )
+    legend = {
+        "title": plan.colour,
+        "titleColor": style.INK,
+        "symbolType": "square",
+        "symbolOpacity": 1,
+        "symbolStrokeWidth": 3,
+        "columns": LEGEND_COLUMNS,
+        "columnPadding": 24,
+        "labelLimit": LABEL_WIDTH,
+    }
+    scale = {"domain": values[: len(colours)], "range": colours[: len(values)]}
+    return category(names[plan.colour], scale=scale, legend=legend)
 
 
-def _marks(rows: pl.DataFrame, plan: ChartPlan) -> Any:
+def _marks(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """A line or points, with the interval of each value if the plan has one."""
-    import altair as alt
-
-    base, names = _data(rows)
+    values, names = _data(rows)
     line, numeric = plan.kind == "line", rows.schema[plan.x].is_numeric()
     ticks = _whole_ticks(rows[plan.x]) if numeric and rows[plan.x].dtype.is_integer() else {}
-    scale = alt.Scale(zero=False, nice=True)
-    placed: dict[str, Any] = {"scale": scale} if numeric else {"sort": None}
-    x = alt.X(
-        f"{names[plan.x]}:{'Q' if numeric else 'N'}",
-        title=plan.x,
-        axis=alt.Axis(grid=False, labelAngle=0 if numeric else -35, labelLimit=LABEL_WIDTH, **ticks),
-        **placed,
+    scale = {"zero": False, "nice": True}
+    axis = {"grid": False, "labelAngle": 0 if numeric else -35, "labelLimit": LABEL_WIDTH, **ticks}
+    x = (
+        quantity(names[plan.x], title=plan.x, axis=axis, scale=scale)
+        if numeric
+        else category(names[plan.x], title=plan.x, axis=axis, sort=None)
     )
-    base = base.encode(x=x, color=_colour(alt, plan, names, rows))
-    if line:
-        marks = base.mark_line(strokeWidth=2, point={"size": 34} if rows.height <= style.FEW else False)
-    else:
-        marks = base.mark_point(filled=True, size=44, opacity=0.85)
-    marks = marks.encode(y=alt.Y(f"{names[plan.y]}:Q", title=plan.y, scale=scale))
+    placed = {"x": x, "color": _colour(plan, names, rows)}
+    y = quantity(names[plan.y], title=plan.y, scale=scale)
+    point = {"size": 34} if rows.height <= style.FEW else False
+    look = {"strokeWidth": 2, "point": point} if line else {"filled": True, "size": 44, "opacity": 0.85}
+    marks = layer(plan.kind.removesuffix("s"), {**placed, "y": y}, **look)
     if plan.low is None or plan.high is None:
-        return marks
-    interval = base.mark_area(opacity=0.18) if line else base.mark_rule(strokeWidth=2)
-    return interval.encode(y=alt.Y(f"{names[plan.low]}:Q", title=plan.y), y2=f"{names[plan.high]}:Q") + marks
+        return {"data": values, **marks}
+    between = {**placed, "y": quantity(names[plan.low], title=plan.y), "y2": end(names[plan.high])}
+    interval = layer("area", between, opacity=0.18) if line else layer("rule", between, strokeWidth=2)
+    return {"data": values, "layer": [interval, marks]}
 
 
 def _whole_ticks(values: pl.Series) -> dict[str, Any]:
@@ -167,43 +166,43 @@ def _whole_ticks(values: pl.Series) -> dict[str, Any]:
     return {"format": "d", **({"values": [*range(least, most + 1)]} if most - least <= FEW_TICKS else {})}
 
 
-def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Any:
-    import altair as alt
-
-    base, names = _data(rows)
-    angle = -35 if rows[plan.x].dtype == pl.String else 0
-    x = alt.X(f"{names[plan.x]}:N", title=plan.x, sort=None, axis=alt.Axis(labelAngle=angle, labelLimit=LABEL_WIDTH))
-    y = alt.Y(f"{names[plan.y]}:Q", title=plan.y)
-    offset = {"xOffset": f"{names[plan.colour]}:N"} if plan.colour else {}
-    return base.mark_bar().encode(x=x, y=y, color=_colour(alt, plan, names, rows), **offset)
+def _bars(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
+    values, names = _data(rows)
+    axis = {"labelAngle": -35 if rows[plan.x].dtype == pl.String else 0, "labelLimit": LABEL_WIDTH}
+    encoding = {
+        "x": category(names[plan.x], title=plan.x, sort=None, axis=axis),
+        "y": quantity(names[plan.y], title=plan.y),
+        "color": _colour(plan, names, rows),
+        **({"xOffset": category(names[plan.colour])} if plan.colour else {}),
+    }
+    return {"data": values, **layer("bar", encoding)}
 
 
 MOST_SHADE = 0.55  # opacity of a tile: its number can be read on it, on light and on dark paper
 INTERVALS = 3.0  # half-widths of intervals from the mean that have the full colour at least
 
 
-def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Any:
+def _heat(rows: pl.DataFrame, plan: ChartPlan) -> Spec:
     """Tiles, blue above the mean of all and orange below it; pale where the interval of a value holds the mean."""
-    import altair as alt
-
     column = plan.colour or plan.y
-    base, names = _data(rows.with_columns(_shades(column, plan)))
-    plain: dict[str, Any] = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
-    few = rows[plan.x].n_unique() <= FEW_TILES
+    values, names = _data(rows.with_columns(_shades(column, plan)))
+    plain = {"domain": False, "ticks": False, "labelLimit": LABEL_WIDTH}
     letters = rows.select(pl.col(plan.x).unique().cast(pl.String).str.len_chars().sum()).item()
-    angle = 0 if letters < LETTERS_ACROSS else -35
-    base = base.encode(
-        x=alt.X(f"{names[plan.x]}:O", title=plan.x, axis=alt.Axis(labelAngle=angle, orient="top", **plain)),
-        y=alt.Y(f"{names[plan.y]}:O", title=plan.y, axis=alt.Axis(**plain)),
-    )
-    colours = alt.Scale(domain=["above", "below"], range=[style.FIRST, style.SECOND])
-    tiles = base.mark_rect(stroke=style.FAINT, strokeWidth=0.5).encode(
-        fill=alt.Fill(f"{names[SIDE]}:N", scale=colours, legend=None),
-        fillOpacity=alt.FillOpacity(f"{names[SHADE]}:Q", scale=None, legend=None),
-    )
-    form = "d" if rows[column].dtype.is_integer() else ".4~g"
-    texts = base.mark_text(color=style.INK, fontSize=12).encode(text=alt.Text(f"{names[column]}:Q", format=form))
-    return tiles + texts if few else tiles
+    above = {"labelAngle": 0 if letters < LETTERS_ACROSS else -35, "orient": "top", **plain}
+    placed = {
+        "x": ordered(names[plan.x], title=plan.x, axis=above),
+        "y": ordered(names[plan.y], title=plan.y, axis=plain),
+    }
+    colours = {"domain": ["above", "below"], "range": [style.FIRST, style.SECOND]}
+    shades = {
+        "fill": category(names[SIDE], scale=colours, legend=None),
+        "fillOpacity": quantity(names[SHADE], scale=None, legend=None),
+    }
+    layers = [layer("rect", shades, stroke=style.FAINT, strokeWidth=0.5)]
+    if rows[plan.x].n_unique() <= FEW_TILES:
+        text = quantity(names[column], format="d" if rows[column].dtype.is_integer() else ".4~g")
+        layers.append(layer("text", {"text": text}, color=style.INK, fontSize=12))
+    return {"data": values, "encoding": placed, "layer": layers}
 
 
 SIDE, SHADE = "\0side", "\0shade"  # columns of tiles: no column of an answer has such a name

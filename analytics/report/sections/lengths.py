@@ -9,7 +9,8 @@ import polars as pl
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, numbered
-from analytics.report.style import Figure, Picture
+from analytics.report.style import Figure
+from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
 from analytics.results.columns import ResultColumn, Table, column, intervals, percent, words
 from analytics.statistics.tally import wilson_bounds
 from quarto.perft import lengths as random_lengths
@@ -131,32 +132,32 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     ]
 
 
-def _bars(rows: pl.DataFrame, top: float) -> Picture:
+def _bars(rows: pl.DataFrame, top: float) -> Spec:
     """Shares by length, those won at the bottom, then lost, then drawn; intervals, and a mark for random play."""
-    import altair as alt
-
-    height = alt.Scale(domain=[0, top], nice=False, clamp=True)
     counts = zip(style.RESULTS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
-    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
-    plies = alt.X("plies:O", title="plies", axis=axis, scale=alt.Scale(domain=[*range(SHORTEST, CELLS + 1)]))
-    share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
-    colours = alt.Scale(domain=[*style.RESULTS], range=[light for light, _ in style.RESULTS.values()])
-    stacked = (
-        alt.Chart(alt.InlineData(values=bars.to_dicts()))
-        .mark_bar(size=BAR)
-        .transform_calculate(level=f"indexof({[*style.RESULTS]}, datum.result)")
-        .encode(
-            x=plies,
-            y=alt.Y("value:Q", title="share of games", axis=share, scale=height, stack="zero"),
-            color=alt.Color("result:N", scale=colours, legend=None),
-            order=alt.Order("level:Q"),
-        )
+    plies = ordered(
+        "plies",
+        title="plies",
+        axis={"labelAngle": 0, "grid": False, "domain": False, "ticks": False},
+        scale={"domain": [*range(SHORTEST, CELLS + 1)]},
     )
-    base = alt.Chart(alt.InlineData(values=rows.select("plies", "low", "high", "random").to_dicts())).encode(x=plies)
-    reach = base.mark_rule(color=style.FAINT).encode(y="low:Q", y2="high:Q")
-    layers = stacked + reach
+    share = {"format": ".0%", "tickCount": 4, "domain": False, "ticks": False}
+    height = {"domain": [0, top], "nice": False, "clamp": True}
+    colours = {"domain": [*style.RESULTS], "range": [light for light, _ in style.RESULTS.values()]}
+    stacked = {
+        "y": quantity("value", title="share of games", axis=share, scale=height, stack="zero"),
+        "color": category("result", scale=colours, legend=None),
+        "order": quantity("level"),
+    }
+    level = {"calculate": f"indexof({[*style.RESULTS]}, datum.result)", "as": "level"}
+    layers = [
+        {"data": data(bars), "transform": [level], **layer("bar", stacked, size=BAR)},
+        layer("rule", {"y": quantity("low"), "y2": end("high")}, color=style.FAINT),
+    ]
     if rows["random"].null_count() == 0:
-        layers += base.mark_tick(color=style.INK, thickness=2, size=BAR + 4, opacity=1).encode(y="random:Q")
-    return layers.properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
+        random = {"y": quantity("random")}
+        layers.append(layer("tick", random, color=style.INK, thickness=2, size=BAR + 4, opacity=1))
+    known = data(rows.select("plies", "low", "high", "random"))
+    return {**style.PANEL, "data": known, "encoding": {"x": plies}, "layer": layers}

@@ -8,10 +8,11 @@ from analytics.query.mistakes import decision_summaries
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, agent_figures, agent_table
-from analytics.report.style import Figure, Picture
+from analytics.report.style import Figure
+from analytics.report.vega import Spec, category, data, end, layer, quantity
 from analytics.results.columns import decision_columns
 
-KINDS = ("gift", "placement")
+KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there
 
 
@@ -47,17 +48,19 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     return agent_figures(chosen, "mistakes", cut, _lines, top)
 
 
-def _lines(rows: pl.DataFrame, colour: str, top: float) -> Picture:
-    import altair as alt
-
-    share = alt.Axis(format=".0%", tickCount=4, domain=False, ticks=False)
-    height = alt.Y("blunders:Q", title="blunders", axis=share, scale=alt.Scale(domain=[0, top], nice=False))
-    base = alt.Chart(alt.InlineData(values=rows.to_dicts())).encode(x=style.by_ply(alt, 0), detail="kind:N")
-    band = base.mark_area(color=colour, opacity=0.16).encode(
-        y=alt.Y("blunders_low:Q", title="blunders"), y2="blunders_high:Q"
-    )
-    dashes = alt.StrokeDash("kind:N", scale=alt.Scale(domain=[*KINDS], range=[[1, 0], [4, 3]]), legend=None)
-    line = base.mark_line(color=colour, strokeWidth=2).encode(y=height, strokeDash=dashes)
-    shapes = alt.Shape("kind:N", scale=alt.Scale(domain=[*KINDS], range=["circle", "square"]), legend=None)
-    points = base.mark_point(color=colour, filled=True, size=26, opacity=1).encode(y=height, shape=shapes)
-    return (band + line + points).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
+def _lines(rows: pl.DataFrame, colour: str, top: float) -> Spec:
+    share = {"format": ".0%", "tickCount": 4, "domain": False, "ticks": False}
+    height = quantity("blunders", title="blunders", axis=share, scale={"domain": [0, top], "nice": False})
+    dashes = category("kind", scale={"domain": KINDS, "range": [[1, 0], [4, 3]]}, legend=None)
+    shapes = category("kind", scale={"domain": KINDS, "range": ["circle", "square"]}, legend=None)
+    band = {"y": quantity("blunders_low", title="blunders"), "y2": end("blunders_high")}
+    return {
+        **style.PANEL,
+        "data": data(rows),
+        "encoding": {"x": style.by_ply(0), "detail": category("kind")},
+        "layer": [
+            layer("area", band, color=colour, opacity=0.16),
+            layer("line", {"y": height, "strokeDash": dashes}, color=colour, strokeWidth=2),
+            layer("point", {"y": height, "shape": shapes}, color=colour, filled=True, size=26, opacity=1),
+        ],
+    }

@@ -13,7 +13,8 @@ from analytics.ratings.ratings import Ratings, rate
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, agent_cells, agent_table
-from analytics.report.style import Figure, Picture
+from analytics.report.style import Figure
+from analytics.report.vega import Spec, category, data, end, layer, quantity
 from analytics.results.columns import (
     ITSELF,
     MISSING,
@@ -132,35 +133,34 @@ def ratings_frame(fit: Ratings) -> pl.DataFrame:
     return frame.select(*names, pl.Series("above_next", above, pl.Float64()))
 
 
-def _dots(frame: pl.DataFrame, chosen: ReportedGames) -> Picture:
+def _dots(frame: pl.DataFrame, chosen: ReportedGames) -> Spec:
     """For each rating its label and number and, below, a dot with its interval; no dot where the games set no bound."""
-    import altair as alt
-
     labels = [style.wrap(agent, LABEL) for agent in frame["agent"]]
     step = ROW + LABEL_LINE * max(0, *(len(lines) - 1 for lines in labels))
     rows = [
         _rated(row, lines, index, step) | {"colour": style.AGENTS[chosen.colour(row["agent"])][0]}
         for index, (row, lines) in enumerate(zip(_bounded_ends(frame).to_dicts(), labels, strict=True))
     ]
-    down = alt.Scale(domain=[step * len(rows), 0], nice=False)
-    base = alt.Chart(alt.InlineData(values=rows))
-    below, above = (alt.Y(f"{name}:Q", axis=None, scale=down) for name in ("dot", "top"))
-    text = base.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK).encode(y=above)
-    names = text.mark_text(baseline="top", lineHeight=LABEL_LINE, fontSize=11, color=style.INK, align="left")
-    numbers = text.mark_text(baseline="top", fontSize=11, color=style.INK, align="right")
-    scale, plain = alt.Scale(zero=False, nice=False, padding=8), alt.Axis(grid=False)
-    known = base.transform_filter("isValid(datum.elo)").encode(y=below, color=alt.Color("colour:N", scale=None))
-    reach = known.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="Elo", scale=scale, axis=plain), x2="high:Q")
-    dots = known.mark_point(size=60, filled=True, opacity=1).encode(
-        x=alt.X("elo:Q", title="Elo", scale=scale, axis=plain)
-    )
-    layers = (
-        reach
-        + dots
-        + names.encode(x=alt.value(0), text="label:N")
-        + numbers.encode(x=alt.value(style.PANEL_WIDTH), text="number:N")
-    )
-    return layers.properties(width=style.PANEL_WIDTH, height=step * len(rows))
+    height = step * len(rows)
+    below, above = (quantity(name, axis=None, scale={"domain": [height, 0], "nice": False}) for name in ("dot", "top"))
+    across = {"title": "Elo", "scale": {"zero": False, "nice": False, "padding": 8}, "axis": {"grid": False}}
+    known = {"y": below, "color": category("colour", scale=None)}
+    bounded = {"transform": [{"filter": "isValid(datum.elo)"}]}
+    reach = {**known, "x": quantity("low", **across), "x2": end("high")}
+    text = {"baseline": "top", "fontSize": 11, "color": style.INK}
+    names = {"y": above, "x": {"value": 0}, "text": category("label")}
+    numbers = {"y": above, "x": {"value": style.PANEL_WIDTH}, "text": category("number")}
+    return {
+        "width": style.PANEL_WIDTH,
+        "height": height,
+        "data": data(rows),
+        "layer": [
+            bounded | layer("rule", reach, strokeWidth=2),
+            bounded | layer("point", {**known, "x": quantity("elo", **across)}, size=60, filled=True, opacity=1),
+            layer("text", names, align="left", lineHeight=LABEL_LINE, **text),
+            layer("text", numbers, align="right", **text),
+        ],
+    }
 
 
 def _bounded_ends(frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,7 +7,8 @@ import polars as pl
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, agent_figures, agent_table
-from analytics.report.style import Figure, Picture
+from analytics.report.style import Figure
+from analytics.report.vega import Spec, data, layer, quantity
 from analytics.results.columns import ResultColumn, column
 
 # A row for each turn; result and exact value are those of its agent.
@@ -84,16 +85,18 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     return agent_figures(chosen, "thoughts", frame.filter(pl.col("told") > 0), _lines)
 
 
-def _lines(rows: pl.DataFrame, colour: str) -> Picture:
-    import altair as alt
-
-    scale, axis = alt.Scale(domain=[-1, 1], nice=False), alt.Axis(tickCount=4, domain=False, ticks=False)
-    parts = (("value", [1, 0]), ("exact", [4, 3]))
+def _lines(rows: pl.DataFrame, colour: str) -> Spec:
+    scale, axis = {"domain": [-1, 1], "nice": False}, {"tickCount": 4, "domain": False, "ticks": False}
     lines = [
-        alt.Chart(alt.InlineData(values=rows.select("ply", name).drop_nulls().to_dicts()))
-        .mark_line(color=colour, strokeWidth=2, strokeDash=dash)
-        .encode(x=style.by_ply(alt, -1), y=alt.Y(f"{name}:Q", title="value", axis=axis, scale=scale))
-        for name, dash in parts
+        {"data": data(rows.select("ply", name).drop_nulls())}
+        | layer(
+            "line",
+            {"y": quantity(name, title="value", axis=axis, scale=scale)},
+            color=colour,
+            strokeWidth=2,
+            strokeDash=dash,
+        )
+        for name, dash in (("value", [1, 0]), ("exact", [4, 3]))
         if rows[name].is_not_null().any()
     ]
-    return alt.layer(*lines).properties(width=style.PANEL_WIDTH, height=style.PANEL_HEIGHT)
+    return {**style.PANEL, "encoding": {"x": style.by_ply(-1)}, "layer": lines}

@@ -287,7 +287,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> OpenArchive:
 
 @pytest.mark.parametrize("slug", SAID)
 def test_each_picture_says_what_it_shows(full: OpenArchive, slug: str) -> None:
-    picture = sections_svg(sections_of(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))  # Altair checks it first
+    picture = sections_svg(sections_of(full, slug, f"run_id = '{RUNS[0].record.run_id}'"))
     for said in SAID[slug]:
         assert f">{said}</text>" in picture
     assert "NaN" not in picture

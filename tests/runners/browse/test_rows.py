@@ -282,6 +282,9 @@ def test_a_chart_follows_from_the_columns() -> None:
     hostile = pl.DataFrame({"a.b[0]": ["<script>", "'\"&"], "y": [1.0, float("nan")]})
     assert "<script" not in charts.chart(hostile, planned(hostile), "t").svg
     wrong = {"chart 'pie'": {"kind": "pie"}, "column 'z'": {"x": "z"}, "no numbers": {"y": "agent"}}
+    wrong |= {
+        "column 'opponent' has no numbers": {"kind": "heat map", "x": "agent", "y": "score", "colour": "opponent"}
+    }
     for complaint, asked in wrong.items():
         with pytest.raises(RequestError, match=complaint):
             planned(frame, **asked)

@@ -1,0 +1,92 @@
+"""Every chart is what the schema of Vega-Lite allows, which Altair has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from analytics import open_archive
+from analytics.published import figures as published_figures
+from analytics.published.comparison import ComparedFigure, chart
+from analytics.report import style
+from analytics.report.page import sections_of
+from analytics.report.style import Drawing
+from analytics.report.vega import Spec, category, data, layer, quantity
+from runners.browse import charts
+from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
+
+pytestmark = pytest.mark.extras
+
+SLUGS = ("ratings", "lengths", "learning", "mistakes")
+ROWS = pl.DataFrame(
+    {"a": [1, 2, 3], "b": [1.5, None, 4.0], "c": ["x", "y", "x"], "low": [1.0, 2.0, 3.0], "high": [2.0, 3.0, 5.0]}
+)
+CURVES = {
+    "games": {"first_game": [0, 100], "games": [100, 100], "wins": [50, 60], "win_rate": [0.5, 0.6]},
+    "generations": {"generation": [0, 1], "games": [10, 20], "best": [0.5, 0.6], "mean": [0.2, 0.5]},
+    "strength": {"generation": [0], "games": [9], "strength": [0.5], "v a": [0.5], "v a low": [0.4], "v a high": [0.6]},
+    "passes": {
+        "pieces": [9, 9],
+        "pass": [1, 2],
+        "boards": [5, 5],
+        "not_lost": [0.4, 0.3],
+        "won": [0.3, 0.2],
+        "held_out_not_lost": [0.2, 0.1],
+        "held_out_won": [0.1, 0.1],
+    },
+}
+
+
+def check(spec: Spec) -> None:
+    """Raise an error unless the schema allows a chart."""
+    import altair as alt
+
+    alt.Chart.from_dict(style.styled(spec, "title"))
+
+
+def of_sections(root: Path) -> Iterator[Spec]:
+    archive = write_archive(root)
+    add_decisions(archive)
+    add_policies(archive)
+    with open_archive(archive.root) as opened:
+        for slug in SLUGS:
+            for section in sections_of(opened, slug):
+                yield from (each.picture for each in section.figures if not isinstance(each.picture, Drawing))
+
+
+def of_answers() -> Iterator[Spec]:
+    plans = [charts.planned(ROWS, *names) for names in product(("line", "points"), ("a", "c"), ("b",), ("", "c"))]
+    plans += [charts.planned(ROWS, "bars", "a", "b", colour) for colour in ("", "c")]
+    plans += [charts.ChartPlan(kind, "a", "b", None, "low", "high") for kind in ("line", "points")]
+    plans += [charts.ChartPlan("heat map", x, y, "b", "low", "high") for x, y in (("a", "c"), ("c", "a"))]
+    for plan in plans:
+        picture = charts.chart(ROWS, plan, "title").picture
+        assert not isinstance(picture, Drawing)
+        yield picture
+
+
+def of_curves() -> Iterator[Spec]:
+    return (style.curve_chart(pl.DataFrame(columns), 100, 100) for columns in CURVES.values())
+
+
+def of_comparisons() -> Iterator[Spec]:
+    yield chart([ComparedFigure(figure, None, None) for figure in published_figures()[:3]])
+
+
+def test_the_schema_allows_every_chart(tmp_path: Path) -> None:
+    found = [*of_sections(tmp_path / "archive"), *of_answers(), *of_curves(), *of_comparisons()]
+    assert len(found) > 20
+    for spec in found:
+        check(spec)
+
+
+@pytest.mark.parametrize("wrong", [{"mark": "lines"}, {"encoding": {"x": {"field": "a", "type": "number"}}}])
+def test_the_schema_refuses_what_is_no_chart(wrong: Spec) -> None:
+    right = {"data": data(ROWS), **layer("line", {"x": quantity("a"), "color": category("c")})}
+    check(right)
+    with pytest.raises(Exception, match="Failed validating"):
+        check(right | wrong)
