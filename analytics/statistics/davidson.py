@@ -18,12 +18,15 @@ when the components are infinitely far apart. So they leave the fit and decide o
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from analytics.statistics.tally import DRAW, LOSS, WIN
+from quarto.jit import inlined, kernel
 
 ROUNDS = 100
 PRECISION = 1e-10  # natural units
@@ -37,7 +40,8 @@ SHARES = np.zeros((3, 4))
 SHARES[LOSS] = 0, 1, 0, 0
 SHARES[DRAW] = 0.5, 0.5, 0.5, 1
 SHARES[WIN] = 1, 0, 1, 0
-PRODUCTS = np.einsum("op,oq->opq", SHARES, SHARES).reshape(3, 16)
+
+_NUMBERS, _VECTOR, _MATRIX = types.int64[::1], types.float64[::1], types.float64[:, ::1]
 
 
 class SeatGames(NamedTuple):
@@ -72,14 +76,13 @@ def fit(agents: int, games: SeatGames, near: Fit | None = None) -> Fit:
     zero, one, counts = games.zero[within], games.one[within], games.counts[within]
     if not counts.sum():
         return Fit(np.zeros(agents), np.nan, np.nan, above)
-    indices = np.stack([zero, one, np.full_like(zero, agents), np.full_like(zero, agents + 1)], axis=1)
     start = np.zeros(agents + 2)
     losses, draws, wins = counts.sum(axis=0)
     with np.errstate(divide="ignore"):
         start[-1] = np.clip(np.log(2 * draws) - np.log(losses + wins), -EXTREME_DRAWS, EXTREME_DRAWS)
     if near is not None and np.isfinite([near.seat, near.draws]).all() and abs(start[-1]) < EXTREME_DRAWS:
         start = np.array([*near.strengths, near.seat, near.draws])
-    found = _newton(indices, counts, start, _penalty(above, counts.sum()))
+    found = _newton(zero, one, counts, start, _penalty(above, counts.sum()))
     seat = found[-2] if abs(found[-2]) <= FAR else np.copysign(np.inf, found[-2])
     return Fit(found[:-2], float(seat), float(found[-1]), above)
 
@@ -113,61 +116,92 @@ def _penalty(above: NDArray[np.bool_], games: float) -> NDArray[np.float64]:
     return penalty
 
 
+@kernel(_VECTOR(_NUMBERS, _NUMBERS, _MATRIX, _VECTOR, _MATRIX))
 def _newton(
-    indices: NDArray[np.int64], counts: NDArray[np.float64], start: NDArray[np.float64], penalty: NDArray[np.float64]
+    zero: NDArray[np.int64],
+    one: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    start: NDArray[np.float64],
+    penalty: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Newton's method from ``start``. ``indices`` [M, 4]: the indices of the four parameters of each row of games."""
-    found, (likelihood, shares) = start, _likelihood(indices, counts, start)
+    """The parameters [A + 2] that Newton's method finds from ``start``; ``penalty`` is added to the curvature."""
+    found, likelihood = start, _likelihood(zero, one, counts, start)
     for _ in range(ROUNDS):
-        step = _step(indices, counts, shares, penalty)
-        step *= min(1.0, LONGEST_STEP / max(np.abs(step).max(), 1e-300))
-        ahead, then = _likelihood(indices, counts, found + step)
+        slope, curvature = np.zeros(len(start)), penalty.copy()
+        for row in range(len(counts)):
+            _add_row(zero[row], one[row], counts[row], found, slope, curvature)
+        _solve(curvature, slope)
+        step = slope * min(1.0, LONGEST_STEP / max(np.abs(slope).max(), 1e-300))
+        ahead = _likelihood(zero, one, counts, found + step)
         while ahead < likelihood - 1e-9 * abs(likelihood) and np.abs(step).max() > PRECISION:
-            step /= 2
-            ahead, then = _likelihood(indices, counts, found + step)
-        found, likelihood, shares = found + step, ahead, then
+            step = step / 2
+            ahead = _likelihood(zero, one, counts, found + step)
+        found, likelihood = found + step, ahead
         if np.abs(step).max() < PRECISION or np.abs(found[:-1]).max() > FAR + LONGEST_STEP:
             break
     return found
 
 
+@inlined
+def _chances(at: NDArray[np.float64], zero: int, one: int) -> tuple[float, float, float]:
+    """The probabilities that seat 0 loses, draws and wins."""
+    low, high, draws = at[one], at[zero] + at[-2], at[-1]
+    most = max(low, high, (low + high) / 2 + draws)
+    loss, draw, win = math.exp(low - most), math.exp((low + high) / 2 + draws - most), math.exp(high - most)
+    return loss / (loss + draw + win), draw / (loss + draw + win), win / (loss + draw + win)
+
+
+@inlined
 def _likelihood(
-    indices: NDArray[np.int64], counts: NDArray[np.float64], at: NDArray[np.float64]
-) -> tuple[float, NDArray[np.float64]]:
-    """The log-likelihood, and the probability of each result, [M, 3]."""
-    utilities = np.einsum("mp,op->mo", at[indices], SHARES)
-    utilities -= utilities.max(axis=1, keepdims=True)
-    weights = np.exp(utilities)
-    total = weights.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = weights / total
-    return float((counts * (utilities - np.log(total))).sum()), shares
+    zero: NDArray[np.int64], one: NDArray[np.int64], counts: NDArray[np.float64], at: NDArray[np.float64]
+) -> float:
+    """The logarithm of the likelihood."""
+    total = 0.0
+    for row in range(len(counts)):
+        chances = _chances(at, zero[row], one[row])
+        for result in range(3):
+            if counts[row, result] > 0:
+                total += counts[row, result] * math.log(chances[result])
+    return total
 
 
-def _step(
-    indices: NDArray[np.int64], counts: NDArray[np.float64], shares: NDArray[np.float64], penalty: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """A step of Newton's method: the gradient of the log-likelihood over its curvature."""
-    size, games = len(penalty), counts.sum(axis=1, keepdims=True)
-    # einsum, not @: for so few columns it is faster than waking the threads of a linear algebra library.
-    mean = np.einsum("mo,op->mp", shares, SHARES)
-    slopes = np.einsum("mo,op->mp", counts - games * shares, SHARES)
-    curvatures = games * (
-        np.einsum("mo,op->mp", shares, PRODUCTS) - np.einsum("mp,mq->mpq", mean, mean).reshape(-1, 16)
-    )
-    cells = (indices[:, :, None] * size + indices[:, None, :]).ravel()
-    slope = np.bincount(indices.ravel(), slopes.ravel(), size).astype(np.float64)
-    information = np.bincount(cells, curvatures.ravel(), size * size).astype(np.float64).reshape(size, size)
-    return _solve(information + penalty, slope)
+@inlined
+def _add_row(
+    zero: int,
+    one: int,
+    counts: NDArray[np.float64],
+    at: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    curvature: NDArray[np.float64],
+) -> None:
+    """Add what the games of two agents give to the gradient of the log-likelihood and to its negative curvature."""
+    indices, chances, games = (zero, one, len(at) - 2, len(at) - 1), _chances(at, zero, one), counts.sum()
+    for p in range(4):
+        mean = chances[0] * SHARES[0, p] + chances[1] * SHARES[1, p] + chances[2] * SHARES[2, p]
+        for result in range(3):
+            slope[indices[p]] += (counts[result] - games * chances[result]) * SHARES[result, p]
+        for q in range(4):
+            for result in range(3):
+                share = SHARES[result, q] * games * chances[result]
+                curvature[indices[p], indices[q]] += share * (SHARES[result, p] - mean)
 
 
-def _solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The x with ``matrix`` x = ``right``, for a positive definite matrix.
+@inlined
+def _solve(matrix: NDArray[np.float64], right: NDArray[np.float64]) -> None:
+    """Replace ``right`` by the x with ``matrix`` x = ``right``, and a positive definite ``matrix`` by its factor.
 
-    It uses Cholesky's factors: LAPACK's general solver wakes threads, which takes forty times as long on a busy one.
+    The factor is Cholesky's, below the diagonal and on it. LAPACK would need SciPy in a kernel.
     """
-    factor, found = np.linalg.cholesky(matrix), right.astype(np.float64)
-    for i in range(len(found)):
-        found[i] = (found[i] - factor[i, :i] @ found[:i]) / factor[i, i]
-    for i in reversed(range(len(found))):
-        found[i] = (found[i] - factor[i + 1 :, i] @ found[i + 1 :]) / factor[i, i]
-    return found
+    for i in range(len(right)):
+        for j in range(i + 1):
+            rest = matrix[i, j]
+            for k in range(j):
+                rest -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = math.sqrt(rest) if i == j else rest / matrix[j, j]
+        for k in range(i):
+            right[i] -= matrix[i, k] * right[k]
+        right[i] /= matrix[i, i]
+    for i in range(len(right) - 1, -1, -1):
+        for k in range(i + 1, len(right)):
+            right[i] -= matrix[k, i] * right[k]
+        right[i] /= matrix[i, i]
