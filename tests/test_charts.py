@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -18,10 +19,11 @@ from analytics.report.style import Drawing
 from analytics.report.vega import Spec, category, data, layer, quantity
 from runners.browse import charts
 from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
+from tests.analytics.indexed import think
 
 pytestmark = pytest.mark.extras
 
-SLUGS = ("ratings", "lengths", "learning", "mistakes")
+SLUGS = ("ratings", "lengths", "learning", "mistakes", "thoughts")
 ROWS = pl.DataFrame(
     {"a": [1, 2, 3], "b": [1.5, None, 4.0], "c": ["x", "y", "x"], "low": [1.0, 2.0, 3.0], "high": [2.0, 3.0, 5.0]}
 )
@@ -52,10 +54,12 @@ def of_sections(root: Path) -> Iterator[Spec]:
     archive = write_archive(root)
     add_decisions(archive)
     add_policies(archive)
+    think(archive, archive.run_ids()[0])
     with open_archive(archive.root) as opened:
         for slug in SLUGS:
-            for section in sections_of(opened, slug):
-                yield from (each.picture for each in section.figures if not isinstance(each.picture, Drawing))
+            pictures = [each.picture for section in sections_of(opened, slug) for each in section.figures]
+            assert pictures, slug
+            yield from (each for each in pictures if not isinstance(each, Drawing))
 
 
 def of_answers() -> Iterator[Spec]:
@@ -73,12 +77,18 @@ def of_curves() -> Iterator[Spec]:
     return (style.curve_chart(pl.DataFrame(columns), 100, 100) for columns in CURVES.values())
 
 
+def of_docs() -> Iterator[Spec]:
+    script = importlib.import_module("docs.strength_by_time")
+    rows = pl.DataFrame({"picture": [script.ELO] * 2, "family": ["a", "b"], "us": [10.0, 99.0], "strength": [0.0, 9.0]})
+    yield {"vconcat": [script.panel(rows, name, ["a", "b"]) for name in (script.ELO, script.WINS)]}
+
+
 def of_comparisons() -> Iterator[Spec]:
     yield chart([ComparedFigure(figure, None, None) for figure in published_figures()[:3]])
 
 
 def test_the_schema_allows_every_chart(tmp_path: Path) -> None:
-    found = [*of_sections(tmp_path / "archive"), *of_answers(), *of_curves(), *of_comparisons()]
+    found = [*of_sections(tmp_path / "archive"), *of_answers(), *of_curves(), *of_comparisons(), *of_docs()]
     assert len(found) > 20
     for spec in found:
         check(spec)

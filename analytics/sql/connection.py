@@ -115,7 +115,7 @@ class Connection:
     def read(self, text: str) -> None:
         """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
         read = read_by(self.duckdb, text, KNOWN)
-        self._define(named_in(text))
+        self._define(named_in(" ".join([text, *sorted(read.views)])))
         more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
         if more != self._columns and not read.views.isdisjoint(_KEYED):
             self._columns = more

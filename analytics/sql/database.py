@@ -141,20 +141,24 @@ class OpenArchive:
     ) -> _Taken:
         found: _Taken | Complaint
         broken: list[RequestError] = []
+
+        def answer(connection: Connection) -> _Taken | Complaint:
+            limits = self._limits.kept(connection.duckdb, connection.scratch.spill, broken)
+            with connection.registered(frames or {}):
+                if self._vocabulary_only:
+                    check_vocabulary(connection.duckdb, text, KNOWN)
+                return ask(connection.duckdb, text, parameters, take, limits)
+
         try:
             connection = self._connected()
             connection.read(text)
+            found = answer(connection)
+            if isinstance(found, Complaint) and found.names_nothing and connection.define_all():
+                found = answer(connection)  # now DuckDB can propose any name
         except (duckdb.OutOfMemoryException, MemoryError) as error:
             self.close()  # not all views are there
             found = Complaint.of(error)
         else:
-            kept = partial(self._limits.kept, connection.duckdb, connection.scratch.spill, broken)
-            with connection.registered(frames or {}):
-                if self._vocabulary_only:
-                    check_vocabulary(connection.duckdb, text, KNOWN)
-                found = ask(connection.duckdb, text, parameters, take, kept())
-                if isinstance(found, Complaint) and found.names_nothing and connection.define_all():
-                    found = ask(connection.duckdb, text, parameters, take, kept())  # its error proposes a name
             if connection.failures:  # rows are missing
                 failure = connection.failures[0]
                 connection.failures.clear()

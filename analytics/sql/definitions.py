@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from analytics.sql import views
@@ -18,8 +18,12 @@ _FILES = ("macros.sql", "made_views.sql", "position_macros.sql")
 _NAME = re.compile(r"CREATE (?:OR REPLACE )?(?:MACRO|TABLE|VIEW) (\w+)")
 _COMMENT = re.compile("--.*")
 _WORD = re.compile(r"\w+")
-# Questions that list what there is, and those that make names of texts.
-_ANY = re.compile(r"\b(?:duckdb_\w+\(|pragma_|information_schema\b|pg_|sqlite_|show\b|query\b|query_table\b)")
+# Questions that list what there is, and those that make names of texts. Where functions alone are looked up, the name
+# of the list stands in quotes (``syntax``).
+_ANY = re.compile(
+    r"duckdb_(?!functions\")|information_schema|pragma_|pg_|sqlite_|query|\bshow\b"
+    r"|(?:^|\()\s*desc(?:ribe)?\s*(?:$|;|\)|tables\b)"
+)
 
 
 @cache
@@ -43,7 +47,7 @@ def named_in(question: str) -> Sequence[str]:
     return _with_parts(tuple(definitions()) if _ANY.search(lowered) else _found_in(lowered))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _with_parts(names: Sequence[str]) -> Sequence[str]:
     ordered: dict[str, None] = {}
     for name in names:
@@ -53,4 +57,4 @@ def _with_parts(names: Sequence[str]) -> Sequence[str]:
 
 
 def _found_in(text: str) -> Sequence[str]:
-    return tuple(word for word in dict.fromkeys(_WORD.findall(text)) if word in definitions())
+    return tuple(sorted(set(_WORD.findall(text)) & definitions().keys()))

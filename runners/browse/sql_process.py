@@ -40,7 +40,7 @@ def serve(setup: dict[str, Any], _: bytes) -> tuple[Message, Serve]:
             return None, b""
         else:
             opened.refresh()
-        opened.first("SELECT run_id FROM games LIMIT 0", 1)  # its views are made now, not in a question's time
+        opened.first("SELECT run_id FROM games LIMIT 0", 1)  # DuckDB starts now, not in a question's time
         stamp = found
         return None, b""
 

@@ -1,4 +1,4 @@
-"""Starting a command that Hydra carries out: its request is checked, then Hydra's own ``main`` does the rest."""
+"""Starting a command that Hydra carries out: its request is checked, then a job of Hydra, or its sweep, begins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import datetime as dt
 import os
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.core.utils import JobReturn, run_job
+from hydra.core.utils import run_job
 from hydra.errors import HydraException
-from hydra.experimental.callback import Callback
 from hydra.types import HydraContext, RunMode
 from hydra.utils import instantiate
 from omegaconf import DictConfig
@@ -151,27 +151,30 @@ def _firsts(given: Sequence[Override]) -> list[str]:
     return list({each.get_key_element(): first_value(each) for each in given}.values())
 
 
-class _Callbacks(Callback):
-    """Those that a yaml names under ``hydra.callbacks``, for the job of a single request."""
+class _Callbacks:
+    """Those that a yaml names under ``hydra.callbacks``. One that fails is a warning, as in a sweep."""
 
     def __init__(self, cfg: DictConfig) -> None:
-        self._named: list[Callback] = [instantiate(each) for each in cfg.hydra.callbacks.values()]
+        self._named = [instantiate(each) for each in (cfg.hydra.callbacks or {}).values()]
 
-    def on_job_start(self, config: DictConfig, **more: Any) -> None:
-        for each in self._named:
-            each.on_run_start(config, config_name=config.hydra.job.config_name)
-            each.on_job_start(config, **more)
+    def tell(self, moment: str, **what: Any) -> None:
+        """Call a method of each, of the last one first if something ends."""
+        for each in reversed(self._named) if moment.endswith("_end") else self._named:
+            try:
+                getattr(each, moment)(**what)
+            except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
+                warnings.warn(
+                    f"Callback {type(each).__name__}.{moment} raised {type(error).__name__}: {error}", stacklevel=2
+                )
 
-    def on_job_end(self, config: DictConfig, job_return: JobReturn, **more: Any) -> None:
-        for each in reversed(self._named):
-            each.on_job_end(config, job_return, **more)
-            each.on_run_end(config, config_name=config.hydra.job.config_name, job_return=job_return)
+    on_job_start = partialmethod(tell, "on_job_start")
+    on_job_end = partialmethod(tell, "on_job_end")
 
 
 def _single(work: Work, cfg: DictConfig) -> Finished:
     """Carry out a request that is ready as a job of Hydra, with its folder and log. Raises what the work raised.
 
-    ``hydra.main`` composes the configuration twice more, which takes as long as a match of some million games.
+    ``hydra.main`` would compose the configuration twice more: half a second on a slow machine.
     """
     outcome: list[Finished | Exception] = []
 
@@ -183,8 +186,11 @@ def _single(work: Work, cfg: DictConfig) -> Finished:
             outcome.append(error)
 
     callbacks: Any = _Callbacks(cfg)  # Hydra has no public name for the list of them
+    about = {"config": cfg, "config_name": cfg.hydra.job.config_name}
+    callbacks.tell("on_run_start", **about)
     hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
-    run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
+    done = run_job(task, cfg, "hydra.run.dir", job_subdir_key=None, hydra_context=hydra_context)
+    callbacks.tell("on_run_end", **about, job_return=done)
     (found,) = outcome
     if isinstance(found, Exception):
         raise found

@@ -347,6 +347,8 @@ def test_a_frame_of_ones_own_in_a_question(opened: OpenArchive, lazy: bool) -> N
         opened.sql(text)
     with pytest.raises(RequestError, match="a frame named 'Games' would hide the view games"):
         opened.sql("FROM Games", Games=mine)
+    with pytest.raises(RequestError, match="Scalar Function with name nothing does not exist"):
+        opened.sql("SELECT nothing(cell) FROM _keys", _keys=mine)
     with pytest.raises(RequestError, match="mine=int is not a frame that DuckDB reads"):
         opened.sql("FROM mine", mine=3)
     assert opened.sql("SELECT count(*) FROM games").item() == 48

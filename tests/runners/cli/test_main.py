@@ -13,10 +13,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import polars as pl
 import pytest
+from hydra.core.utils import JobReturn
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
 
 from analytics.store.archive import Archive
 from analytics.store.ranges import check_of
@@ -113,10 +116,31 @@ def test_a_folder_of_its_own_for_each_launch(qarena: Qarena, tmp_path: Path) -> 
     assert len(list((tmp_path / "outputs").glob("*/*"))) == 2
 
 
-def test_callbacks_of_hydra_are_told_of_a_single_run(qarena: Qarena, tmp_path: Path) -> None:
-    callback = "+hydra.callbacks.own._target_=hydra.experimental.callbacks.LogJobReturnCallback"
-    assert qarena("run", "games=2", callback, "hydra.run.dir=chosen").code == 0
-    assert "LogJobReturnCallback][INFO] Succeeded" in (tmp_path / "chosen/qarena.log").read_text()
+TOLD: list[str] = []
+
+
+class Watcher(Callback):
+    """A callback of Hydra that fails when a job ends."""
+
+    def on_run_start(self, config: DictConfig, **_: Any) -> None:
+        config.hydra.run.dir = "chosen"
+        TOLD.append("run starts")
+
+    def on_run_end(self, config: DictConfig, **_: Any) -> None:
+        TOLD.append(f"run ends in {config.hydra.run.dir}")
+
+    def on_job_start(self, config: DictConfig, **_: Any) -> None:
+        TOLD.append(f"job starts in {Path(config.hydra.runtime.output_dir).name}")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        raise ValueError("the job ends")
+
+
+def test_callbacks_of_hydra_are_told_of_a_single_run_and_one_that_fails_is_a_warning(qarena: Qarena) -> None:
+    with pytest.warns(UserWarning, match=r"Callback Watcher\.on_job_end raised ValueError: the job ends"):
+        found = qarena("run", "games=2", f"+hydra.callbacks.own._target_={__name__}.Watcher")
+    assert (found.code, "2 games in" in found.out) == (0, True)
+    assert TOLD == ["run starts", "job starts in chosen", "run ends in chosen"]
 
 
 # Errors.
