@@ -57,7 +57,7 @@ class Ranked(NamedTuple):
 
 def ranking(opened: OpenArchive, rules: str) -> tuple[Ranked, ...]:
     """The agents under some rules, best first, those that the games rate. Trainings are left out."""
-    records = GameFilter(rules=rules).records(opened.archive)
+    records = GameFilter(rules=rules, trainings=False).records(opened.archive)
     found, _ = renamed(of_tallies(opened, records), records)
     tallies = {(each.first, each.second): each.tally for each in merged_results(found.values(), None)}
     try:

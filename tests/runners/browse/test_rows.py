@@ -14,16 +14,17 @@ from msgspec import structs
 from analytics.query.openings import OpeningsQuery
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import head_to_head
+from analytics.ratings.ratings import ratings
 from analytics.report import style
 from analytics.report.style import Figure
-from analytics.results.columns import MISSING, Table
+from analytics.results.columns import MISSING, Table, elo
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import MOST_COMPARED, among
 from analytics.store.archive import Archive
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError
 from runners.browse import charts, runs, sweeps
-from runners.browse.agents import ACROSS, HIGH, WIDE, lineage_figure, one_agent, policies_table
+from runners.browse.agents import ACROSS, HIGH, WIDE, lineage_figure, one_agent, policies_table, ranking
 from runners.browse.archive_page import ArchivePage
 from runners.browse.asking import answer_table
 from runners.browse.charts import ChartPlan, chart, planned
@@ -172,6 +173,18 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
     for row in table.cells:
         found = counted[tuple(cell.text for cell in row[:3])]
         assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
+
+
+def test_a_ranking_is_that_of_the_ratings_without_trainings(tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "sample")
+    with OpenArchive(tmp_path / "sample") as archive:
+        before = ranking(archive, "classic")
+        archive.archive.update_run(IMPOSED, lambda known: known and structs.replace(known, training=True))
+        archive.refresh()
+        found = ranking(archive, "classic")
+        rated = [(each.agent, elo(each.elo.mean)) for each in ratings(archive, rules="classic", samples=0).ratings]
+    assert [(each.agent, each.elo) for each in found] == rated
+    assert found != before
 
 
 def test_where_nobody_chose_an_opening_an_agent_has_none(tmp_path: Path) -> None:
