@@ -243,6 +243,7 @@ def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_dif
 @pytest.mark.slow
 def test_all_figures_at_the_default_number_of_games_keep_their_verdicts(qarena: Qarena, tmp_path: Path) -> None:
     found = qarena("reproduce", "--archive", "games", "--markdown", "all.md")
-    assert (found.code, found.err) == (0, "")
+    progress = r"playing: .* games after \d+ s\n"  # which a slow machine shows once a minute
+    assert (found.code, re.sub(progress, "", found.err)) == (0, "")
     text = (tmp_path / "all.md").read_text(encoding="utf-8")
     assert verdicts(text) == verdicts(REPORT.read_text(encoding="utf-8"))
