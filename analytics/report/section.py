@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import polars as pl
 
@@ -60,7 +59,7 @@ def agent_figures(
     figures = []
     for (agent,), rows in frame.group_by("agent", maintain_order=True):
         colour = chosen.colour(str(agent))
-        figures.append(Figure(str(agent), partial(draw, rows, AGENTS[colour][0], *others), colour=colour))
+        figures.append(Figure(str(agent), draw(rows, AGENTS[colour][0], *others), colour=colour))
     return numbered(prefix, figures)
 
 

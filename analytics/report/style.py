@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,9 @@ AGENTS = (
 RESULTS = {"won": ("#0072b2", "#4aa8e0"), "lost": ("#d55e00", "#f08030"), "drawn": ("#949494", "#949494")}
 
 PANEL = {"width": PANEL_WIDTH, "height": PANEL_HEIGHT}
+PLAIN_AXIS = {"domain": False, "ticks": False}  # an axis of labels alone
+SHARE_AXIS = {"format": ".0%", "tickCount": 4, **PLAIN_AXIS}
+CATEGORY_AXIS = {"labelAngle": 0, "grid": False, **PLAIN_AXIS}
 
 _TICKS: dict[str, Any] = {"tickCount": 6, "labelFlush": False, "grid": False}
 
@@ -76,17 +79,13 @@ Picture = Drawing | Spec
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart under its title. It is made and drawn when it is first shown."""
+    """A chart under its title. It is drawn when it is first shown: most take a twentieth of a second."""
 
     title: str
-    draw: Callable[[], Picture]
+    picture: Picture
     name: str = ""  # of its ids in a page
     note: str = ""
     colour: int | None = None  # the number of the colour of the agent that it is about
-
-    @cached_property
-    def picture(self) -> Picture:
-        return self.draw()
 
     @cached_property
     def svg(self) -> str:
@@ -96,9 +95,8 @@ class Figure:
 
 def by_ply(first: int) -> Spec:
     """The axis of the plies from ``first`` on."""
-    ticks = {"labelAngle": 0, "grid": False, "domain": False, "ticks": False, "values": [*range(0, CELLS, 3)]}
     scale = {"domain": [first, CELLS - 1], "nice": False, "padding": 6}
-    return quantity("ply", title="ply", axis=ticks, scale=scale)
+    return quantity("ply", title="ply", axis={**CATEGORY_AXIS, "values": [*range(0, CELLS, 3)]}, scale=scale)
 
 
 def signed(value: float, digits: int) -> str:

@@ -136,7 +136,7 @@ class Connection:
 
     def define_all(self) -> bool:
         """Make every view and macro, so that DuckDB can propose them; false: all were there."""
-        return self._define(named_in("query"))
+        return self._define(named_in(" ".join(definitions())))
 
     def _make(self, view: str, perhaps: bool) -> None:
         """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""

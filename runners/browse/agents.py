@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
@@ -239,7 +238,7 @@ def lineage_figure(nodes: Sequence[LineageNode]) -> Figure:
     shapes += [_box(boxes[key], *place) for key, place in places.items()]
     width, height = len(free) * (WIDE + ACROSS) - ACROSS, max(free) * (HIGH + DOWN)
     drawing = Drawing("".join(shapes), width, height)
-    return Figure("Where it comes from", lambda: drawing, "lineage-")
+    return Figure("Where it comes from", drawing, "lineage-")
 
 
 def _columns(ways: Sequence[tuple[str, str]], first: str) -> dict[str, int]:
@@ -306,5 +305,5 @@ def _curve(opened: OpenArchive, card: PolicyCard) -> list[Figure]:
     rows = policy_store.read_table(opened.archive, card, CURVE)
     if rows.is_empty():
         return []
-    draw = partial(style.curve_chart, rows, style.WIDTH + 180, style.HEIGHT)
-    return [Figure(f"How {card.name} fared while it learned", draw, "curve-", "Bands are 95 % intervals.")]
+    chart = style.curve_chart(rows, style.WIDTH + 180, style.HEIGHT)
+    return [Figure(f"How {card.name} fared while it learned", chart, "curve-", "Bands are 95 % intervals.")]

@@ -88,7 +88,7 @@ def chart(frame: pl.DataFrame, plan: ChartPlan, title: str) -> Figure:
         raise RequestError(f"several rows have the same {names}: choose columns that tell them apart, or points")
     note = f"The first {most:,} of {frame.height:,} rows." if frame.height > most else ""
     draw = {"bars": _bars, "heat map": _heat}.get(plan.kind, _marks)
-    return Figure(title, lambda: {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
+    return Figure(title, {"width": WIDTH, "height": HEIGHT, **draw(rows, plan)}, "chart-", note)
 
 
 def _drawable(rows: pl.DataFrame) -> pl.DataFrame:

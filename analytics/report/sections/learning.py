@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -38,7 +37,8 @@ def learning_curves(chosen: ReportedGames) -> ReportSection:
         "How agents fared while they learned, over the whole of each training: the share of games won with its 95 % "
         f"interval, or fitness by generation.{newest}"
     )
-    return ReportSection(note, figures=numbered("learning", map(learning_figure, found)), numbers=_numbers(found))
+    figures = [learning_figure(each) for each in found if not each.rows.is_empty()]
+    return ReportSection(note, figures=numbered("learning", figures), numbers=_numbers(found))
 
 
 def _numbers(found: list[Curve]) -> Table:
@@ -56,7 +56,7 @@ def learning_figure(curve: Curve) -> Figure:
     card, learned = curve.card, curve.card.learned
     note = f"{card.kind}, {card.rules['name']} rules, seed {learned['seed']}, {learned['games']:,} games"
     size = style.PANEL_WIDTH - 15, style.PANEL_HEIGHT
-    return Figure(f"{card.name}, {learned['trainer']}", partial(style.curve_chart, curve.rows, *size), note=note)
+    return Figure(f"{card.name}, {learned['trainer']}", style.curve_chart(curve.rows, *size), note=note)
 
 
 def cards_of(chosen: ReportedGames) -> list[PolicyCard]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import polars as pl
 
 from analytics.report import style
@@ -124,7 +122,7 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
     return [
         Figure(
             f"{agent}, {rules}" if several else f"{agent}",
-            partial(_bars, rows, max(shares)),
+            _bars(rows, max(shares)),
             note=_mean_length(rows),
             colour=chosen.colour(str(agent)),
         )
@@ -137,17 +135,12 @@ def _bars(rows: pl.DataFrame, top: float) -> Spec:
     counts = zip(style.RESULTS, ("wins", "losses", "draws"), strict=True)
     totals = {result: pl.col(name) * pl.col("share") / pl.col("games") for result, name in counts}
     bars = rows.filter(pl.col("games") > 0).select("plies", **totals).unpivot(index="plies", variable_name="result")
-    plies = ordered(
-        "plies",
-        title="plies",
-        axis={"labelAngle": 0, "grid": False, "domain": False, "ticks": False},
-        scale={"domain": [*range(SHORTEST, CELLS + 1)]},
-    )
-    share = {"format": ".0%", "tickCount": 4, "domain": False, "ticks": False}
+    lengths = {"domain": [*range(SHORTEST, CELLS + 1)]}
+    plies = ordered("plies", title="plies", axis=style.CATEGORY_AXIS, scale=lengths)
     height = {"domain": [0, top], "nice": False, "clamp": True}
     colours = {"domain": [*style.RESULTS], "range": [light for light, _ in style.RESULTS.values()]}
     stacked = {
-        "y": quantity("value", title="share of games", axis=share, scale=height, stack="zero"),
+        "y": quantity("value", title="share of games", axis=style.SHARE_AXIS, scale=height, stack="zero"),
         "color": category("result", scale=colours, legend=None),
         "order": quantity("level"),
     }

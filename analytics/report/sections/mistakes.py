@@ -49,8 +49,7 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
 
 
 def _lines(rows: pl.DataFrame, colour: str, top: float) -> Spec:
-    share = {"format": ".0%", "tickCount": 4, "domain": False, "ticks": False}
-    height = quantity("blunders", title="blunders", axis=share, scale={"domain": [0, top], "nice": False})
+    height = quantity("blunders", title="blunders", axis=style.SHARE_AXIS, scale={"domain": [0, top], "nice": False})
     dashes = category("kind", scale={"domain": KINDS, "range": [[1, 0], [4, 3]]}, legend=None)
     shapes = category("kind", scale={"domain": KINDS, "range": ["circle", "square"]}, legend=None)
     band = {"y": quantity("blunders_low", title="blunders"), "y2": end("blunders_high")}

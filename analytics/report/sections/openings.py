@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -140,7 +139,7 @@ def _figures(frame: pl.DataFrame, kind: Kind, chosen: ReportedGames) -> list[Fig
             what = f"all agents, {kind.what} of ply {ply}" if agent == EVERYBODY else f"{agent}"
             titled = f"{what}, {rules}" if several else what
             colour = None if agent == EVERYBODY else chosen.colour(str(agent))
-            figures.append(Figure(titled, partial(_boards, rows, kind, reach), colour=colour))
+            figures.append(Figure(titled, _boards(rows, kind, reach), colour=colour))
     return figures
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -99,7 +98,7 @@ def ratings(chosen: ReportedGames) -> ReportSection:
         f"below it. {' '.join(fit.sentences(mover_chooses))}"
     )
     numbers = Table("Probability of being above the other, in %", [words("agent", frame["agent"]), *_above(fit)])
-    figure = Figure("Ratings with their 95 % intervals", partial(_dots, frame, chosen), f"ratings-{chosen.rules[0]}-0-")
+    figure = Figure("Ratings with their 95 % intervals", _dots(frame, chosen), f"ratings-{chosen.rules[0]}-0-")
     return ReportSection(note, table, [figure], numbers, beside=True)
 
 

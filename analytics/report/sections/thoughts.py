@@ -86,16 +86,14 @@ def _figures(frame: pl.DataFrame, chosen: ReportedGames) -> list[Figure]:
 
 
 def _lines(rows: pl.DataFrame, colour: str) -> Spec:
-    scale, axis = {"domain": [-1, 1], "nice": False}, {"tickCount": 4, "domain": False, "ticks": False}
+    height = {
+        "title": "value",
+        "axis": {"tickCount": 4, **style.PLAIN_AXIS},
+        "scale": {"domain": [-1, 1], "nice": False},
+    }
     lines = [
         {"data": data(rows.select("ply", name).drop_nulls())}
-        | layer(
-            "line",
-            {"y": quantity(name, title="value", axis=axis, scale=scale)},
-            color=colour,
-            strokeWidth=2,
-            strokeDash=dash,
-        )
+        | layer("line", {"y": quantity(name, **height)}, color=colour, strokeWidth=2, strokeDash=dash)
         for name, dash in (("value", [1, 0]), ("exact", [4, 3]))
         if rows[name].is_not_null().any()
     ]

@@ -280,7 +280,7 @@ def test_texts_are_escaped_and_charts_are_not() -> None:
             "<c>",
             [words("a", ["<x>", "y"]), ResultColumn("<b>", [Cell("1", tint=-1.0), Cell("<2>", hint='"', code=True)])],
         ),
-        [Figure("<f>", dict, "", "<n>", colour=3)],
+        [Figure("<f>", {}, "", "<n>", colour=3)],
         title='a"b',
     )
     section.figures[0].__dict__["svg"] = "<svg></svg>"  # as if it was drawn
