@@ -24,7 +24,7 @@ import numpy as np
 from numba import types
 
 from agents.base import (
-    OWN_TYPE,
+    AGENT_TYPE,
     RULES_TYPE,
     KernelAgent,
     Knowledge,
@@ -111,17 +111,19 @@ def last_placement_value(position: Position, evaluation: int, rules: Any) -> int
     return best
 
 
-SEARCH_SIGNATURE = types.int64(POSITION_TYPE, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, OWN_TYPE)
+SEARCH_SIGNATURE = types.int64(
+    POSITION_TYPE, types.int64, types.int64, types.int64, types.int64, RULES_TYPE, AGENT_TYPE
+)
 
 
 @kernel(SEARCH_SIGNATURE)
-def search(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, own: Any) -> int:
+def search(position: Position, depth: int, alpha: int, beta: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The value of a position whose hand cannot win at once; a bound beyond ``alpha`` or ``beta`` (fail-soft)."""
     if position.available == 0:
         return int64(0)
     if depth == 1:
         return last_placement_value(position, evaluation, rules) if evaluation == SHARES else int64(0)
-    memory, key, index = scratch(own), uint64(0), int64(0)
+    memory, key, index = scratch(agent), uint64(0), int64(0)
     if depth >= MEMORY_DEPTH:
         key = uint64(memory_key(position, depth))
         index = memory_index(position.lanes, key)
@@ -139,7 +141,7 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
             best = max(best, lost)
         while safe != 0 and best < beta:
             given = after_giving(placed, lowest_bit(safe))
-            best = max(best, -search(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, own))
+            best = max(best, -search(given, depth - 1, -beta, -max(alpha, best), evaluation, rules, agent))
             safe &= safe - 1
         empty &= empty - 1
     if depth >= MEMORY_DEPTH:
@@ -150,16 +152,16 @@ def search(position: Position, depth: int, alpha: int, beta: int, evaluation: in
 
 
 @inlined
-def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, own: Any) -> int:
+def gift_value(position: Position, piece: int, depth: int, floor: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The giver's value of ``piece`` when ``depth`` placements follow; a bound if it is not above ``floor``."""
     given = after_giving(position, piece)
     if winning_cells(given.lanes, given.occupied, piece, rules) != 0:
         return -win_value(evaluation, depth)
-    return -search(given, depth, -UNBOUNDED, -floor, evaluation, rules, own)
+    return -search(given, depth, -UNBOUNDED, -floor, evaluation, rules, agent)
 
 
-@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, OWN_TYPE))
-def best_turn(position: Position, depth: int, evaluation: int, rules: Any, own: Any) -> int:
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
+def best_turn(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The first best turn with the hand, cells and gifts ascending, encoded, below its value << TURN_BITS."""
     best, turn, highest = int64(-UNBOUNDED), int64(0), win_value(evaluation, depth)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -181,19 +183,19 @@ def best_turn(position: Position, depth: int, evaluation: int, rules: Any, own: 
                 safe_left = int64(popcount(safe & ~(int64(1) << gift)))
                 value = -limit_value(evaluation, pieces - 1, safe_left)
             else:
-                value = gift_value(placed, gift, depth - 1, best, evaluation, rules, own)
+                value = gift_value(placed, gift, depth - 1, best, evaluation, rules, agent)
             if value > best:
                 best, turn = value, encode_turn(cell, gift)
     return (best << TURN_BITS) | turn
 
 
-@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, OWN_TYPE))
-def best_gift(position: Position, depth: int, evaluation: int, rules: Any, own: Any) -> int:
+@kernel(types.int64(POSITION_TYPE, types.int64, types.int64, RULES_TYPE, AGENT_TYPE))
+def best_gift(position: Position, depth: int, evaluation: int, rules: Any, agent: Any) -> int:
     """The first best gift of a position without a hand, when ``depth`` placements follow, as ``best_turn`` gives it."""
     best, choice = int64(-UNBOUNDED), int64(NONE)
     for piece in range(PIECES):
         if (position.available >> piece) & 1:
-            value = gift_value(position, piece, depth, best, evaluation, rules, own)
+            value = gift_value(position, piece, depth, best, evaluation, rules, agent)
             if value > best:
                 best, choice = value, int64(piece)
     return (best << TURN_BITS) | encode_turn(NONE, choice)
@@ -207,27 +209,27 @@ def result_of(found: int) -> float:
 
 
 @turn
-def alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    depth = int64(params(own)[0])
+def alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    depth = int64(params(agent)[0])
     if position.hand == NONE:
-        found = best_gift(position, depth, SOONER, rules, own)
+        found = best_gift(position, depth, SOONER, rules, agent)
     else:
-        found = best_turn(position, depth, SOONER, rules, own)
-    think(own, result_of(found), NO_VISITS)
+        found = best_turn(position, depth, SOONER, rules, agent)
+    think(agent, result_of(found), NO_VISITS)
     return found & 0xFFFF
 
 
-VALUED_SIGNATURE = types.float64(POSITION_TYPE, types.int64, types.float64, types.float64, RULES_TYPE, OWN_TYPE)
+VALUED_SIGNATURE = types.float64(POSITION_TYPE, types.int64, types.float64, types.float64, RULES_TYPE, AGENT_TYPE)
 
 
 @kernel(VALUED_SIGNATURE)
-def valued_search(position: Position, depth: int, alpha: float, beta: float, rules: Any, own: Any) -> float:
+def valued_search(position: Position, depth: int, alpha: float, beta: float, rules: Any, agent: Any) -> float:
     """The value of a position whose hand cannot win at once, by a policy; a bound beyond ``alpha`` or ``beta``."""
     if position.available == 0:
         return float64(0.0)
-    if is_exact(position, own):
-        return float64(exact_value(position, rules, own))
-    turns = find_turns(position, BREADTH if depth > 1 else 1, own)
+    if is_exact(position, agent):
+        return float64(exact_value(position, rules, agent))
+    turns = find_turns(position, BREADTH if depth > 1 else 1, agent)
     if turns.gifts[0, 0] == NONE:
         return float64(-1.0)
     if depth == 1:
@@ -235,25 +237,25 @@ def valued_search(position: Position, depth: int, alpha: float, beta: float, rul
     best = float64(-np.inf)
     for k in range(number_of(turns)):
         given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        best = max(best, -valued_search(given, depth - 1, -beta, -max(alpha, best), rules, own))
+        best = max(best, -valued_search(given, depth - 1, -beta, -max(alpha, best), rules, agent))
         if best >= beta:
             break
     return best
 
 
 @turn
-def valued_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    decided, turns = root_turns(position, BREADTH, seed, rules, own)
+def valued_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    decided, turns = root_turns(position, BREADTH, seed, rules, agent)
     if decided != UNDECIDED:
         return decided
-    depth = int64(params(own)[DEPTH])
+    depth = int64(params(agent)[DEPTH])
     best, chosen = value_at(turns, 0) if depth == 1 else float64(-np.inf), int64(0)
     for k in range(number_of(turns) if depth > 1 else 0):
         given = after_turn(position, turns.cells[0, k], turns.gifts[0, k])
-        value = -valued_search(given, depth - 1, -np.inf, -best, rules, own)
+        value = -valued_search(given, depth - 1, -np.inf, -best, rules, agent)
         if value > best:
             best, chosen = value, k
-    think(own, best, NO_VISITS)
+    think(agent, best, NO_VISITS)
     return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen])
 
 

@@ -51,7 +51,7 @@ LATE = -3  # its turn took longer than it may, and its game ends as 'forfeit_tim
 
 # What a jitted agent carries, as one record of addresses: it travels as a single pointer. Passing the arrays themselves
 # costs a third of the speed of a cheap agent, seven words of call overhead each.
-OWN = np.dtype(
+AGENT = np.dtype(
     [
         ("params_address", np.uint64),
         ("params_size", np.int64),
@@ -73,10 +73,10 @@ OWN = np.dtype(
     align=True,
 )
 RULES_TYPE = numba.from_dtype(RULE_TABLES)
-OWN_TYPE = numba.from_dtype(OWN)
+AGENT_TYPE = numba.from_dtype(AGENT)
 
-# (position, seed of this turn, rules, own) -> encode_turn(cell, gift)
-TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, OWN_TYPE)
+# (position, seed of this turn, rules, agent) -> encode_turn(cell, gift)
+TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, AGENT_TYPE)
 TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
 
 
@@ -110,8 +110,8 @@ TurnKernel = Callable[[Position, int, Any, Any], int]
 def turn(function: TurnKernel) -> TurnKernel:
     """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
 
-    ``function(position, seed, rules, own) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
-    ``rules`` is a ``RULE_TABLES`` record, ``own`` is read by ``params``, ``table``, ``keys``, ``scratch``,
+    ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
+    ``rules`` is a ``RULE_TABLES`` record, ``agent`` is read by ``params``, ``table``, ``keys``, ``scratch``,
     ``memory`` and ``symmetry_tables``.
     """
     return function_value(TURN_SIGNATURE)(function)
@@ -124,43 +124,43 @@ def encode_turn(cell: int, gift: int) -> int:
 
 
 @inlined
-def params(own: Any) -> Any:
+def params(agent: Any) -> Any:
     """The agent's parameters: [P] float64."""
-    return numba.carray(array_pointer(own.params_address), own.params_size, np.float64)
+    return numba.carray(array_pointer(agent.params_address), agent.params_size, np.float64)
 
 
 @inlined
-def table(own: Any) -> Any:
+def table(agent: Any) -> Any:
     """The agent's learned values: [T] float64."""
-    return numba.carray(array_pointer(own.table_address), own.table_size, np.float64)
+    return numba.carray(array_pointer(agent.table_address), agent.table_size, np.float64)
 
 
 @inlined
-def keys(own: Any) -> Any:
+def keys(agent: Any) -> Any:
     """The keys of its learned values: [K] uint64."""
-    return numba.carray(array_pointer(own.keys_address), own.keys_size, np.uint64)
+    return numba.carray(array_pointer(agent.keys_address), agent.keys_size, np.uint64)
 
 
 @inlined
-def scratch(own: Any) -> Any:
+def scratch(agent: Any) -> Any:
     """Memory of one thread, kept from turn to turn and zero at first: [S] uint64."""
-    return numba.carray(array_pointer(own.scratch_address), own.scratch_size, np.uint64)
+    return numba.carray(array_pointer(agent.scratch_address), agent.scratch_size, np.uint64)
 
 
 @inlined
-def memory(own: Any) -> Any:
+def memory(agent: Any) -> Any:
     """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
-    return numba.carray(array_pointer(own.memory_address), own.memory_size, np.uint64)
+    return numba.carray(array_pointer(agent.memory_address), agent.memory_size, np.uint64)
 
 
 @inlined
-def think(own: Any, value: float, visits: int) -> None:
+def think(agent: Any, value: float, visits: int) -> None:
     """Tell what the agent thinks of the turn that it makes.
 
     ``value``: the result that it expects, from 1, won, to -1, lost; NaN: it has none. ``visits``: how often its search
     met the turn; NO_VISITS: it does not count. A turn that has no thought need not call this.
     """
-    own.value, own.visits = value, visits
+    agent.value, agent.visits = value, visits
 
 
 @functools.cache
@@ -176,9 +176,9 @@ def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
 
 
 @inlined
-def symmetry_tables(own: Any) -> Symmetries:
+def symmetry_tables(agent: Any) -> Symmetries:
     """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
-    words = numba.carray(array_pointer(own.symmetries_address), 11, np.uint64)
+    words = numba.carray(array_pointer(agent.symmetries_address), 11, np.uint64)
     permutations, masks = int64(words[8]), int64(words[9])
     return Symmetries(
         numba.carray(array_pointer(words[0]), (permutations, CELLS), np.int8),
@@ -216,7 +216,7 @@ class KernelAgent:
         return type(self).kernel
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """The value of the kernel's ``own`` under these rules."""
+        """The value of the kernel's ``agent`` under these rules."""
         return Knowledge()
 
     def early(self, rules: Rules) -> tuple[int, Agent] | None:

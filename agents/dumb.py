@@ -12,7 +12,7 @@ from quarto.rules import NONE
 
 
 @turn
-def dumb_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def dumb_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     gift = lowest_bit(position.available) if position.available != 0 else NONE
     return encode_turn(lowest_bit(~position.occupied & ALL_CELLS), gift)
 

@@ -126,8 +126,8 @@ def cell_by_lines(occupied: int, beta: float, seed: int) -> int:
 
 
 @turn
-def ga2_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    genes = params(own)
+def ga2_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    genes = params(agent)
     cell, after = int64(NONE), position
     if position.hand != NONE:
         cell = cell_by_lines(position.occupied, genes[1], seed)

@@ -99,8 +99,8 @@ def weighed_cell(empty: int, genes: Any, every_second: bool) -> int:
 
 
 @turn
-def ga5_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    genes = params(own)
+def ga5_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    genes = params(agent)
     empty, every_second = ~position.occupied & ALL_CELLS, genes[5] != 0.0
     cell = weighed_cell(empty, genes, every_second) if position.hand != NONE else int64(NONE)
     return encode_turn(cell, weighed_gift(position.available, genes))

@@ -117,28 +117,28 @@ def phantom_cell(position: Position, depth: int, rules: Any) -> int:
 
 
 @inlined
-def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, own: Any) -> int:
+def searched_cell(position: Position, depth: int, faithful: bool, rules: Any, agent: Any) -> int:
     """The result of the search: by the study's code any cell, by its text one that surely wins, or NONE."""
     if faithful:
         return phantom_cell(position, depth, rules)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
-        think(own, 1.0, NO_VISITS)
+        think(agent, 1.0, NO_VISITS)
         return int64(lowest_bit(wins))
     if depth == 1:
         return int64(NONE)
-    found = best_turn(position, depth, SOONER, rules, own)
-    think(own, result_of(found), NO_VISITS)
+    found = best_turn(position, depth, SOONER, rules, agent)
+    think(agent, result_of(found), NO_VISITS)
     return int64(found & 0xFF) if found >> TURN_BITS > 0 else int64(NONE)
 
 
 @turn
-def ga_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings, placed, cell = params(own), position, int64(NONE)
+def ga_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings, placed, cell = params(agent), position, int64(NONE)
     if position.hand != NONE:
         if threatened_cells(position.occupied, rules) != 0:
             few = CELLS - int64(popcount(position.occupied)) < FEW_EMPTY
-            cell = searched_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, own)
+            cell = searched_cell(position, int64(settings[2]) if few else int64(1), settings[3] != 0.0, rules, agent)
         if cell == NONE:
             cell = cell_by_lines(position.occupied, settings[1], seed)
         placed = after_placing(position, cell)

@@ -52,9 +52,9 @@ FRAME_WORDS = 4
 
 
 @inlined
-def memory(own: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
+def memory(agent: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
     """The scratch: genes [rows, 4 GENE_WORDS] int16, individuals [rows], order and spare [rows] uint64, the tree."""
-    words, address = scratch(own), own.scratch_address
+    words, address = scratch(agent), agent.scratch_address
     genes = numba.carray(array_pointer(address), (rows, 4 * GENE_WORDS), np.int16)
     start = rows * GENE_WORDS
     individuals = numba.carray(array_pointer(address + uint64(8 * start)), rows, INDIVIDUAL)
@@ -66,12 +66,14 @@ def memory(own: Any, rows: int) -> tuple[Any, Any, Any, Any, Any]:
 
 
 @inlined
-def memory_of_the_code(own: Any, rows: int) -> tuple[Any, Any]:
+def memory_of_the_code(agent: Any, rows: int) -> tuple[Any, Any]:
     """Faithful, in place of the tree: the games at each depth [17, rows] int32, frames [17, FRAME_WORDS] int64."""
     start = rows * (GENE_WORDS + INDIVIDUAL_WORDS + 2)
-    frames = numba.carray(array_pointer(own.scratch_address + uint64(8 * start)), (LONGEST_GAME, FRAME_WORDS), np.int64)
+    frames = numba.carray(
+        array_pointer(agent.scratch_address + uint64(8 * start)), (LONGEST_GAME, FRAME_WORDS), np.int64
+    )
     start += LONGEST_GAME * FRAME_WORDS
-    passing = numba.carray(array_pointer(own.scratch_address + uint64(8 * start)), (LONGEST_GAME, rows), np.int32)
+    passing = numba.carray(array_pointer(agent.scratch_address + uint64(8 * start)), (LONGEST_GAME, rows), np.int32)
     return passing, frames
 
 
@@ -270,12 +272,12 @@ def point_of_mutation(length: int, word: int, faithful: bool) -> int:
 
 
 @turn
-def genetic_minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings = params(own)
+def genetic_minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings = params(agent)
     population, offspring, generations = int64(settings[0]), int64(settings[1]), int64(settings[2])
     entrants, faithful, rows = int64(settings[3]), settings[4] != 0.0, int64(settings[5])
-    genes, individuals, order, spare, nodes = memory(own, rows)
-    passing, frames = memory_of_the_code(own, rows)
+    genes, individuals, order, spare, nodes = memory(agent, rows)
+    passing, frames = memory_of_the_code(agent, rows)
     index, size, longest = int64(0), population, int64(0)
     for row in range(rows):
         order[row] = uint64(row)

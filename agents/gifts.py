@@ -44,9 +44,9 @@ UNSEEN = 0  # index of the parameter: the risk of features that the policy has n
 
 
 @inlined
-def least_risk(position: Position, word: int, rules: Any, own: Any) -> int:
+def least_risk(position: Position, word: int, rules: Any, agent: Any) -> int:
     """The gift of the least risk, NONE if no piece is left. Ties: the first, counted from a random piece on."""
-    risks, least, choice = table(own), np.inf, int64(NONE)
+    risks, least, choice = table(agent), np.inf, int64(NONE)
     start = int64(word & uint64(PIECES - 1))
     for i in range(PIECES):
         piece = (start + i) & (PIECES - 1)
@@ -54,21 +54,21 @@ def least_risk(position: Position, word: int, rules: Any, own: Any) -> int:
             others = position.available & ~(int64(1) << piece)
             risk = risks[features_of(position.lanes, position.occupied, piece, others, rules)]
             if np.isnan(risk):
-                risk = params(own)[UNSEEN]
+                risk = params(agent)[UNSEEN]
             if risk < least:
                 least, choice = risk, int64(piece)
     return choice
 
 
 @turn
-def gifts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def gifts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     cell, after = int64(NONE), position
     if position.hand != NONE:
         wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
         cell = int64(lowest_bit(wins)) if wins != 0 else random_cell(word, ~position.occupied & ALL_CELLS)
         after = after_placing(position, cell)
-    return encode_turn(cell, least_risk(after, word, rules, own))
+    return encode_turn(cell, least_risk(after, word, rules, agent))
 
 
 class Gifts(KernelAgent):

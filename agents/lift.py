@@ -16,8 +16,8 @@ from numba import types
 from numpy.typing import NDArray
 
 from agents.base import (
-    OWN,
-    OWN_TYPE,
+    AGENT,
+    AGENT_TYPE,
     RULES_TYPE,
     TURN_TYPE,
     Agent,
@@ -45,9 +45,9 @@ THOUGHTS_TYPE = numba.typeof(Thoughts.none(1))
 
 
 @inlined
-def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
+def decide(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
     """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
-    batch, remembers = state.batch, own.memory_size != 0
+    batch, remembers = state.batch, agent.memory_size != 0
     for i in range(size):
         position = Position(
             batch.lanes[i],
@@ -57,16 +57,16 @@ def decide(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, offset: int,
             int64(batch.last_cell[i]),
         )
         if remembers:
-            own.memory_address = own.memories_address + uint64(state.slot[i]) * own.memories_stride
-        encoded = turn(position, state.streams[i] + offset, rules, own)
+            agent.memory_address = agent.memories_address + uint64(state.slot[i]) * agent.memories_stride
+        encoded = turn(position, state.streams[i] + offset, rules, agent)
         state.turns.cells[i] = np.int8(encoded)
         state.turns.gifts[i] = np.int8(encoded >> 8)
 
 
-@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
-def decide_all(turn: TurnKernel, own: Any, rules: Any, state: Lockstep) -> None:
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
+def decide_all(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
     """``decide`` for all positions of ``state``, called from Python."""
-    decide(turn, own, rules, state, uint64(0), state.streams.shape[0])
+    decide(turn, agent, rules, state, uint64(0), state.streams.shape[0])
 
 
 @inlined
@@ -91,20 +91,20 @@ def microseconds(clock: int, moment: NDArray[np.int64]) -> float:
     return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
 
 
-@kernel(types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
-def decide_thinking(turn: TurnKernel, own: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
+def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
     """``decide_all``, with what the agent thinks of each turn and how long each takes."""
     moment = np.zeros(2, np.int64)
-    own.thinks = 1
+    agent.thinks = 1
     for i in range(state.streams.shape[0]):
-        think(own, np.nan, NO_VISITS)
+        think(agent, np.nan, NO_VISITS)
         started = microseconds(clock, moment)
-        decide(turn, own, rules, one_of(state, i), uint64(0), int64(1))
+        decide(turn, agent, rules, one_of(state, i), uint64(0), int64(1))
         thoughts.microseconds[i] = int64(microseconds(clock, moment) - started + 0.5)
-        value = own.value
+        value = agent.value
         thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
-        thoughts.visits[i] = own.visits
-    own.thinks = 0
+        thoughts.visits[i] = agent.visits
+    agent.thinks = 0
 
 
 class LiftedPlayer(ABC):
@@ -156,15 +156,15 @@ class KernelPlayer(LiftedPlayer):
             "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
             "scratch": np.zeros(knowledge.scratch_size, np.uint64),
         }
-        own = np.zeros(1, OWN)
+        agent = np.zeros(1, AGENT)
         for name, array in self._arrays.items():
-            own[f"{name}_address"] = array.ctypes.data
-            own[f"{name}_size"] = array.size
-        own["memory_size"] = knowledge.game_words
+            agent[f"{name}_address"] = array.ctypes.data
+            agent[f"{name}_size"] = array.size
+        agent["memory_size"] = knowledge.game_words
         if knowledge.symmetric:
             self._arrays["symmetries"] = symmetry_addresses(rules)
-            own["symmetries_address"] = self._arrays["symmetries"].ctypes.data
-        self.own = own[0]
+            agent["symmetries_address"] = self._arrays["symmetries"].ctypes.data
+        self.agent = agent[0]
 
     def fork(self) -> KernelPlayer:
         return KernelPlayer(self.turn, self._knowledge, self.rules)
@@ -179,9 +179,9 @@ class KernelPlayer(LiftedPlayer):
             self._memories = np.zeros((len(slots), self.game_words), np.uint64)
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
-        self.own["memory_address"] = first
-        self.own["memories_address"] = (first - slots.start * stride) % (1 << 64)
-        self.own["memories_stride"] = stride
+        self.agent["memory_address"] = first
+        self.agent["memories_address"] = (first - slots.start * stride) % (1 << 64)
+        self.agent["memories_stride"] = stride
 
     def restart(self, slots: NDArray[np.integer]) -> None:
         if self.game_words:
@@ -220,10 +220,10 @@ class KernelPlayer(LiftedPlayer):
 
     def _decide(self, state: Lockstep, thoughts: Thoughts | None) -> None:
         if thoughts is None:
-            decide_all(self.turn, self.own, self.rules.tables, state)
+            decide_all(self.turn, self.agent, self.rules.tables, state)
         else:
             told = Thoughts.none(len(state.slot))  # contiguous, as the kernel takes them
-            decide_thinking(self.turn, self.own, self.rules.tables, state, told, CLOCK)
+            decide_thinking(self.turn, self.agent, self.rules.tables, state, told, CLOCK)
             thoughts.put(slice(None), told)
 
 

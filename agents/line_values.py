@@ -285,30 +285,32 @@ COIN = 1  # index of the random word that decides whether to explore; word 0 is 
 
 
 @inlined
-def expected_result(position: Position, cell: int, gift: int, weights: Weights, own: Any) -> float:
+def expected_result(position: Position, cell: int, gift: int, weights: Weights, agent: Any) -> float:
     """The chance to win less the chance to lose, after a turn."""
     among, work = (int64(1) << max(cell, 0), int64(1) << gift), work_memory(np.full(1, 0.5), 1)
-    judge_turns(position.lanes, position.occupied, position.available, position.hand, keys(own), weights, work, among)
+    judge_turns(position.lanes, position.occupied, position.available, position.hand, keys(agent), weights, work, among)
     return float64(2.0 * work.top[0, 0] - 1.0)
 
 
 @turn
-def line_values_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def line_values_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     hand = position.hand
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
-    settings = params(own)
+    settings = params(agent)
     if won:
-        think(own, 1.0, NO_VISITS)
+        think(agent, 1.0, NO_VISITS)
     explores = settings[EXPLORATION] > 0.0 and unit(draw(seed, COIN)) < settings[EXPLORATION]
     if not won and not explores and settings[KNOWS] > 0.0:
-        weights, work = weights_of(keys(own), table(own)), work_memory(np.full(1, settings[RISK]), 1)
-        judge_turns(position.lanes, position.occupied, position.available, hand, keys(own), weights, work, all_turns())
+        weights, work = weights_of(keys(agent), table(agent)), work_memory(np.full(1, settings[RISK]), 1)
+        judge_turns(
+            position.lanes, position.occupied, position.available, hand, keys(agent), weights, work, all_turns()
+        )
         cell, gift = work.cells[0, 0], work.gifts[0, 0]
         if gift != NONE:
-            if own.thinks != 0:
-                think(own, expected_result(position, cell, gift, weights, own), NO_VISITS)
+            if agent.thinks != 0:
+                think(agent, expected_result(position, cell, gift, weights, agent), NO_VISITS)
             return encode_turn(cell, gift)
-        think(own, 0.0 if position.available == 0 else -1.0, NO_VISITS)
+        think(agent, 0.0 if position.available == 0 else -1.0, NO_VISITS)
     return gift_turn(position, draw(seed, 0), rules)
 
 

@@ -153,15 +153,15 @@ def expected_result(nodes: Any, chosen: int) -> float:
 
 
 @inlined
-def start_tree(own: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
+def start_tree(agent: Any, grown: Tree, position: Position, reuse: bool, c: float, solver: bool, rules: Any) -> int:
     """Set up the first tree of a search, the kept one or the root alone; returns its size.
 
     A proven root that has lost its children could not choose among them, so it is made again.
     """
     if reuse:
-        reply = kept_reply(own, position, rules)
+        reply = kept_reply(agent, position, rules)
         if reply != NOBODY:
-            size = recall_tree(own, grown, reply, c, solver)
+            size = recall_tree(agent, grown, reply, c, solver)
             if grown.nodes[0].made > 0 or grown.nodes[0].proven == OPEN:
                 return size
     add_node(grown.nodes, 0, NO_MOVE, GOES_ON)
@@ -169,13 +169,13 @@ def start_tree(own: Any, grown: Tree, position: Position, reuse: bool, c: float,
 
 
 @turn
-def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings, roots_of_logs, grown = params(own), table(own), tree(own)
+def mcts_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings, roots_of_logs, grown = params(agent), table(agent), tree(agent)
     nodes, path = grown.nodes, grown.path
     iterations, c, draw_reward = int64(settings[0]), settings[1], settings[2]
     by_value, faithful = settings[3] != 0.0, settings[4] != 0.0
-    solver, safe_gifts, reuse = settings[5] != 0.0, settings[6] != 0.0, own.memory_size != 0
-    size, index = start_tree(own, grown, position, reuse, c, solver, rules), int64(0)
+    solver, safe_gifts, reuse = settings[5] != 0.0, settings[6] != 0.0, agent.memory_size != 0
+    size, index = start_tree(agent, grown, position, reuse, c, solver, rules), int64(0)
     for _ in range(iterations):
         if nodes[0].proven != OPEN:
             break
@@ -206,10 +206,10 @@ def mcts_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             back_up(grown, depth, result, c, draw_reward, solver)
     chosen = final_child(grown, size, by_value, solver)
     move = int64(nodes[chosen].move)
-    think(own, expected_result(nodes, chosen), int64(nodes[chosen].visits))
+    think(agent, expected_result(nodes, chosen), int64(nodes[chosen].visits))
     if reuse:
         after, _ = play_move(position, move, rules)
-        keep_tree(own, grown, chosen, after)
+        keep_tree(agent, grown, chosen, after)
     return encode_turn(move_cell(move), move_gift(move))
 
 

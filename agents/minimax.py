@@ -111,13 +111,13 @@ def gift_of(found: int) -> int:
 
 
 @turn
-def minimax_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings = params(own)
+def minimax_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings = params(agent)
     gift = random_piece(draw(seed, 0), position.available)
     if position.hand == NONE:
         return encode_turn(NONE, gift)
     if settings[1] == 0.0:
-        return best_turn(position, int64(settings[0]), SHARES, rules, own) & 0xFFFF
+        return best_turn(position, int64(settings[0]), SHARES, rules, agent) & 0xFFFF
     cell = cell_of(study_a_turn(position, int64(settings[0]), rules))
     return encode_turn(cell if cell != NONE else lowest_bit(~position.occupied & ALL_CELLS), gift)
 

@@ -34,7 +34,7 @@ VERSION = 3  # index of the parameter, after the three that say when a searched 
 
 
 @inlined
-def accepted_turn(position: Position, when: Any, rules: Any, own: Any) -> int:
+def accepted_turn(position: Position, when: Any, rules: Any, agent: Any) -> int:
     """The search's turn if few pieces are unused and the turn is worth enough, else NO_TURN.
 
     ``when`` is three numbers. It searches with fewer unused pieces than the first, as many placements deep as the
@@ -42,18 +42,18 @@ def accepted_turn(position: Position, when: Any, rules: Any, own: Any) -> int:
     """
     if popcount(position.available) >= int64(when[0]):
         return int64(NO_TURN)
-    found = best_turn(position, int64(when[1]), SHARES, rules, own)
+    found = best_turn(position, int64(when[1]), SHARES, rules, agent)
     return found & 0xFFFF if 50 * ((found >> TURN_BITS) + WHOLE) > when[2] * WHOLE else int64(NO_TURN)
 
 
 @inlined
-def program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """The cell that the study's program chooses with a piece in hand, and the gift if its search found that too.
 
     ``params`` begin with ``when`` of ``accepted_turn``, but the piece in hand counts as unused. The next one says
     whether the program is the earlier one.
     """
-    settings = params(own)
+    settings = params(agent)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins != 0:
         return encode_turn(lowest_bit(wins), NONE)
@@ -61,13 +61,13 @@ def program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         found = study_a_turn(position, int64(settings[1]), rules)
         cell = cell_of(found)
         if cell != NONE and 100 * (found >> TURN_BITS) > settings[2] * WHOLE:
-            remember_found(position, cell, own)
+            remember_found(position, cell, agent)
             return found & 0xFFFF
-    return encode_turn(mirrored_cell(position, settings[VERSION] != 0.0, seed, own), NONE)
+    return encode_turn(mirrored_cell(position, settings[VERSION] != 0.0, seed, agent), NONE)
 
 
 @turn
-def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def mixed_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
@@ -75,7 +75,7 @@ def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, params(own), rules, own)
+        accepted = accepted_turn(position, params(agent), rules, agent)
         cell, gift = cell_of(accepted), gift_of(accepted)
     if cell == NONE:
         cell = mirror_or_random_cell(position, word)
@@ -85,10 +85,10 @@ def mixed_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 @turn
-def mixed_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def mixed_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, first_gift(position, seed, rules, own))
-    chosen = program_turn(position, seed, rules, own)
+        return encode_turn(NONE, first_gift(position, seed, rules, agent))
+    chosen = program_turn(position, seed, rules, agent)
     cell, gift = cell_of(chosen), gift_of(chosen)
     return encode_turn(cell, gift if gift != NONE else rule_of_thumb_gift(position, cell, rules))
 

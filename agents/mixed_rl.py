@@ -26,8 +26,8 @@ ALL = 100  # percent
 
 
 @turn
-def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    word, tables, words, values = draw(seed, 0), symmetry_tables(own), keys(own), table(own)
+def mixed_rl_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    word, tables, words, values = draw(seed, 0), symmetry_tables(agent), keys(agent), table(agent)
     if position.hand == NONE:
         gift = counted_gift(position, tables, words, values)
         return encode_turn(NONE, gift if gift != NONE else random_piece(word, position.available))
@@ -35,7 +35,7 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
     if wins != 0:
         cell, gift = int64(lowest_bit(wins)), int64(NONE)
     else:
-        accepted = accepted_turn(position, params(own), rules, own)
+        accepted = accepted_turn(position, params(agent), rules, agent)
         cell, gift = cell_of(accepted), gift_of(accepted)
     if cell == NONE:
         cell = counted_cell(position, tables, words, values)
@@ -49,10 +49,10 @@ def mixed_rl_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 @turn
-def mixed_rl_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def mixed_rl_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(draw(seed, 0), position.available))
-    chosen = program_turn(position, seed, rules, own)
+    chosen = program_turn(position, seed, rules, agent)
     cell, gift = cell_of(chosen), gift_of(chosen)
     return encode_turn(cell, gift if gift != NONE else mirror_piece(position.available, position.hand))
 

@@ -128,11 +128,11 @@ def worth_looking_at(board: Position, value: int, search: Any) -> bool:
 
 
 @inlined
-def placing_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any, search: Any) -> int:
+def placing_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the opponent chooses and the piece in hand cannot finish a line at once."""
     state = (position.lanes, position.occupied, position.available, position.hand)
     value, distance = value_of(*state, rules, search), int64(0)
-    think(own, float64(value), NO_VISITS)
+    think(agent, float64(value), NO_VISITS)
     pieces = int64(popcount(position.occupied))
     trap = trap and pieces >= TRAP_PIECES and value <= 0
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
@@ -156,13 +156,13 @@ def placing_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any
 
 
 @inlined
-def giving_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any, search: Any) -> int:
+def giving_turn(position: Position, seed: int, trap: bool, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the opponent chooses and no piece is in hand."""
     pieces = int64(popcount(position.occupied))
     if pieces == 0:  # all first gifts are the same one up to symmetry
         return encode_turn(NONE, drawn_piece(position.available, seed))
     value = value_of(position.lanes, position.occupied, position.available, int64(NONE), rules, search)
-    think(own, float64(value), NO_VISITS)
+    think(agent, float64(value), NO_VISITS)
     trap, distance = trap and pieces >= TRAP_PIECES and value <= 0, int64(0)
     if not trap and value != 0 and pieces >= DISTANCE_PIECES:
         distance = distance_of(value, position.lanes, position.occupied, position.available, int64(NONE), rules, search)
@@ -171,11 +171,11 @@ def giving_turn(position: Position, seed: int, trap: bool, rules: Any, own: Any,
 
 
 @inlined
-def moving_turn(position: Position, seed: int, rules: Any, own: Any, search: Any) -> int:
+def moving_turn(position: Position, seed: int, rules: Any, agent: Any, search: Any) -> int:
     """The turn if the mover chooses the piece as well."""
     state = (position.lanes, position.occupied, position.available, int64(NONE))
     value, distance = value_of(*state, rules, search), int64(0)
-    think(own, float64(value), NO_VISITS)
+    think(agent, float64(value), NO_VISITS)
     if value != 0 and popcount(position.occupied) >= DISTANCE_PIECES:
         distance = distance_of(value, *state, rules, search)
     question, pieces = DRAW if value > 0 else WIN, position.available
@@ -237,21 +237,21 @@ def slipping_turn(position: Position, seed: int, rules: Any, search: Any) -> int
 
 
 @turn
-def oracle_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    search, trap, slip = search_of(own), params(own)[0] != 0.0, params(own)[1]
+def oracle_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    search, trap, slip = search_of(agent), params(agent)[0] != 0.0, params(agent)[1]
     if slip > 0.0 and popcount(position.occupied) >= SLIP_PIECES and unit(draw(seed, SLIP_DRAW)) < slip:
         slipping = slipping_turn(position, seed, rules, search)
         if slipping != NO_SLIP:
             return slipping
     if rules.mover_chooses != 0:
-        return moving_turn(position, seed, rules, own, search)
+        return moving_turn(position, seed, rules, agent, search)
     if position.hand == NONE:
-        return giving_turn(position, seed, trap, rules, own, search)
+        return giving_turn(position, seed, trap, rules, agent, search)
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
     if wins:
-        think(own, 1.0, NO_VISITS)
+        think(agent, 1.0, NO_VISITS)
         return encode_turn(drawn_cell(wins, seed), drawn_piece(position.available, seed))
-    return placing_turn(position, seed, trap, rules, own, search)
+    return placing_turn(position, seed, trap, rules, agent, search)
 
 
 class Oracle(KernelAgent):

@@ -80,8 +80,8 @@ def best_placement(position: Position, depth: int, faithful: bool, rules: Any) -
 
 
 @turn
-def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings = params(own)
+def own_piece_alpha_beta_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings = params(agent)
     return best_placement(position, int64(settings[0]), settings[1] != 0.0, rules)
 
 

@@ -58,9 +58,9 @@ def value_of(lanes: int, occupied: int, gift: int, tables: Symmetries, words: An
 
 
 @inlined
-def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: Any) -> ValuedTurn:
+def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, agent: Any) -> ValuedTurn:
     """The known gift of the greatest value on this board among ``gifts``, first on ties; its cell is NONE."""
-    words, values = keys(own), table(own)
+    words, values = keys(agent), table(agent)
     best, choice = -np.inf, int64(NONE)
     for gift in range(PIECES):
         if (gifts >> gift) & 1:
@@ -71,44 +71,44 @@ def best_gift(lanes: int, occupied: int, gifts: int, tables: Symmetries, own: An
 
 
 @inlined
-def best_turn(position: Position, rules: Any, safe_only: bool, own: Any) -> ValuedTurn:
+def best_turn(position: Position, rules: Any, safe_only: bool, agent: Any) -> ValuedTurn:
     """The known turn of the greatest value, first on ties by cell, then by gift.
 
     With ``safe_only`` it does not let the opponent finish a line at once.
     """
-    tables = symmetry_tables(own)
+    tables = symmetry_tables(agent)
     if position.hand == NONE:
         safe = safe_pieces(position.lanes, position.occupied, rules) if safe_only else ALL_CELLS
-        return best_gift(position.lanes, position.occupied, position.available & safe, tables, own)
+        return best_gift(position.lanes, position.occupied, position.available & safe, tables, agent)
     best, piece = ValuedTurn(int64(NONE), int64(NONE), -np.inf), spread(position.hand)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
             lanes, occupied = position.lanes | (piece << uint64(cell)), position.occupied | (int64(1) << cell)
             safe = safe_pieces(lanes, occupied, rules) if safe_only else ALL_CELLS
-            found = best_gift(lanes, occupied, position.available & safe, tables, own)
+            found = best_gift(lanes, occupied, position.available & safe, tables, agent)
             if found.value > best.value:
                 best = ValuedTurn(int64(cell), found.gift, found.value)
     return best
 
 
 @inlined
-def explores(seed: int, own: Any) -> bool:
+def explores(seed: int, agent: Any) -> bool:
     """Whether this turn ignores known values."""
-    coin: bool = unit(draw(seed, COIN)) < params(own)[EXPLORATION]
+    coin: bool = unit(draw(seed, COIN)) < params(agent)[EXPLORATION]
     return coin
 
 
 @inlined
-def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, own: Any) -> int:
+def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any, agent: Any) -> int:
     """A win if there is one, else the best known turn if its value is at least ``unknown``, else the fallback's turn.
 
     With ``explore`` no turn counts as known.
     """
-    settings, word = params(own), draw(seed, 0)
+    settings, word = params(agent), draw(seed, 0)
     won = position.hand != NONE and winning_cells(position.lanes, position.occupied, position.hand, rules) != 0
     pieces = int64(popcount(position.occupied)) + int64(position.hand != NONE)  # of the afterstates
     if not won and not explore and pieces <= settings[MOST_PIECES]:
-        best = best_turn(position, rules, True, own)
+        best = best_turn(position, rules, True, agent)
         if best.gift != NONE and best.value >= settings[UNKNOWN]:
             return encode_turn(best.cell, best.gift)
     if won or settings[FALLBACK] != 0.0:
@@ -117,8 +117,8 @@ def turn_by_afterstates(position: Position, seed: int, explore: bool, rules: Any
 
 
 @turn
-def policy_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    return turn_by_afterstates(position, seed, explores(seed, own), rules, own)
+def policy_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    return turn_by_afterstates(position, seed, explores(seed, agent), rules, agent)
 
 
 class PolicyAgent(KernelAgent):

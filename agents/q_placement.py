@@ -104,14 +104,14 @@ def learned_cell(position: Position, settings: Any, words: Any, values: Any) -> 
 
 
 @turn
-def q_placement_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings = params(own)
+def q_placement_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings = params(agent)
     cell, after = int64(NONE), position
     if position.hand != NONE:
         empty = ~position.occupied & ALL_CELLS
         explores = unit(draw(seed, COIN)) < settings[EXPLORATION]
         if not explores:
-            cell = learned_cell(position, settings, keys(own), table(own))
+            cell = learned_cell(position, settings, keys(agent), table(agent))
         if cell == NONE:
             anywhere = explores or settings[PLAYS] != 0.0
             cell = random_cell(draw(seed, CELL), empty) if anywhere else int64(lowest_bit(empty))
@@ -139,9 +139,9 @@ def row_as_met(lanes: int, occupied: int, hand: int, faithful: bool, words: Any,
 
 
 @update
-def learn_placements(game: FinishedGame, rules: Any, own: Any) -> bool:
+def learn_placements(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Study B's update, from the first placement to the last: see ``QPlacementLearner``."""
-    settings, words, values = params(own), keys(own), table(own)
+    settings, words, values = params(agent), keys(agent), table(agent)
     rate, faithful = settings[LEARNING_RATE], settings[FAITHFUL] != 0.0
     lanes, occupied, last = uint64(0), int64(0), int64(NONE)
     for ply in range(game.plies):

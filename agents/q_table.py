@@ -37,29 +37,29 @@ RANDOM = COIN + 1  # index of the word that says how to explore
 
 
 @turn
-def q_table_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    explore = explores(seed, own)
+def q_table_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    explore = explores(seed, agent)
     if explore:
         word = draw(seed, RANDOM)
         return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
-    return turn_by_afterstates(position, seed, explore, rules, own)  # a constant would be a second signature
+    return turn_by_afterstates(position, seed, explore, rules, agent)  # a constant would be a second signature
 
 
 @inlined
-def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, own: Any) -> float:
+def worth_to_holder(position: Position, result: float, ends: bool, rules: Any, agent: Any) -> float:
     """The value of a position for the player with the piece in hand.
 
     1 where that finishes a line; else, where the game ends here, its ``result``; else the best of the turns known.
     """
     if winning_cells(position.lanes, position.occupied, position.hand, rules) != 0:
         return 1.0
-    return result if ends else best_turn(position, rules, False, own).value
+    return result if ends else best_turn(position, rules, False, agent).value
 
 
 @update
-def learn_turns(game: FinishedGame, rules: Any, own: Any) -> bool:
+def learn_turns(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """The update of ``QTableLearner``, from the last afterstate to the first."""
-    settings, words, values, tables = params(own), keys(own), table(own), symmetry_tables(own)
+    settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     lanes, occupied, available = uint64(0), int64(0), int64(ALL_PIECES)
     for ply in range(game.plies):
         lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])
@@ -71,7 +71,7 @@ def learn_turns(game: FinishedGame, rules: Any, own: Any) -> bool:
         occupied &= ~(int64(1) << cell)
         position = Position(lanes, occupied, available, piece, int64(NONE))
         result = 0.0 if game.winner == NONE else 1.0 if game.winner == (ply + 1) & 1 else -1.0
-        target = -settings[DISCOUNT] * worth_to_holder(position, result, ply == game.plies - 1, rules, own)
+        target = -settings[DISCOUNT] * worth_to_holder(position, result, ply == game.plies - 1, rules, agent)
         least, minimal = canonical(lanes, occupied, piece, tables)
         row = add_row((least, minimal, int64(HAND)), int64(1), words, values)
         value = 0.0 if np.isnan(values[row]) else values[row]

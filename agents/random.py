@@ -25,7 +25,7 @@ def random_piece(word: int, pieces: int) -> int:
 
 
 @turn
-def random_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def random_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     return encode_turn(random_cell(word, ~position.occupied & ALL_CELLS), random_piece(word, position.available))
 

@@ -66,9 +66,9 @@ def code_of(lanes: int, occupied: int, longest: Any) -> int:
 
 
 @inlined
-def best_cell(position: Position, own: Any) -> int:
+def best_cell(position: Position, agent: Any) -> int:
     """The empty cell that makes the board of the greatest value, first on ties."""
-    values, longest, piece = table(own), keys(own), spread(position.hand)
+    values, longest, piece = table(agent), keys(agent), spread(position.hand)
     best, choice = -np.inf, int64(NONE)
     for cell in range(CELLS):
         if (position.occupied >> cell) & 1 == 0:
@@ -80,35 +80,35 @@ def best_cell(position: Position, own: Any) -> int:
 
 
 @inlined
-def worth_of_gift(position: Position, piece: int, own: Any) -> float:
+def worth_of_gift(position: Position, piece: int, agent: Any) -> float:
     """The value of the boards that ``piece`` can make on all cells: their mean, or the greatest."""
-    values, longest, spread_piece = table(own), keys(own), spread(piece)
+    values, longest, spread_piece = table(agent), keys(agent), spread(piece)
     lanes, occupied = position.lanes, position.occupied
     total, count, most = 0.0, 0, -np.inf
     for cell in range(CELLS):
         if (occupied >> cell) & 1 == 0:
             value = values[code_of(lanes | (spread_piece << uint64(cell)), occupied | (int64(1) << cell), longest)]
             total, count, most = total + value, count + 1, max(most, value)
-    return total / count if params(own)[GIFT_RULE] == 0.0 else most
+    return total / count if params(agent)[GIFT_RULE] == 0.0 else most
 
 
 @inlined
-def least_gift(position: Position, rules: Any, own: Any) -> int:
+def least_gift(position: Position, rules: Any, agent: Any) -> int:
     """The piece that is worth least to the opponent, among the safe ones if there are any; NONE if none is left."""
     safe = position.available & safe_pieces(position.lanes, position.occupied, rules)
     allowed = safe if safe != 0 else position.available
     least, choice = np.inf, int64(NONE)
     for piece in range(PIECES):
         if (allowed >> piece) & 1:
-            worth = worth_of_gift(position, piece, own)
+            worth = worth_of_gift(position, piece, agent)
             if worth < least:
                 least, choice = worth, int64(piece)
     return choice
 
 
 @turn
-def rl_encoded_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    word, exploration = draw(seed, 0), params(own)[EXPLORATION]
+def rl_encoded_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    word, exploration = draw(seed, 0), params(agent)[EXPLORATION]
     cell, after = int64(NONE), position
     if position.hand != NONE:
         wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
@@ -117,17 +117,17 @@ def rl_encoded_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         elif wins != 0:
             cell = int64(lowest_bit(wins))
         else:
-            cell = best_cell(position, own)
+            cell = best_cell(position, agent)
         after = after_placing(position, cell)
     if unit(draw(seed, 2)) < exploration:
         return encode_turn(cell, random_piece(word, position.available))
-    return encode_turn(cell, least_gift(after, rules, own))
+    return encode_turn(cell, least_gift(after, rules, agent))
 
 
 @update
-def learn_values(game: FinishedGame, rules: Any, own: Any) -> bool:
+def learn_values(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Study C's update, from the last board to the first: see ``EncodedLearner``."""
-    settings, values, longest = params(own), table(own), keys(own)
+    settings, values, longest = params(agent), table(agent), keys(agent)
     lanes, occupied = uint64(0), int64(0)
     for ply in range(game.plies):
         lanes |= spread(int64(game.pieces[ply])) << uint64(game.cells[ply])

@@ -187,27 +187,27 @@ def explores(seed: int, coin: int, settings: Any) -> bool:
 
 
 @turn
-def rl_tabular_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    settings, word, tables = params(own), draw(seed, 0), symmetry_tables(own)
+def rl_tabular_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    settings, word, tables = params(agent), draw(seed, 0), symmetry_tables(agent)
     cell, gift, after = int64(NONE), int64(NONE), position
     recalls = settings[FORGETS] == 0.0
     if position.hand != NONE:
         if recalls and not explores(seed, CELL_COIN, settings):
-            cell = counted_cell(position, tables, keys(own), table(own))
+            cell = counted_cell(position, tables, keys(agent), table(agent))
         if cell == NONE:
             cell = random_cell(word, ~position.occupied & ALL_CELLS)
         after = after_placing(position, cell)
     if recalls and not explores(seed, GIFT_COIN, settings):
-        gift = counted_gift(after, tables, keys(own), table(own))
+        gift = counted_gift(after, tables, keys(agent), table(agent))
     if gift == NONE:
         gift = random_piece(word, position.available)
     return encode_turn(cell, gift)
 
 
 @update
-def count_explored(game: FinishedGame, rules: Any, own: Any) -> bool:
+def count_explored(game: FinishedGame, rules: Any, agent: Any) -> bool:
     """Study A's update: see ``TabularLearner``."""
-    settings, words, values, tables = params(own), keys(own), table(own), symmetry_tables(own)
+    settings, words, values, tables = params(agent), keys(agent), table(agent), symmetry_tables(agent)
     change = 1.0 if game.winner == game.seat else -1.0
     lanes, occupied = uint64(0), int64(0)
     for taken in range(game.plies + 1):

@@ -51,24 +51,24 @@ def packed_pieces(position: Position) -> int:
 
 
 @inlined
-def remember(cell: int, piece: int, own: Any) -> None:
+def remember(cell: int, piece: int, agent: Any) -> None:
     """Remember a piece on a cell, whatever was there."""
-    remembered, shift = memory(own), uint64(4 * cell)
+    remembered, shift = memory(agent), uint64(4 * cell)
     others = remembered[PIECES_REMEMBERED] & ~(uint64(15) << shift)
     remembered[PIECES_REMEMBERED] = others | (uint64(piece) << shift)
     remembered[CELLS_REMEMBERED] |= uint64(1) << uint64(cell)
 
 
 @inlined
-def remember_found(position: Position, cell: int, own: Any) -> None:
+def remember_found(position: Position, cell: int, agent: Any) -> None:
     """Remember the placement of a turn that the search found, as the program does."""
-    remember(SIDE * (cell % SIDE) + cell // SIDE, position.hand, own)
+    remember(SIDE * (cell % SIDE) + cell // SIDE, position.hand, agent)
 
 
 @inlined
-def changed_cell(packed: int, occupied: int, own: Any) -> int:
+def changed_cell(packed: int, occupied: int, agent: Any) -> int:
     """The first cell that differs from the remembered board, in the lowest row where one does; NONE if none does."""
-    remembered = memory(own)
+    remembered = memory(agent)
     cells = int64(remembered[CELLS_REMEMBERED]) & ALL_CELLS
     changed, both, pieces = occupied ^ cells, occupied & cells, packed ^ remembered[PIECES_REMEMBERED]
     while both != 0:
@@ -83,9 +83,9 @@ def changed_cell(packed: int, occupied: int, own: Any) -> int:
 
 
 @inlined
-def mirroring_cell(changed: int, earlier: bool, word: int, own: Any) -> int:
+def mirroring_cell(changed: int, earlier: bool, word: int, agent: Any) -> int:
     """The cell that the program answers the cell ``changed`` with; it may be occupied."""
-    remembered = int64(memory(own)[CELLS_REMEMBERED])
+    remembered = int64(memory(agent)[CELLS_REMEMBERED])
     free, mirror = ~remembered & ALL_CELLS, CELLS - 1 - changed
     if changed == NONE:
         return random_cell(word, ALL_CELLS)
@@ -95,16 +95,16 @@ def mirroring_cell(changed: int, earlier: bool, word: int, own: Any) -> int:
 
 
 @inlined
-def mirrored_cell(position: Position, earlier: bool, seed: int, own: Any) -> int:
+def mirrored_cell(position: Position, earlier: bool, seed: int, agent: Any) -> int:
     """The cell that the rules of thumb choose in the end, if none wins. Word n of the turn: its n-th answer's cell."""
     packed, asked = packed_pieces(position), int64(0)
     while True:
-        changed = changed_cell(packed, position.occupied, own)
-        cell = mirroring_cell(changed, earlier, draw(seed, asked), own)
-        remembered = memory(own)
+        changed = changed_cell(packed, position.occupied, agent)
+        cell = mirroring_cell(changed, earlier, draw(seed, asked), agent)
+        remembered = memory(agent)
         remembered[PIECES_REMEMBERED] = packed
         remembered[CELLS_REMEMBERED] = (remembered[CELLS_REMEMBERED] & uint64(GAVE_FIRST)) | uint64(position.occupied)
-        remember(cell, position.hand, own)
+        remember(cell, position.hand, agent)
         if not (position.occupied >> cell) & 1:
             return cell
         asked += 1
@@ -139,12 +139,12 @@ def rule_of_thumb_gift(position: Position, cell: int, rules: Any) -> int:
 
 
 @inlined
-def first_gift(position: Position, seed: int, rules: Any, own: Any) -> int:
+def first_gift(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """The gift before its first placement. Word 0, lower half."""
     gift = few_safe_gift(position.lanes, position.occupied, position.available, rules)
     if gift != NONE:
         return gift
-    memory(own)[CELLS_REMEMBERED] |= uint64(GAVE_FIRST)
+    memory(agent)[CELLS_REMEMBERED] |= uint64(GAVE_FIRST)
     return random_piece(draw(seed, 0), position.available)
 
 
@@ -172,7 +172,7 @@ def mirror_or_random_cell(position: Position, word: int) -> int:
 
 
 @turn
-def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def rule_based_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if position.hand == NONE:
         return encode_turn(NONE, random_piece(word, position.available))
@@ -182,11 +182,11 @@ def rule_based_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
 
 
 @turn
-def rule_based_program_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def rule_based_program_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     if position.hand == NONE:
-        return encode_turn(NONE, first_gift(position, seed, rules, own))
+        return encode_turn(NONE, first_gift(position, seed, rules, agent))
     wins = winning_cells(position.lanes, position.occupied, position.hand, rules)
-    cell = int64(lowest_bit(wins)) if wins != 0 else mirrored_cell(position, params(own)[0] != 0.0, seed, own)
+    cell = int64(lowest_bit(wins)) if wins != 0 else mirrored_cell(position, params(agent)[0] != 0.0, seed, agent)
     return encode_turn(cell, rule_of_thumb_gift(position, cell, rules))
 
 

@@ -46,7 +46,7 @@ def mover_turn(position: Position, word: int, rules: Any) -> int:
 
 
 @turn
-def semi_random_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def semi_random_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     word = draw(seed, 0)
     if rules.mover_chooses != 0:
         return mover_turn(position, word, rules)

@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import OWN_TYPE, RULES_TYPE, KernelAgent, Knowledge
+from agents.base import AGENT_TYPE, RULES_TYPE, KernelAgent, Knowledge
 from agents.learning.policy import Policy
 from quarto.batch import Games
 from quarto.jit import inlined, int64, kernel
@@ -35,7 +35,7 @@ class FinishedGame(NamedTuple):
 FINISHED_GAME_TYPE = types.NamedTuple(
     (types.int8[::1], types.int8[::1], types.int64, types.int64, types.int64, types.uint64), FinishedGame
 )
-UPDATE_SIGNATURE = types.boolean(FINISHED_GAME_TYPE, RULES_TYPE, OWN_TYPE)
+UPDATE_SIGNATURE = types.boolean(FINISHED_GAME_TYPE, RULES_TYPE, AGENT_TYPE)
 UPDATE_TYPE = types.FunctionType(UPDATE_SIGNATURE)
 
 UpdateKernel = Callable[[FinishedGame, Any, Any], bool]
@@ -44,9 +44,9 @@ UpdateKernel = Callable[[FinishedGame, Any, Any], bool]
 def update(function: UpdateKernel) -> UpdateKernel:
     """Compile an update with the signature that all learners share.
 
-    ``function(game, rules, own) -> bool`` changes the arrays behind ``own`` (params, table, keys). It returns whether
-    they have room for another game. It reads nothing else. So replaying a run's games in the order of their ids, from
-    fresh knowledge, gives the same bytes as learning during play.
+    ``function(game, rules, agent) -> bool`` changes the arrays behind ``agent`` (params, table, keys). It returns
+    whether they have room for another game. It reads nothing else. So replaying a run's games in the order of their
+    ids, from fresh knowledge, gives the same bytes as learning during play.
     """
     return kernel(UPDATE_SIGNATURE)(function)
 
@@ -54,7 +54,7 @@ def update(function: UpdateKernel) -> UpdateKernel:
 class Learner(KernelAgent):
     """A jitted agent that learns from each game it plays.
 
-    Its ``kernel`` plays by what ``own`` holds and explores as its parameters say; its ``update`` learns. Values that
+    Its ``kernel`` plays by what ``agent`` holds and explores as its parameters say; its ``update`` learns. Values that
     change from game to game without being learned, such as the probability of exploring, are in ``params`` too.
     """
 
@@ -88,7 +88,7 @@ UPDATED_TYPE = types.Tuple((types.int64, types.boolean))
 def update_from_game(
     update: UpdateKernel,
     rules: Any,
-    own: Any,
+    agent: Any,
     training_games: TrainingGames,
     column: int,
     games: Games,
@@ -104,12 +104,12 @@ def update_from_game(
     game = column % training_games.games_a_pair
     source = stream(training_games.run, training_games.first_pair + column // training_games.games_a_pair, game)
     plies, winner = int64(games.plies[column]), int64(games.winner[column])
-    return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, own)
+    return update(FinishedGame(pieces, cells, plies, winner, training_games.seat ^ game, source), rules, agent)
 
 
-@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
+@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, GAMES_TYPE))
 def update_from_games(
-    update: UpdateKernel, rules: Any, own: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
+    update: UpdateKernel, rules: Any, agent: Any, training_games: TrainingGames, span: tuple[int, int], games: Games
 ) -> tuple[int, bool]:
     """Learn from columns ``span[0]`` to ``span[1] - 1``, or until the learner's arrays have no room for another game.
 
@@ -117,6 +117,6 @@ def update_from_games(
     """
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
     for column in range(span[0], span[1]):
-        if not update_from_game(update, rules, own, training_games, column, games, pieces, cells):
+        if not update_from_game(update, rules, agent, training_games, column, games, pieces, cells):
             return column + 1, False
     return span[1], True

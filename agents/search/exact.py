@@ -22,14 +22,14 @@ SOLVER_WORDS = RECORD_WORDS + (CELLS + 1) * CELLS * FIELDS  # of scratch
 
 
 @inlined
-def search_of(own: Any) -> Any:
+def search_of(agent: Any) -> Any:
     """This thread's search record, in its scratch: copied from the shared one at first, with room for children."""
-    search = numba.carray(array_pointer(own.scratch_address), 1, SEARCH)[0]
+    search = numba.carray(array_pointer(agent.scratch_address), 1, SEARCH)[0]
     if search.images == uint64(0):
-        shared, mine = keys(own), numba.carray(array_pointer(own.scratch_address), RECORD_WORDS, np.uint64)
+        shared, mine = keys(agent), numba.carray(array_pointer(agent.scratch_address), RECORD_WORDS, np.uint64)
         for i in range(RECORD_WORDS):
             mine[i] = shared[i]
-        search.children = own.scratch_address + uint64(8 * RECORD_WORDS)
+        search.children = agent.scratch_address + uint64(8 * RECORD_WORDS)
     return search
 
 

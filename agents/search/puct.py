@@ -58,10 +58,10 @@ def words_of_nodes(iterations: int) -> int:
 
 
 @inlined
-def nodes_of(own: Any) -> Any:
+def nodes_of(agent: Any) -> Any:
     """The nodes in this thread's scratch, [S] NODE. The root is node 0."""
-    room = (own.scratch_size - SOLVER_WORDS) // NODE_WORDS
-    return numba.carray(array_pointer(own.scratch_address + uint64(8 * SOLVER_WORDS)), room, NODE)
+    room = (agent.scratch_size - SOLVER_WORDS) // NODE_WORDS
+    return numba.carray(array_pointer(agent.scratch_address + uint64(8 * SOLVER_WORDS)), room, NODE)
 
 
 @inlined
@@ -100,13 +100,13 @@ def best_child(nodes: Any, parent: int, c: float) -> int:
 
 
 @inlined
-def visit(position: Position, here: int, size: int, nodes: Any, rules: Any, own: Any) -> Any:
+def visit(position: Position, here: int, size: int, nodes: Any, rules: Any, agent: Any) -> Any:
     """The value of a node for the player who moved there, and the new size of the tree: it may get children."""
     if position.available == 0:
         return float64(0.0), size
-    if is_exact(position, own):
-        return float64(-exact_value(position, rules, own)), size
-    turns = find_turns(position, BREADTH, own)
+    if is_exact(position, agent):
+        return float64(-exact_value(position, rules, agent)), size
+    turns = find_turns(position, BREADTH, agent)
     if turns.gifts[0, 0] == NONE:
         return float64(1.0), size
     return -value_at(turns, 0), add_children(nodes, here, size, turns)
@@ -125,14 +125,14 @@ def most_visited(nodes: Any) -> int:
 
 
 @turn
-def puct_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    decided, turns = root_turns(position, BREADTH, seed, rules, own)
+def puct_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    decided, turns = root_turns(position, BREADTH, seed, rules, agent)
     if decided != UNDECIDED:
         return decided
-    nodes, path = nodes_of(own), np.zeros(CELLS + 2, np.int64)
+    nodes, path = nodes_of(agent), np.zeros(CELLS + 2, np.int64)
     nodes[0].total, nodes[0].visits = 0.0, 1
-    size, c = add_children(nodes, 0, 1, turns), params(own)[C]
-    for _ in range(int64(params(own)[ITERATIONS]) - 1):
+    size, c = add_children(nodes, 0, 1, turns), params(agent)[C]
+    for _ in range(int64(params(agent)[ITERATIONS]) - 1):
         here, depth, state = int64(0), int64(0), position
         while nodes[here].made != 0:
             here = best_child(nodes, here, c)
@@ -141,7 +141,7 @@ def puct_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             path[depth] = here
         value = nodes[here].value
         if nodes[here].visits == 0:
-            value, size = visit(state, here, size, nodes, rules, own)
+            value, size = visit(state, here, size, nodes, rules, agent)
             nodes[here].value = value
         for step in range(depth, -1, -1):
             node = nodes[path[step]]
@@ -149,5 +149,5 @@ def puct_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
             node.visits += 1
             value = -value
     best = most_visited(nodes)
-    think(own, mean_of(nodes[best]), int64(nodes[best].visits))
+    think(agent, mean_of(nodes[best]), int64(nodes[best].visits))
     return encode_turn(int64(nodes[best].cell), int64(nodes[best].gift))

@@ -69,11 +69,11 @@ def words_of_tree(nodes: int) -> int:
 
 
 @inlined
-def tree(own: Any) -> Tree:
+def tree(agent: Any) -> Tree:
     """The tree in an agent's scratch."""
-    words = scratch(own)
+    words = scratch(agent)
     room = (words.shape[0] - PATH_WORDS) // (NODE_WORDS + 2)
-    address = own.scratch_address + uint64(8 * PATH_WORDS)
+    address = agent.scratch_address + uint64(8 * PATH_WORDS)
     values = numba.carray(array_pointer(address), room, np.float64)
     spreads = numba.carray(array_pointer(address + uint64(8 * room)), room, np.float64)
     nodes = numba.carray(array_pointer(address + uint64(16 * room)), room, NODE)
@@ -162,16 +162,16 @@ def words_of_kept_tree(nodes: int) -> int:
 
 
 @inlined
-def kept_nodes(own: Any) -> Any:
+def kept_nodes(agent: Any) -> Any:
     """The nodes in memory, [K] NODE, breadth first: every family side by side, in the order in which it was made."""
-    room = (own.memory_size - HEADER_WORDS) // NODE_WORDS
-    return numba.carray(array_pointer(own.memory_address + uint64(8 * HEADER_WORDS)), room, NODE)
+    room = (agent.memory_size - HEADER_WORDS) // NODE_WORDS
+    return numba.carray(array_pointer(agent.memory_address + uint64(8 * HEADER_WORDS)), room, NODE)
 
 
 @inlined
-def keep_tree(own: Any, grown: Tree, chosen: int, after: Position) -> None:
+def keep_tree(agent: Any, grown: Tree, chosen: int, after: Position) -> None:
     """Store the part of the tree below ``chosen``, which leads to the position ``after``."""
-    words, kept, nodes = memory(own), kept_nodes(own), grown.nodes
+    words, kept, nodes = memory(agent), kept_nodes(agent), grown.nodes
     kept[0] = nodes[chosen]
     count, parent = int64(1), int64(0)
     while parent < count:
@@ -193,9 +193,9 @@ def keep_tree(own: Any, grown: Tree, chosen: int, after: Position) -> None:
 
 
 @inlined
-def kept_reply(own: Any, position: Position, rules: Any) -> int:
+def kept_reply(agent: Any, position: Position, rules: Any) -> int:
     """The kept node of this position, or NOBODY: the tree is of another game, or the reply was not expanded."""
-    words, kept = memory(own), kept_nodes(own)
+    words, kept = memory(agent), kept_nodes(agent)
     last = position.last_cell
     if words[COUNT] == 0 or last == NONE:
         return int64(NOBODY)
@@ -211,9 +211,9 @@ def kept_reply(own: Any, position: Position, rules: Any) -> int:
 
 
 @inlined
-def recall_tree(own: Any, grown: Tree, reply: int, c: float, solver: bool) -> int:
+def recall_tree(agent: Any, grown: Tree, reply: int, c: float, solver: bool) -> int:
     """Make the kept part of the tree below ``reply`` the tree; returns its size."""
-    kept, nodes = kept_nodes(own), grown.nodes
+    kept, nodes = kept_nodes(agent), grown.nodes
     nodes[0] = kept[reply]
     size, parent = int64(1), int64(0)
     while parent < size:

@@ -31,10 +31,10 @@ EXACT = 0  # index of the first parameter; those of the search follow
 
 
 @inlined
-def find_turns(position: Position, kept: int, own: Any) -> Work:
+def find_turns(position: Position, kept: int, agent: Any) -> Work:
     """The best ``kept`` safe turns of a position whose hand finishes no line; see ``judge_turns``."""
-    words, work = keys(own)[RECORD_WORDS:], work_memory(np.full(1, 0.5), kept)
-    weights, state = weights_of(words, table(own)), (position.lanes, position.occupied, position.available)
+    words, work = keys(agent)[RECORD_WORDS:], work_memory(np.full(1, 0.5), kept)
+    weights, state = weights_of(words, table(agent)), (position.lanes, position.occupied, position.available)
     judge_turns(*state, position.hand, words, weights, work, all_turns())
     return work
 
@@ -62,47 +62,49 @@ def after_turn(position: Position, cell: int, gift: int) -> Position:
 
 
 @inlined
-def is_exact(position: Position, own: Any) -> bool:
+def is_exact(position: Position, agent: Any) -> bool:
     """Whether the solver values this position."""
-    return int64(popcount(position.occupied)) >= int64(params(own)[EXACT])
+    return int64(popcount(position.occupied)) >= int64(params(agent)[EXACT])
 
 
 @inlined
-def exact_value(position: Position, rules: Any, own: Any) -> int:
+def exact_value(position: Position, rules: Any, agent: Any) -> int:
     """The exact value for the player to act."""
-    return int64(value_of(position.lanes, position.occupied, position.available, position.hand, rules, search_of(own)))
+    return int64(
+        value_of(position.lanes, position.occupied, position.available, position.hand, rules, search_of(agent))
+    )
 
 
 @inlined
-def exact_turn(position: Position, turns: Work, rules: Any, own: Any) -> tuple[int, int]:
+def exact_turn(position: Position, turns: Work, rules: Any, agent: Any) -> tuple[int, int]:
     """The turn of the greatest learned value among those that keep the exact value, and this value."""
-    value, chosen, last = exact_value(position, rules, own), int64(0), number_of(turns) - 1
+    value, chosen, last = exact_value(position, rules, agent), int64(0), number_of(turns) - 1
     while value >= 0 and chosen < last:
-        if -exact_value(after_turn(position, turns.cells[0, chosen], turns.gifts[0, chosen]), rules, own) == value:
+        if -exact_value(after_turn(position, turns.cells[0, chosen], turns.gifts[0, chosen]), rules, agent) == value:
             break
         chosen += 1
     return encode_turn(turns.cells[0, chosen], turns.gifts[0, chosen]), value
 
 
 @inlined
-def root_turns(position: Position, kept: int, seed: int, rules: Any, own: Any) -> tuple[int, Work]:
+def root_turns(position: Position, kept: int, seed: int, rules: Any, agent: Any) -> tuple[int, Work]:
     """The turn of a position that needs no search, or UNDECIDED; and the best ``kept`` turns to search.
 
     It is that of ``semi_random`` if the hand finishes a line, no piece is left, or all turns give a win away. Positions
     with an exact value have ``exact_turn``.
     """
-    hand, exact = position.hand, is_exact(position, own)
+    hand, exact = position.hand, is_exact(position, agent)
     won = hand != NONE and winning_cells(position.lanes, position.occupied, hand, rules) != 0
     if won or position.available == 0:
-        think(own, float64(int64(won)), NO_VISITS)
+        think(agent, float64(int64(won)), NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), work_memory(np.full(1, 0.5), 1)
-    turns = find_turns(position, MOST_TURNS if exact else kept, own)
+    turns = find_turns(position, MOST_TURNS if exact else kept, agent)
     if turns.gifts[0, 0] == NONE:
-        think(own, -1.0, NO_VISITS)
+        think(agent, -1.0, NO_VISITS)
         return gift_turn(position, draw(seed, 0), rules), turns
     if exact:
-        found, value = exact_turn(position, turns, rules, own)
-        think(own, float64(value), NO_VISITS)
+        found, value = exact_turn(position, turns, rules, agent)
+        think(agent, float64(value), NO_VISITS)
         return found, turns
     return int64(UNDECIDED), turns
 

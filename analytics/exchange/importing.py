@@ -83,11 +83,11 @@ class HeadingGames(NamedTuple):
 
     heading: Heading
     games: Games
-    place: NDArray[np.int64]  # [G] of each game in the text, ascending
+    numbers: NDArray[np.int64]  # [G] of the games in the text, ascending
 
     def beyond(self, games: int) -> HeadingGames:
         """These without the first ones."""
-        return HeadingGames(self.heading, games_at(self.games, slice(games, None)), self.place[games:])
+        return HeadingGames(self.heading, games_at(self.games, slice(games, None)), self.numbers[games:])
 
 
 def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
@@ -97,8 +97,8 @@ def _runs(text: ParsedText) -> Iterator[list[HeadingGames]]:
     for at in np.unique(text.tags).tolist():
         of_heading.setdefault(headings[at], []).append(at)
     for _, run in groupby(sorted(of_heading), key=lambda heading: heading[:4]):
-        places = ((heading, np.flatnonzero(np.isin(text.tags, of_heading[heading]))) for heading in run)
-        yield [HeadingGames(heading, games_at(text.games, place), place) for heading, place in places]
+        numbers = ((heading, np.flatnonzero(np.isin(text.tags, of_heading[heading]))) for heading in run)
+        yield [HeadingGames(heading, games_at(text.games, chosen), chosen) for heading, chosen in numbers]
 
 
 def _heading(tags: Tags) -> Heading:
@@ -112,7 +112,7 @@ def _spec(parts: list[HeadingGames], rules: Rules) -> dict[str, Any]:
     digest = hashlib.sha256()
     for each in parts:
         digest.update(text_of(each.heading, each.games))
-    pairing = np.repeat(np.arange(len(parts)), [len(each.place) for each in parts])[_order(parts)]
+    pairing = np.repeat(np.arange(len(parts)), [len(each.numbers) for each in parts])[_order(parts)]
     turns = (
         {} if (np.diff(pairing) >= 0).all() else {"order": hashlib.sha256(pairing.astype("<i4").tobytes()).hexdigest()}
     )
@@ -129,7 +129,7 @@ def _spec(parts: list[HeadingGames], rules: Rules) -> dict[str, Any]:
 
 def _order(parts: Sequence[HeadingGames]) -> NDArray[np.int64]:
     """[G] the games of all parts, one part after the other, in the order of the text."""
-    return np.argsort(np.concatenate([each.place for each in parts]))
+    return np.argsort(np.concatenate([each.numbers for each in parts]))
 
 
 class _StoredPairing(NamedTuple):
@@ -196,11 +196,11 @@ def _extend(archive: Archive, record: RunRecord, parts: list[HeadingGames], rule
                 raise FailureError(
                     f"run {record.run_id} was extended with other games meanwhile: run the same command again"
                 )
-            if found.games < len(part.place):
+            if found.games < len(part.numbers):
                 lacking.append((found.pairing, part.beyond(found.games)))
         held = archive.ranges(record.run_id)
         added = _store(archive, record, lacking, int(held.ends[-1]))
-    sizes = [len(part.place) for part in parts]
+    sizes = [len(part.numbers) for part in parts]
     archive.save_run(structs.replace(record, games=max(record.games, *sizes), status="complete"))
     return ImportedRun(record.run_id, parts[0].heading, sum(sizes), added)
 
@@ -209,7 +209,7 @@ def _add(
     archive: Archive, parts: list[HeadingGames], spec: dict[str, Any], code: Mapping[str, Any], command: str
 ) -> ImportedRun:
     run_id = run_id_of(spec)
-    sizes = [len(part.place) for part in parts]
+    sizes = [len(part.numbers) for part in parts]
     known = archive.run(run_id)
     number = known.number if known else archive.next_number()
     record = known or RunRecord(run_id, spec, code, max(sizes), now(), command=command, number=number)
@@ -231,7 +231,7 @@ def _store(archive: Archive, record: RunRecord, parts: Sequence[tuple[int, Headi
         return 0
     every = [part for _, part in parts]
     number = first + np.argsort(_order(every))  # of each game, one part after the other
-    ends = np.cumsum([len(part.place) for part in every])
+    ends = np.cumsum([len(part.numbers) for part in every])
     games = united(
         [
             RangeGames(

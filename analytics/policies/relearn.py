@@ -39,7 +39,7 @@ class LearnerState:
         end = len(games.plies) if end is None else end
         update, rules = type(self.learner).update, self.rules.tables
         while start < end:
-            start, room = update_from_games(update, rules, self.player.own, training_games, (start, end), games)
+            start, room = update_from_games(update, rules, self.player.agent, training_games, (start, end), games)
             if not room:
                 self.grow()
 

@@ -69,7 +69,7 @@ class Ratings:
         return len({rating.group for rating in self.ratings})
 
     def frame(self) -> pl.DataFrame:
-        """A row an agent: ``place``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
+        """A row an agent: ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
 
         Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
         ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
@@ -77,7 +77,7 @@ class Ratings:
         agents = [rating.agent for rating in self.ratings]
         common = {"seat": self.seat, "draws": self.draws}
         columns: dict[str, list[object]] = {
-            "place": [*range(1, len(agents) + 1)],
+            "rank": [*range(1, len(agents) + 1)],
             "agent": [*agents],
             **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
             **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group", "bounded")},
@@ -88,7 +88,7 @@ class Ratings:
             },
             **{f"above {agent}": [*self.superiority[:, i].tolist()] for i, agent in enumerate(agents)},
         }
-        kinds = {"place": pl.Int64, "agent": pl.String, "games": pl.Int64, "group": pl.Int64, "bounded": pl.Boolean}
+        kinds = {"rank": pl.Int64, "agent": pl.String, "games": pl.Int64, "group": pl.Int64, "bounded": pl.Boolean}
         schema = {name: kinds.get(name, pl.Float64) for name in columns}
         return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
 

@@ -332,7 +332,7 @@ class Leg:
         self.begin()
         span = (self.opening, self.size)
         try:
-            play_out(zero.turn, zero.own, one.turn, one.own, self.rules.tables, span, self.state, self.games)
+            play_out(zero.turn, zero.agent, one.turn, one.agent, self.rules.tables, span, self.state, self.games)
         except BaseException as error:  # the turns are asked for one by one, to find the game that it forfeits
             if is_ctrl_c(error):
                 raise

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from analytics import open_archive
 from quarto.errors import ArenaError, FailureError, RequestError, nearest
 from runners.arena.config_groups import check_range
 
@@ -172,7 +173,6 @@ class Regret(Objective):
         evaluator.values(game, np.array([first], np.int8), False, lambda _games: None, on_wait)
 
     def value(self, experiment: Experiment, results: Sequence[PairingResult]) -> float:  # noqa: ARG002
-        from analytics import open_archive
         from analytics.perfect.annotate import AnnotationSettings, annotate_runs
         from analytics.query.mistakes import decision_summaries, judged_agents
         from analytics.sql.views import among

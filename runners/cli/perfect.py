@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from quarto.errors import RequestError
 from runners.cli import options
-from runners.terminal.files import output_of
+from runners.terminal.files import output_of, read_file
 
 app = options.group("tablebase", "Build, check and list tables of exact values.")
 puzzles = options.group("puzzles", "Solve puzzles: one turn keeps the value. Make puzzles from annotated games.")
@@ -120,7 +120,6 @@ def play_puzzles(
     from analytics.perfect.puzzles import parsed, shipped
     from runners.play.screens import screen_for
     from runners.puzzles.solving import play
-    from runners.terminal.files import read_file
 
     puzzles = parsed(read_file(str(file)).decode(errors="replace"), str(file)) if file else shipped()
     play(puzzles, number, screen_for(plain))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from agents.base import ERROR, LATE, OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base import AGENT_TYPE, ERROR, LATE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.lift import LOCKSTEP_TYPE, decide
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
 from quarto.bits import nth_bit, spread
@@ -169,18 +169,25 @@ def settle(games: Games, game: int, games_a_pair: int) -> None:
             games.winner[slot] = 1 - placer
 
 
-@kernel(types.void(TURN_TYPE, OWN_TYPE, TURN_TYPE, OWN_TYPE, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, TURN_TYPE, AGENT_TYPE, RULES_TYPE, SPAN_TYPE, LOCKSTEP_TYPE, GAMES_TYPE))
 def play_out(
-    turn_0: TurnKernel, own_0: Any, turn_1: TurnKernel, own_1: Any, rules: Any, span: Any, state: Lockstep, games: Games
+    turn_0: TurnKernel,
+    agent_0: Any,
+    turn_1: TurnKernel,
+    agent_1: Any,
+    rules: Any,
+    span: Any,
+    state: Lockstep,
+    games: Games,
 ) -> None:
     """Play games that ``begin`` set up to their ends; ``span`` is (imposed plies, number of games)."""
     opening, size = span
     for turn in range(opening + int64(rules.mover_chooses != 0), CELLS + 1):
         offset = turn_offset(turn)
         if (turn & 1) == 0:
-            decide(turn_0, own_0, rules, state, offset, size)
+            decide(turn_0, agent_0, rules, state, offset, size)
         else:
-            decide(turn_1, own_1, rules, state, offset, size)
+            decide(turn_1, agent_1, rules, state, offset, size)
         if turn == opening and rules.mover_chooses == 0:
             size = first_gift(state, games, opening, size)
         else:

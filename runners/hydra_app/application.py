@@ -18,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from analytics import archive_option
+from analytics import archive_option, open_archive
 from analytics.results.columns import ResultColumn, column, pairing_columns, percent, seats_explained
 from runners.arena.config_groups import RunConfig, check_values, plain
 from runners.arena.objectives import Objective, Target, objective_of
@@ -232,7 +232,6 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
     _show_pairings(outcome.results, outcome.mover_chooses)
     if any(each.tally.is_uniform for each in outcome.results):
-        from analytics import open_archive
         from analytics.query.selection import repeated_games
 
         with open_archive(outcome.root) as opened:

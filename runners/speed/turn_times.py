@@ -21,7 +21,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
+from agents.base import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel, memory
 from agents.lift import BATCH_TYPE, KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
 from analytics.results.columns import ResultColumn
@@ -168,20 +168,20 @@ def read_clock(timespec: Any) -> int:
 
 
 @inlined
-def time_of(turn: TurnKernel, own: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
+def time_of(turn: TurnKernel, agent: Any, rules: Any, position: Position, seed: int, turns: int, timespec: Any) -> int:
     """Nanoseconds of ``turns`` turns, with the game's memory empty at first."""
-    memory(own)[:] = 0
+    memory(agent)[:] = 0
     started = read_clock(timespec)
     for number in range(turns):
-        turn(position, seed + turn_offset(uint64(number)), rules, own)
+        turn(position, seed + turn_offset(uint64(number)), rules, agent)
     return read_clock(timespec) - started
 
 
 @kernel(
-    types.void(TURN_TYPE, OWN_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], types.int64[::1], types.float64[::1])
+    types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, BATCH_TYPE, types.uint64[::1], types.int64[::1], types.float64[::1])
 )
 def time_turns(
-    turn: TurnKernel, own: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
+    turn: TurnKernel, agent: Any, rules: Any, batch: Batch, seeds: Any, timespec: Any, nanoseconds: Any
 ) -> None:
     """Write the time of a turn in each position into ``nanoseconds`` [B]; ``timespec`` [2] int64 is scratch."""
     for i in range(nanoseconds.shape[0]):
@@ -193,10 +193,10 @@ def time_turns(
             int64(batch.last_cell[i]),
         )
         turns = int64(1)
-        taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
-        if taken < LONG and own.memory_size == 0:  # else a second turn would remember the first
+        taken = time_of(turn, agent, rules, position, seeds[i], turns, timespec)
+        if taken < LONG and agent.memory_size == 0:  # else a second turn would remember the first
             turns += SAMPLE // max(taken, 1)
-            taken = time_of(turn, own, rules, position, seeds[i], turns, timespec)
+            taken = time_of(turn, agent, rules, position, seeds[i], turns, timespec)
         nanoseconds[i] = taken / turns
 
 
@@ -209,7 +209,7 @@ def turn_nanoseconds(player: LiftedPlayer, batch: Batch, rng: Streams) -> NDArra
     nanoseconds = np.zeros(len(batch.lanes))
     if isinstance(player, KernelPlayer):
         player.start(range(1))
-        time_turns(player.turn, player.own, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
+        time_turns(player.turn, player.agent, player.rules.tables, batch, rng.seeds, np.zeros(2, np.int64), nanoseconds)
     else:
         for i in range(len(nanoseconds)):
             position, seed = batch.part(i, i + 1), Streams(rng.seeds[i : i + 1])

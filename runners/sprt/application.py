@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from quarto.errors import RequestError
 from runners.arena import config_groups
 from runners.arena.objectives import Target
+from runners.hosting.interruption import interruptible
 from runners.hydra_app.application import Application, Finished, Judgement, Work, one_row, typed_command
 from runners.terminal import console
 
@@ -59,7 +60,6 @@ class SprtApplication(Application):
 def _played(prepared: SprtExperiment) -> Finished:
     """The outcome of a test that was ready."""
     from analytics.statistics.sprt import strength
-    from runners.hosting.interruption import interruptible
     from runners.sprt.playing import carry_out
     from runners.sprt.shown import row, show, showing
 

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from runners.arena.config_groups import TrainConfig
 from runners.arena.objectives import Target
+from runners.hosting.interruption import interruptible
 from runners.hydra_app.application import Application, Finished, Work, one_row, typed_command
 from runners.terminal import console
 from runners.terminal.console import progress_bar
@@ -40,7 +41,6 @@ class TrainApplication(Application):
 
 def _learned(request: TrainingRequest) -> Finished:
     """The outcome of a training that was ready."""
-    from runners.hosting.interruption import interruptible
     from runners.training.request import judged, keep, row, show, show_interrupted
 
     for note in request.notes:

@@ -9,7 +9,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import OWN_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
 from agents.learning.learner import (
     SPAN_TYPE,
     TRAINING_GAMES_TYPE,
@@ -40,7 +40,7 @@ class GameBuffers(NamedTuple):
         return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR), games, np.zeros(1, np.int64))
 
 
-BOTH_TYPE = types.UniTuple(OWN_TYPE, 2)
+BOTH_TYPE = types.UniTuple(AGENT_TYPE, 2)
 BUFFERS_TYPE = numba.typeof(GameBuffers.around(Games.zeros(1)))
 
 
@@ -62,7 +62,7 @@ def play_and_learn(
     ``both`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_from_games``
     returns.
     """
-    own, opponents = both
+    agent, opponents = both
     state, pair, games = buffers.state, buffers.pair, buffers.games
     no_opening = np.empty((2, 0, 1), np.int8)
     pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
@@ -71,15 +71,15 @@ def play_and_learn(
         number = training_games.first_pair + column // training_games.games_a_pair
         begin(GameNumbers(training_games.run, 0, number, game, PAIR), no_opening, state, pair)
         if training_games.seat ^ game == 0:
-            play_out(turn, own, opponents_turn, opponents, rules, (0, 1), state, pair)
+            play_out(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
         else:
-            play_out(opponents_turn, opponents, turn, own, rules, (0, 1), state, pair)
+            play_out(opponents_turn, opponents, turn, agent, rules, (0, 1), state, pair)
         settle(pair, game, PAIR)
         for ply in range(CELLS):
             games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]
         games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]
         games.ending[column] = pair.ending[game]
-        room = update_from_game(update, rules, own, training_games, column, games, pieces, cells)
+        room = update_from_game(update, rules, agent, training_games, column, games, pieces, cells)
         buffers.finished[0] = column + 1
         if not room:
             return column + 1, False

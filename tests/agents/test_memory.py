@@ -33,11 +33,11 @@ WORDS = 3  # the first and the last are used
 
 
 @turn
-def diarist_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
-    diary = memory(own)
+def diarist_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    diary = memory(agent)
     diary[0] += uint64(1)
     diary[2] = mix(diary[2] ^ seed ^ (uint64(position.occupied) << uint64(8)) ^ diary[0])
-    if params(own)[0] != 0.0 and diary[2] % uint64(9) == uint64(0):
+    if params(agent)[0] != 0.0 and diary[2] % uint64(9) == uint64(0):
         raise ValueError("sabotage")
     empty = ~position.occupied & ALL_CELLS
     cell = nth_bit(empty, int64(diary[2] % uint64(popcount(empty))))

@@ -167,7 +167,7 @@ def train(
     assert isinstance(other, KernelPlayer)
     for game in range(games):
         played.append(play(rules, Lifted(player), Lifted(other), game, seats))
-        if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.own):
+        if not type(learner).update(logged(played[-1], game, seats), rules.tables, player.agent):
             knowledge = learner.grown(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
     return learner.policy(knowledge), played
@@ -178,7 +178,7 @@ def relearn(learner: Learner, rules: Rules, played: list[Outcome], seats: str = 
     knowledge = learner.knowledge(rules)
     for game, outcome in enumerate(played):
         player = KernelPlayer(type(learner).kernel, knowledge, rules)
-        if not type(learner).update(logged(outcome, game, seats), rules.tables, player.own):
+        if not type(learner).update(logged(outcome, game, seats), rules.tables, player.agent):
             knowledge = learner.grown(knowledge)
     return learner.policy(knowledge)
 

@@ -114,7 +114,7 @@ class Wild(OneByOne):
 
 
 @turn
-def greedy_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def greedy_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     return encode_turn(0, 0)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import OWN_TYPE, RULES_TYPE
+from agents.base import AGENT_TYPE, RULES_TYPE
 from agents.learning.learner import SPAN_TYPE, UPDATE_TYPE, UPDATED_TYPE, FinishedGame, Learner, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner
@@ -27,11 +27,11 @@ GAMES_TYPE = numba.typeof(Games.zeros(1))
 SEATS_TYPE, IDS_TYPE = types.int8[::1], types.int64[::1]
 
 
-@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, OWN_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
+@kernel(UPDATED_TYPE(UPDATE_TYPE, RULES_TYPE, AGENT_TYPE, types.uint64, IDS_TYPE, SEATS_TYPE, SPAN_TYPE, GAMES_TYPE))
 def update_from_views(
     update: UpdateKernel,
     rules: Any,
-    own: Any,
+    agent: Any,
     run: int,
     game_ids: Any,
     seats: Any,
@@ -52,7 +52,7 @@ def update_from_views(
             number = game_ids[game] & ((int64(1) << GAME_BITS) - 1)
             source = stream(run, number >> 1, number & 1)
             plies, winner = int64(games.plies[game]), int64(games.winner[game])
-            if not update(FinishedGame(pieces, cells, plies, winner, seat, source), rules, own):
+            if not update(FinishedGame(pieces, cells, plies, winner, seat, source), rules, agent):
                 return view + 1, False
     return span[1], True
 
@@ -64,8 +64,8 @@ def replay(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Polic
     for record, first, end in dataset.spans():
         view, run = 2 * first, run_word(record.run_id)
         while view < 2 * end:
-            own, span = state.player.own, (view, 2 * end)
-            view, room = update_from_views(update, rules, own, run, dataset.game_id, seats, span, dataset.games)
+            agent, span = state.player.agent, (view, 2 * end)
+            view, room = update_from_views(update, rules, agent, run, dataset.game_id, seats, span, dataset.games)
             if not room:
                 state.grow()
     return learner.policy(state.knowledge)

@@ -18,7 +18,7 @@ SAFE = 0  # index of the parameter
 
 
 @turn
-def template_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
+def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
     """Cells and pieces are masks of 16 bits here; ``draw(seed, i)`` is the i-th random word of the turn."""
     word = draw(seed, 0)
     cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
@@ -28,7 +28,7 @@ def template_turn(position: Position, seed: int, rules: Any, own: Any) -> int:
         lanes = placed(lanes, position.hand, cell)
         occupied |= int64(1) << cell
     safe = position.available & safe_pieces(lanes, occupied, rules)
-    if safe == 0 or params(own)[SAFE] == 0.0:
+    if safe == 0 or params(agent)[SAFE] == 0.0:
         safe = position.available
     return encode_turn(cell, random_piece(word, safe))
 
@@ -43,5 +43,5 @@ class Template(KernelAgent):
         self.safe = safe
 
     def knowledge(self, rules: Rules) -> Knowledge:
-        """The values that the turn reads as ``own``: parameters, tables, memory. All share one compilation."""
+        """The values that the turn reads as ``agent``: parameters, tables, memory. All share one compilation."""
         return Knowledge(params=np.array([float(self.safe)]))

@@ -134,7 +134,7 @@ def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy,
         pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
         pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
         taught = FinishedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
-        if not type(learner).update(taught, rules.tables, player.own):
+        if not type(learner).update(taught, rules.tables, player.agent):
             knowledge = learner.grown(knowledge)
             player = KernelPlayer(type(learner).kernel, knowledge, rules)
         played.append(outcome)
