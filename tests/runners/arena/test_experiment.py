@@ -38,6 +38,19 @@ TOURNAMENT = (
     "opening_plies=3",
     "seed=5",
 )
+# The agents of experiment=round_robin. By rules and seed: the id of the run, and the fingerprint of its games.
+ALL_AGAINST_ALL = ("agents=[random,dumb,semi_random,rule_based]", "games=20")
+GAMES_OF_BEFORE = {
+    ("classic", 1): ("8d1cb3670fa3", "7f265f38d0622eb0"),
+    ("classic", 2): ("dbe9ebbb491d", "4596bab61d912e1d"),
+    ("classic", 3): ("f34d05b197f7", "9c23ab77321e5f21"),
+    ("square", 1): ("cd551c90be43", "80e61b2b5cacfb98"),
+    ("square", 2): ("6aa9db183225", "37b1c75eac7e59e1"),
+    ("square", 3): ("a6c7bc501066", "61e700d33da34c7b"),
+    ("torus", 1): ("276596b36fcb", "6b43916626ab2f8d"),
+    ("torus", 2): ("7a8cabf3e312", "a5bf31684dfd684b"),
+    ("torus", 3): ("79591c63f72c", "fdadecb82d737d7d"),
+}
 RESULT = dict[str, pl.DataFrame]
 
 
@@ -80,6 +93,12 @@ def test_rows_depend_on_neither_threads_nor_files_nor_blocks(
     assert_same_rows(rows(tmp_path), expected)
     assert outcome.fingerprint == Archive.open(tmp_path).ranges(outcome.run_id).fingerprint
     assert verify(Archive.open(tmp_path)).problems == []
+
+
+@pytest.mark.parametrize(("rules", "seed"), GAMES_OF_BEFORE, ids=str)
+def test_a_spec_plays_the_games_that_it_always_played(rules: str, seed: int, tmp_path: Path) -> None:
+    outcome = play(tmp_path, *ALL_AGAINST_ALL, f"rules={rules}", f"seed={seed}", "threads=1")
+    assert (outcome.run_id, f"{outcome.fingerprint:016x}") == GAMES_OF_BEFORE[rules, seed]
 
 
 def test_asking_for_more_extends_a_run(tmp_path: Path, expected: RESULT) -> None:
