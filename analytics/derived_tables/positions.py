@@ -274,7 +274,7 @@ def frame_of(counts: Counts, of_plies: range, sizes: NDArray[np.int64], opening:
     ply, rows = np.array(of_plies, np.int8), int(sizes.sum())
     imposed = np.where(ply + 1 < opening, IMPOSED, np.where(ply < opening, GIFT_CHOSEN, CHOSEN)).astype(np.int8)
     known = {"ply": np.repeat(ply, sizes), "imposed": np.repeat(imposed, sizes)}
-    known |= {name: column[:rows] for name, column in counts._asdict().items()}
+    known |= {name: column[:rows].copy() for name, column in counts._asdict().items()}  # without the unused room
     return pl.DataFrame({name: known[name] for name in POSITIONS}, schema=POSITIONS)
 
 

@@ -189,8 +189,9 @@ def _decided(
     They are read from the index and, for ranges that it does not cover, from the games.
     """
     ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
-    boards = turns["board"].to_list()  # boards that differ in the hand are neighbours
-    where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
+    boards = turns["board"].unique().sort().to_list()  # those that differ in the hand are neighbours
+    within = f"board BETWEEN {boards[0]} AND {boards[-1]} AND board IN ({', '.join(map(str, boards))})"
+    where = f"ply = {ply} AND occupied = {occupied} AND {within}"
     files, rest = list[CheckedFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
         found, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
@@ -215,7 +216,9 @@ def _from_games(
         record, stored = of
         key = record.run_id, stored.name, where
         if key not in _kept:
-            found = count_positions(archive, record, stored, range(ply, ply + 1)).filter(pl.sql_expr(where))
+            counted = count_positions(archive, record, stored, range(ply, ply + 1))
+            # A filter may return a slice, which would keep the whole table of every file in memory.
+            found = counted[counted.select(pl.arg_where(pl.sql_expr(where))).to_series()]
             if len(_kept) >= MOST_KEPT:
                 _kept.clear()
             _kept[key] = found.with_columns(run_id=pl.lit(record.run_id)).select(*_DECIDED).cast(_DECIDED)

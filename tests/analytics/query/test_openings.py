@@ -7,10 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from analytics import open_archive
+from analytics.derived_tables.positions import Counts, frame_of
+from analytics.derived_tables.tables import count_positions
+from analytics.query import openings as query
 from analytics.query.openings import EMPTY_BOARD, OpeningsQuery, explore, openings
 from analytics.query.selection import GameFilter
 from analytics.sql.database import OpenArchive
@@ -145,6 +149,30 @@ def test_an_archive_without_index_is_replayed_to_the_same_answer(tmp_path: Path)
     for one, two, three in zip(before, between, answers(), strict=True):
         assert one.equals(two)
         assert one.equals(three)
+
+
+def test_what_is_kept_of_a_file_does_not_keep_all_of_its_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A billion games without an index took all memory: each file's few rows were a slice of its whole table."""
+    archive, kept = made(tmp_path, PRESETS["classic"], pairs=20)
+    counted: list[pl.DataFrame] = []
+
+    def count(*of: Any) -> pl.DataFrame:
+        counted.append(count_positions(*of))
+        return counted[-1]
+
+    monkeypatch.setattr(query, "count_positions", count)
+    monkeypatch.setattr(query, "_kept", {})
+    with open_archive(archive.root) as opened:
+        openings(opened, positions_of_game(kept, PRESETS["classic"])[2], imposed=True)
+    rows = list(query._kept.values())
+    assert len(rows) == len(counted) > 1
+    assert 0 < sum(map(len, rows)) < sum(map(len, counted))
+    for whole in counted:
+        assert not any(np.shares_memory(whole["games"].to_numpy(), each["games"].to_numpy()) for each in rows)
+    room = Counts.empty(9)
+    assert not np.shares_memory(frame_of(room, range(1), np.array([3]), 0)["games"].to_numpy(), room.games)
 
 
 def test_alike_counts_every_legal_decision(classic: tuple[OpenArchive, Kept]) -> None:
