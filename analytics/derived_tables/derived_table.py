@@ -102,7 +102,7 @@ def known_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
 def lacking(archive: Archive, run_id: str, table: RangeTable, enough: Extent) -> list[StoredRange]:
     """The ranges of games that a derived table does not cover to a sufficient extent."""
     known = archive.ranges(run_id, table.name, enough)
-    return [each for each in archive.ranges(run_id) if known.at(each.first) is None]
+    return archive.ranges(run_id).not_in(known)
 
 
 class GamesPart(NamedTuple):

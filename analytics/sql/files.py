@@ -111,8 +111,8 @@ class ArchiveFiles:
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
         known = known_ranges(archive, run_id, table) if enough is None else archive.ranges(run_id, table.name, enough)
-        lacking = [each for each in archive.ranges(run_id) if known.at(each.first) is None]
-        return [self._checked(run_id, folder / each.name, each.check) for each in known], lacking
+        found = [self._checked(run_id, folder / each.name, each.check) for each in known]
+        return found, archive.ranges(run_id).not_in(known)
 
     def first_plies(self) -> tuple[list[CheckedFile], list[CheckedFile]]:
         """The files that count first plies, and the files of plies of the games in none of these.

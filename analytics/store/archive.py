@@ -119,8 +119,9 @@ class Archive:
         """
         if table == GAMES:
             return counting(self.found(GAMES, run_id))
-        games = self.ranges(run_id)
-        return fitting((each for each in self.found(table, run_id) if enough(each.extent)), games)
+        found = self.found(table, run_id)
+        extents = set(filter(enough, {each.extent for each in found}))
+        return fitting((each for each in found if each.extent in extents), self.ranges(run_id))
 
     def path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
         """The file of a table that holds just the games of a range. Raises ``FileNotFoundError`` if there is none."""

@@ -281,7 +281,7 @@ def read_tallies(archive: Archive, run_ids: Sequence[str]) -> dict[str, dict[int
 
 def _whole(archive: Archive, run_id: str, known: Ranges, found: Sequence[dict[int, Tally]]) -> dict[int, Tally]:
     """The tallies of a run from those of its ranges, and from the games of those that are not ``known``."""
-    counted_now = [_counted(archive, run_id, each) for each in archive.ranges(run_id) if known.at(each.first) is None]
+    counted_now = [_counted(archive, run_id, each) for each in archive.ranges(run_id).not_in(known)]
     return dict(sorted(summed(each for tallies in (*found, *counted_now) for each in tallies.items()).items()))
 
 

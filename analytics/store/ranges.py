@@ -238,6 +238,10 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         held: NDArray[np.bool_] = (self.firsts[index] <= units) & (units < self.ends[index])
         return held
 
+    def not_in(self, others: Ranges) -> list[StoredRange]:
+        """Those whose first unit is in none of ``others``."""
+        return [each for each, held in zip(self, others.holds(self.firsts).tolist(), strict=True) if not held]
+
     def sum_of(self, first: int, end: int) -> int | None:
         """The fingerprint of a range that is made of whole ranges of these; None: it is not."""
         low, high = int(np.searchsorted(self.firsts, first)), int(np.searchsorted(self.ends, end))

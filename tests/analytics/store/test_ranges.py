@@ -143,6 +143,7 @@ def test_ranges_answer_as_lists_of_units_do(found: list[StoredRange], span: tupl
     lacking = [unit for low, high in ranges.missing(end, first) for unit in range(low, high)]
     assert lacking == [unit for unit in range(first, end) if unit not in of]
     inside = list(ranges.inside(first, end))
+    assert ranges.not_in(ranges.inside(first, end)) == [each for each in ranges if each not in inside]
     whole = not lacking and inside[0].first == first and inside[-1].end == end
     assert ranges.sum_of(first, end) == (sum(each.fingerprint for each in inside) % MODULUS if whole else None)
 
