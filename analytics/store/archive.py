@@ -118,9 +118,15 @@ class Archive:
         Raises ``FailureError`` if they cannot be listed.
         """
         if table == GAMES:
-            return counting(self.found(GAMES, run_id))
+            return self.sorted_out(run_id, GAMES, frozenset())
+        extents = {each.extent for each in self.found(table, run_id)}
+        return self.sorted_out(run_id, table, frozenset(filter(enough, extents)))
+
+    def sorted_out(self, run_id: str, table: str, extents: frozenset[str]) -> Ranges:
+        """As ``ranges``, of a derived table those of some extents."""
         found = self.found(table, run_id)
-        extents = set(filter(enough, {each.extent for each in found}))
+        if table == GAMES:
+            return counting(found)
         return fitting((each for each in found if each.extent in extents), self.ranges(run_id))
 
     def path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from analytics.files.local import listed_once
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES, Archive, Extent
+from analytics.store.archive import GAMES, Archive
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, SweepJob
@@ -36,7 +36,7 @@ class Snapshot(Archive):
         self._found: dict[tuple[str, str], list[StoredRange]] = {
             (GAMES, run_id): super(Snapshot, self).found(GAMES, run_id) for run_id in super().run_ids()
         }
-        self._ranges: dict[str, Ranges] = {}  # of the games of each run: sorted out once
+        self._ranges: dict[tuple[str, str, frozenset[str]], Ranges] = {}
         new = {run_id: self._read(run_id) for _, run_id in self._found if run_id not in self._records}
         self._records |= {run_id: record for run_id, record in new.items() if record is not None}
 
@@ -71,13 +71,12 @@ class Snapshot(Archive):
             self._found[table, run_id] = super().found(table, run_id)
         return self._found[table, run_id]
 
-    def ranges(self, run_id: str, table: str = GAMES, enough: Extent = lambda _extent: True) -> Ranges:
-        """The ranges of a table of a run that count, as ``Archive.ranges`` says."""
-        if table != GAMES:
-            return super().ranges(run_id, table, enough)
-        if run_id not in self._ranges:
-            self._ranges[run_id] = super().ranges(run_id)
-        return self._ranges[run_id]
+    def sorted_out(self, run_id: str, table: str, extents: frozenset[str]) -> Ranges:
+        """The ranges of a table of a run that count, sorted out once."""
+        key = run_id, table, extents
+        if key not in self._ranges:
+            self._ranges[key] = super().sorted_out(*key)
+        return self._ranges[key]
 
     def sweep_jobs(self) -> list[SweepJob]:
         """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
