@@ -117,14 +117,11 @@ class Archive:
 
         Raises ``FailureError`` if they cannot be listed.
         """
-        if table == GAMES:
-            return self.sorted_out(run_id, GAMES, frozenset())
-        extents = {each.extent for each in self.found(table, run_id)}
-        return self.sorted_out(run_id, table, frozenset(filter(enough, extents)))
-
-    def sorted_out(self, run_id: str, table: str, extents: frozenset[str]) -> Ranges:
-        """As ``ranges``, of a derived table those of some extents."""
         found = self.found(table, run_id)
+        return self.sorted_out(run_id, table, frozenset(filter(enough, {each.extent for each in found})), found)
+
+    def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
+        """Those of the ``found`` files of a table that count, of a derived table those of some extents."""
         if table == GAMES:
             return counting(found)
         return fitting((each for each in found if each.extent in extents), self.ranges(run_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -71,11 +71,11 @@ class Snapshot(Archive):
             self._found[table, run_id] = super().found(table, run_id)
         return self._found[table, run_id]
 
-    def sorted_out(self, run_id: str, table: str, extents: frozenset[str]) -> Ranges:
-        """The ranges of a table of a run that count, sorted out once."""
+    def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
+        """As ``Archive.sorted_out``, once for each table: the files that were found stay the same."""
         key = run_id, table, extents
         if key not in self._ranges:
-            self._ranges[key] = super().sorted_out(*key)
+            self._ranges[key] = super().sorted_out(*key, found)
         return self._ranges[key]
 
     def sweep_jobs(self) -> list[SweepJob]:
