@@ -189,9 +189,8 @@ def _decided(
     They are read from the index and, for ranges that it does not cover, from the games.
     """
     ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
-    boards = turns["board"].unique().sort().to_list()  # those that differ in the hand are neighbours
-    within = f"board BETWEEN {boards[0]} AND {boards[-1]} AND board IN ({', '.join(map(str, boards))})"
-    where = f"ply = {ply} AND occupied = {occupied} AND {within}"
+    boards = turns["board"].to_list()  # boards that differ in the hand are neighbours
+    where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
     files, rest = list[CheckedFile](), list[tuple[RunRecord, StoredRange]]()
     for record in records:
         found, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
