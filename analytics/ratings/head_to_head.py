@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import polars as pl
 
-from analytics.conversion import known
 from analytics.query.questions import query
 from analytics.query.selection import EVERY_GAME, EVERYTHING, GameFilter, repeated_games, require_one_rules, select
 from analytics.results.pairings import (
@@ -25,7 +23,7 @@ from analytics.results.pairings import (
 )
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
-from analytics.statistics.tally import Tally
+from analytics.statistics.tally import FORFEITS, Tally, tally_from
 from analytics.store.records import RunRecord
 from quarto.errors import FailureError, RequestError
 
@@ -176,12 +174,9 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
     for pairing in _ask(opened, query("pairings"), where, records).to_dicts():
         key = pairing["run_id"], pairing["pairing"]
         cells = rows[key]
-        forfeits = {
-            kind: [pairing[f"{kind}_first"], pairing[f"{kind}_second"]] for kind in ("illegal", "errors", "late")
-        }
-        tally = {"pairs": cells[:3], "singles": cells[3:], **forfeits, "plies": pairing["plies"]}
-        labels = pairing["first"], pairing["second"]
-        found[key] = PairingResult(key[1], *labels, msgspec.convert(tally, known(Tally)), by_pairs[key[0]])
+        forfeits = [[pairing[f"{kind}_{agent}"] for agent in ("first", "second")] for kind in FORFEITS]
+        tally = tally_from({"pairs": cells[:3], "singles": cells[3:]}, forfeits, pairing["plies"])
+        found[key] = PairingResult(key[1], pairing["first"], pairing["second"], tally, by_pairs[key[0]])
     order = {record.run_id: i for i, record in enumerate(records)}
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 

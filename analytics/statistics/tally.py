@@ -9,7 +9,7 @@ Sampling", 1965, section 6.3).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from analytics.conversion import known
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, Block
 from quarto.jit import kernel
 
 Key = TypeVar("Key")
 
 LOSS, DRAW, WIN = range(3)
+FORFEITS = ("illegal", "errors", "late")  # the fields of a tally that count them
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Row = tuple[Count, Count, Count]
@@ -111,6 +111,9 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return first, second
 
 
+msgspec.json.Decoder(Tally)  # reads the declarations of its fields before threads need them, see ``records.known``
+
+
 def _added(mine: Any, other: Any) -> Any:
     """The sums of counts, or of tuples of the same form."""
     return tuple(map(_added, mine, other)) if isinstance(mine, tuple) else mine + other
@@ -157,8 +160,16 @@ def tally_of(block: Block) -> Tally:
     _count(games.winner, games.ending, games.plies, block.games_a_pair, counts)
     pairs = counts[:9].reshape(3, 3).tolist()
     played = {"pairs": pairs} if block.swapped else {"singles": [pairs[0], NO_SINGLES[1]]}
-    forfeits = dict(zip(("illegal", "errors", "late"), counts[9:15].reshape(3, 2).tolist(), strict=True))
-    return msgspec.convert({**played, **forfeits, "plies": int(counts[15])}, known(Tally))
+    return tally_from(played, counts[9:15].reshape(3, 2).tolist(), int(counts[15]))
+
+
+def tally_from(played: Mapping[str, Any], forfeits: Iterable[Sequence[int]], plies: int) -> Tally:
+    """The tally with these ``pairs`` and ``singles``, and forfeits by an illegal turn, an exception and a late turn.
+
+    Raises ``msgspec.ValidationError`` for what is no count.
+    """
+    named = dict(zip(FORFEITS, forfeits, strict=True))
+    return msgspec.convert({**played, **named, "plies": plies}, Tally)
 
 
 def tally(blocks: Iterable[Block]) -> dict[int, Tally]:

@@ -13,16 +13,14 @@ from itertools import islice
 from pathlib import PurePath
 from typing import IO, TypeVar, cast
 
-import msgspec
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.conversion import known
 from analytics.files.backend import Backend, explained
 from analytics.parquet.encoder import encode
 from analytics.parquet.metadata import footer_of
-from analytics.statistics.tally import Tally, summed, tally, tally_of
+from analytics.statistics.tally import Tally, summed, tally, tally_from, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joined, tables_of, thoughts_of
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
@@ -358,8 +356,7 @@ def _tally(row: Mapping[str, int]) -> Tally:
         [[row[name] for name in columns[first : first + size]] for first in range(0, len(columns), size)]
         for columns, size in ((PAIR_COLUMNS, 3), (SINGLE_COLUMNS, 3), (FORFEIT_COLUMNS, 2))
     )
-    named = dict(zip(("illegal", "errors", "late"), forfeits, strict=True))
-    return msgspec.convert({"pairs": pairs, "singles": singles, **named, "plies": row["plies"]}, known(Tally))
+    return tally_from({"pairs": pairs, "singles": singles}, forfeits, row["plies"])
 
 
 # Contradictions. Fingerprints in names decide wherever the files of one set make up a file of the other. Only where

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -21,7 +22,6 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from analytics.conversion import known
 from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
 from analytics.files.local import LOCAL
 from analytics.store.ranges import UnitLine
@@ -47,6 +47,23 @@ MOST = (1 << 63) - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 Duration = Annotated[float, msgspec.Meta(ge=0)]  # seconds
+
+
+_ready = set[Any]()
+_lock = threading.Lock()
+
+
+def known(kind: type[T]) -> type[T]:
+    """The type, after msgspec has read the declarations of its fields; to be written wherever msgspec is given a type.
+
+    msgspec reads them when a type is used first, and stores them before they are complete. A second thread that uses
+    the type at that moment ends the process (msgspec 0.22). So one thread reads, and the others wait.
+    """
+    if kind not in _ready:
+        with _lock:
+            msgspec.json.Decoder(kind)
+            _ready.add(kind)
+    return kind
 
 
 class RecordError(ValueError):
