@@ -40,7 +40,7 @@ class RangeTable:
     most: int = 256  # files that become one at a time: all are open, and parts of them in memory
     command: str = ""  # that makes what is missing; empty: it comes with the games
     group_rows: int = ROW_GROUP_ROWS  # of a row group of its files
-    parent_rows: int = ROW_GROUP_ROWS  # of a row group of parents
+    parent_rows: Callable[[int], int] = lambda _units: ROW_GROUP_ROWS  # of a row group of a parent of so many units
     extents: str = ""  # a regular expression: the extents that its files may have
     includes: Callable[[str, str], bool] = operator.eq  # whether an extent holds everything that another one holds
     of: str = "plies"  # the table from whose rows its own are made
@@ -71,13 +71,13 @@ class RangeTable:
         content = encode(frame.iter_slices(self.group_rows), self.schema)
         return store_table(archive, run_id, self.name, games, content, extent)
 
-    def merged(self, children: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-        """A parent's rows from those of its children, each in parts: also the parent's rows come in parts."""
-        return merged(children, self.key, self.parent_rows, self.totals)
+    def merged(self, children: Sequence[Iterator[pl.DataFrame]], units: int) -> Iterator[pl.DataFrame]:
+        """The rows of a parent of so many units from those of its children. All come in parts."""
+        return merged(children, self.key, self.parent_rows(units), self.totals)
 
     def parent(self, children: Sequence[Iterator[pl.DataFrame]], record: RunRecord, span: Range) -> TableBytes:
         """A parent's file of a range of units."""
-        rows = self.merged(children)
+        rows = self.merged(children, span[1] - span[0])
         return encode(rows, self.schema) if self.encode is None else self.encode(rows, record, span)
 
 
@@ -147,7 +147,7 @@ def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], 
 # all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
 # not grow with the tables, and the same rows give the same parts.
 
-ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
+ROWS_IN_MEMORY = 1 << 21  # of so many tables together, about 50 bytes each
 LEAST_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
 
 Key = tuple[Any, ...]
@@ -156,7 +156,7 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 def rows_at_once(tables: int) -> int:
     """The number of rows of each of so many tables in memory: read the tables in parts of that size."""
-    return max(LEAST_ROWS, min(1 << 16, ROWS_IN_MEMORY // tables))
+    return max(LEAST_ROWS, min(1 << 18, ROWS_IN_MEMORY // tables))
 
 
 def merged(

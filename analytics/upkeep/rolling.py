@@ -32,7 +32,7 @@ from quarto.errors import FailureError
 SIBLINGS = 64  # files of rows that become one by themselves
 SUMMED = 8  # files of sums, and of parts of an annotation, that do: questions read all of them
 SMALL_GAMES = 1 << 18  # of a range that grows by itself, at most
-SUM_BYTES = 640 << 20  # of the files that become one sum, at most: the sum is made in memory
+SUM_BYTES = 1280 << 20  # of the files that become one sum, at most: the sum is made in memory
 COMPACTED_BYTES = 128 << 20  # bytes of the files of a range, at most, that become one as somebody asks
 SHARE = 8  # a file that is larger than this part of its parent waits for more of its size
 
@@ -231,7 +231,7 @@ def add_up(archive: Archive, run_id: str, threads: int = 1, on_wait: Callable[[]
         return lambda children: many(children) and not_large(children)
 
     made = roll_up(archive, record, (FIRST_PLIES_TABLE,), many, on_wait=on_wait)
-    made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 2), threads=threads, on_wait=on_wait)
+    made += roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES // 4), threads=threads, on_wait=on_wait)
     # The largest sums one at a time: several would need memory for each.
     return made + roll_up(archive, record, (POSITIONS_TABLE,), up_to(SUM_BYTES), on_wait=on_wait)
 

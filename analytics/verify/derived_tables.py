@@ -9,9 +9,10 @@ the value that the same player has at the next gift. The rest is computed again 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from pathlib import PurePath
 
 import numpy as np
@@ -27,6 +28,7 @@ from analytics.derived_tables.decisions import (
 from analytics.derived_tables.derived_table import RangeTable, Rows, known_ranges, rows_at_once
 from analytics.derived_tables.exact_values import NOT_COUNTED, UNKNOWN
 from analytics.derived_tables.tables import THOUGHTS_TABLE
+from analytics.parquet.encoder import encode
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, united
@@ -41,6 +43,7 @@ from quarto.rules import Rules
 
 GIVEN = ("game_id", "ply", "kind", "seat", "legal")  # of decisions: columns that follow from the games
 COMPARED_ROWS = 1 << 20  # of a table, at a time
+MOST_MERGED = 64  # tables at a time: each has a temporary file
 RATIO_TOLERANCE = 1e-6  # log-likelihood ratios that differ by less differ by rounding only
 
 
@@ -223,25 +226,42 @@ class _Chain:
 
 def _sums(table: StoredTable, made_of: Rows) -> Iterator[Problem]:
     """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
-    at_once = rows_at_once(len(table.sources))
-    expected = table.table.merged([_laid_aside(table.rows(source, made_of), at_once) for source in table.sources])
+    tables: list[Callable[[], Iterable[pl.DataFrame]]]
+    tables = [partial(_rows_of, table, source, made_of) for source in table.sources]
+    while len(tables) > MOST_MERGED:
+        starts = range(0, len(tables), MOST_MERGED)
+        tables = [partial(_merged, table, tables[first : first + MOST_MERGED]) for first in starts]
+    expected = _merged(table, tables)
     if not all(rows.equals(others) for rows, others in _beside(table, expected)):
         yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 
-def _laid_aside(frame: pl.DataFrame, rows: int) -> Iterator[pl.DataFrame]:
-    """The rows of a frame in parts of so many, from a temporary file: of many frames at once only parts are in memory.
+def _rows_of(table: StoredTable, source: StoredRange, made_of: Rows) -> Iterator[pl.DataFrame]:
+    yield table.rows(source, made_of)
+
+
+def _merged(table: StoredTable, tables: Sequence[Callable[[], Iterable[pl.DataFrame]]]) -> Iterator[pl.DataFrame]:
+    """The sums of the rows of some tables."""
+    rows, units = rows_at_once(len(tables)), table.stored.units
+    return table.table.merged([_laid_aside(each(), table.table.schema, rows) for each in tables], units)
+
+
+def _laid_aside(found: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
+    """The found rows in parts of so many, from a temporary file: of many tables at once only parts are in memory.
 
     The file is written before this returns.
     """
-    file, size = tempfile.TemporaryFile(), len(frame)  # noqa: SIM115  (closed when its rows were read)
-    frame.write_parquet(file, compression="uncompressed")
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (closed when its rows were read)
+    file.write(encode((part for each in found for part in each.iter_slices(rows)), schema))
 
     def parts() -> Iterator[pl.DataFrame]:
         with file:
-            for first in range(0, size, rows):
+            for first in count(0, rows):
                 file.seek(0)
-                yield pl.scan_parquet(file).slice(first, rows).collect()
+                part = pl.scan_parquet(file).slice(first, rows).collect()
+                if part.is_empty():
+                    return
+                yield part
 
     return parts()
 

@@ -31,12 +31,14 @@ from analytics.upkeep.rolling import (
     roll_up,
     roll_up_small,
 )
+from analytics.verify import derived_tables
 from analytics.verify.archive import verify
 from quarto.errors import FailureError
 from tests.analytics.conftest import filled
 from tests.analytics.folders import contents, copied
 from tests.analytics.indexed import about_values, decide, think
 from tests.analytics.naive_games import RUN_ID, games_of_seed, record, store, store_span
+from tests.analytics.verify.damage import changed, rewritten
 from tests.object_storage import BOTH
 
 UNITS = 42
@@ -158,6 +160,11 @@ def test_sums_are_those_of_the_children(derived: Archive, tmp_path: Path, monkey
         totals = [each.group_by(key).agg(pl.sum(*counts)).sort(key) for each in (rows, summed)]
         assert totals[0].equals(totals[1])
     assert problems(derived) == []
+    monkeypatch.setattr(derived_tables, "MOST_MERGED", 2)  # then they are added up in several steps
+    assert problems(derived) == []
+    with rewritten(derived, "positions", changed("games", 0, 99)) as path:
+        (found,) = problems(derived)
+        assert found.startswith(f"{path}: its rows are not what its games give")
     assert add_up(derived, RUN_ID) == 0
     files = [rest.folder("positions", RUN_ID) / each.name for each in rest.ranges(RUN_ID, "positions")]
     monkeypatch.setattr(rolling, "SUM_BYTES", sum(Path(file).stat().st_size for file in files[:8]))
