@@ -62,7 +62,7 @@ def parse_position(text: str) -> tuple[Position, str]:
     """
     fields = text.split()
     if len(fields) not in (2, 3):
-        raise RequestError(f"position {_shown(text)} has {len(fields)} fields instead of 2 or 3: {POSITION_FORM}")
+        raise RequestError(f"position {_shown(text)} must have 2 or 3 fields and has {len(fields)}: {POSITION_FORM}")
     name = fields[2] if len(fields) == 3 else CLASSIC_NAME
     if not RULES_NAME.fullmatch(name):
         raise RequestError(f"rules {_shown(name)} is not a name (position {_shown(text)}, field 3)")

@@ -95,7 +95,7 @@ def test_every_page_is_small_and_leads_to_pages_that_are_there(reader: Visitor) 
         ("/browse/results/crosstable?rules=chess", "400 no games were played by rules 'chess' here"),
         (f"/browse/games/{ROUND_ROBIN}/123456", "404 run 8d1cb3670fa3 has no game 123456"),
         (f"/browse/games/{ROUND_ROBIN}/x", "400 game_id='x'"),
-        ("/browse/openings?position=x", "fields instead of 2 or 3"),
+        ("/browse/openings?position=x", "must have 2 or 3 fields"),
         ("/browse/sweeps/x", "404 sweep 'x' is not in archive"),
         ("/browse/policies/x", "404 policy 'x' is not in archive"),
         ("/browse/agent?agent=semi_randon", "404 agent 'semi_randon' has not played in this archive; did you mean"),
