@@ -283,7 +283,7 @@ def test_imposed_plies_are_counted_only_if_asked_for(tmp_path: Path) -> None:
 
 
 WRONG: tuple[tuple[str, str | None, dict[str, Any], str], ...] = (
-    ("..../....", None, {}, "has 1 fields"),
+    ("..../....", None, {}, "must have 2 or 3 fields and has 1"),
     ("0123/..../..../.... -", None, {}, "the game is over"),
     ("..../..../..../.... 3", "gift", {}, "the gift is made"),
     ("..../..../..../.... 3", "cell", {}, "by 'cell' is not one of gift, placement, turn"),

@@ -220,7 +220,7 @@ def test_several_games_of_a_text_are_a_choice(reader: Visitor) -> None:
         ({"line": "F.b1", "at": "3"}, "at '3' is not a whole number from 0 to 2"),
         ({"line": "F", "fork": "-1"}, "fork '-1' is not a whole number"),
         ({"line": "F.b1", "fork": "1", "branch": "b9"}, "'b9' is not a decision"),
-        ({"start": "nonsense"}, "position 'nonsense' has 1 fields"),
+        ({"start": "nonsense"}, "position 'nonsense' must have 2 or 3 fields and has 1"),
         ({"seconds": "9999"}, "seconds '9999' is not one of 5, 20, 60, 300"),
         ({"rules": "../x"}, "rules '../x' does not exist"),
     ],
