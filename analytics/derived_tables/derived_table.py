@@ -147,7 +147,7 @@ def parts_lacking(run_id: str, games: StoredRange, made: Iterable[StoredRange], 
 # all tables, the rows up to the least of the last keys in memory: what is read later comes after these. So memory does
 # not grow with the tables, and the same rows give the same parts.
 
-ROWS_IN_MEMORY = 1 << 21  # of so many tables together, about 50 bytes each
+ROWS_IN_MEMORY = 1 << 20  # of so many tables together, about 50 bytes each
 LEAST_ROWS = 1 << 12  # of each table: a step costs more than its rows if these are few
 
 Key = tuple[Any, ...]
@@ -156,7 +156,7 @@ Totals = Mapping[str, np.ufunc]  # by column: how the values of rows with the sa
 
 def rows_at_once(tables: int) -> int:
     """The number of rows of each of so many tables in memory: read the tables in parts of that size."""
-    return max(LEAST_ROWS, min(1 << 18, ROWS_IN_MEMORY // tables))
+    return max(LEAST_ROWS, min(1 << 17, ROWS_IN_MEMORY // tables))
 
 
 def merged(
