@@ -142,8 +142,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
     def compile(self, sig: Any) -> Any:
         """The entry point for these argument types, which numba asks for; the declared one, if there is one."""
         if self.declared is not None:
-            self.load()
-            return next(iter(self.overloads.values())).entry_point
+            return self.get_compile_result(self.declared).entry_point
         with global_compiler_lock:
             self._prepare()
             return super().compile(sig)
@@ -246,7 +245,6 @@ class Entry(types.ExternalFunction):  # type: ignore[misc]
 
     def load(self) -> None:
         """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
-        self.called.load()
         if not self._known:
             compiled = self.called.get_compile_result(self.called.declared)
             address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)

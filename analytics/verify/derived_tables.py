@@ -9,9 +9,8 @@ the value that the same player has at the next gift. The rest is computed again 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count, islice
 from pathlib import PurePath
 
@@ -67,13 +66,13 @@ class StoredTable:
         games = read_games(self.archive, self.record.run_id, source)
         return games.within(self.record.line, self.stored.first, self.stored.end)
 
-    def rows(self, source: StoredRange, made_of: Rows) -> pl.DataFrame:
-        """The rows that these games give. Raises ``FailureError`` if they are no games."""
+    def rows(self, source: StoredRange, made_of: Rows) -> Iterator[pl.DataFrame]:
+        """The rows that these games give, as one part. Raises ``FailureError`` if they are no games."""
         rows = read_rows(self.archive, self.record.run_id, source, self.table.of)
         unit = self.record.line.units_of(rows["game_id"].to_numpy())
         mine = rows.filter(pl.Series((self.stored.first <= unit) & (unit < self.stored.end)))
         try:
-            return made_of(mine, self.record, self.stored.extent)
+            yield made_of(mine, self.record, self.stored.extent)
         except ValueError as error:
             raise FailureError(str(error)) from error
 
@@ -226,24 +225,19 @@ class _Chain:
 
 def _sums(table: StoredTable, made_of: Rows) -> Iterator[Problem]:
     """A problem if the sums of a file are not those of its games. Of many rows a part is in memory."""
-    tables: list[Callable[[], Iterable[pl.DataFrame]]]
-    tables = [partial(_rows_of, table, source, made_of) for source in table.sources]
+    tables = [table.rows(source, made_of) for source in table.sources]
     while len(tables) > MOST_MERGED:
         starts = range(0, len(tables), MOST_MERGED)
-        tables = [partial(_merged, table, tables[first : first + MOST_MERGED]) for first in starts]
+        tables = [_merged(table, tables[first : first + MOST_MERGED]) for first in starts]
     expected = _merged(table, tables)
     if not all(rows.equals(others) for rows, others in _beside(table, expected)):
         yield Problem(table.path, f"its rows are not what its games give: {table.table.remedy}")
 
 
-def _rows_of(table: StoredTable, source: StoredRange, made_of: Rows) -> Iterator[pl.DataFrame]:
-    yield table.rows(source, made_of)
-
-
-def _merged(table: StoredTable, tables: Sequence[Callable[[], Iterable[pl.DataFrame]]]) -> Iterator[pl.DataFrame]:
-    """The sums of the rows of some tables."""
+def _merged(table: StoredTable, tables: Sequence[Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
+    """The sums of the rows of some tables, none of which is made before the first part is asked for."""
     rows, units = rows_at_once(len(tables)), table.stored.units
-    return table.table.merged([_laid_aside(each(), table.table.schema, rows) for each in tables], units)
+    yield from table.table.merged([_laid_aside(each, table.table.schema, rows) for each in tables], units)
 
 
 def _laid_aside(found: Iterable[pl.DataFrame], schema: pl.Schema, rows: int) -> Iterator[pl.DataFrame]:
