@@ -22,9 +22,10 @@ import polars as pl
 from analytics.parquet.encoder import encode
 from analytics.store.archive import Archive, Extent
 from analytics.store.blocks import ROW_GROUP_ROWS, TableBytes
-from analytics.store.range_files import file_parts, store_table
+from analytics.store.range_files import store_table
 from analytics.store.ranges import Range, Ranges, StoredRange, missing, parts
 from analytics.store.records import RunRecord
+from analytics.store.table_files import file_parts
 
 Rows = Callable[[pl.DataFrame, RunRecord, str], pl.DataFrame]  # of a table, to an extent, from rows of games
 

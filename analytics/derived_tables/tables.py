@@ -17,10 +17,11 @@ from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import RangeTable, extents_found, lacking
 from analytics.derived_tables.positions import POSITIONS, positions_of
 from analytics.store.archive import Archive, readable
-from analytics.store.range_files import THOUGHTS_FOLDER, counted, damaged, read_rows, tallies_frame
+from analytics.store.range_files import THOUGHTS_FOLDER, counted, read_rows, tallies_frame
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES, TALLIES, THOUGHTS
+from analytics.store.table_files import damaged
 from quarto.errors import FailureError
 from quarto.symmetry import symmetries
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -371,8 +373,11 @@ def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence
     Raises ``FailureError`` for a damaged file, ``MissingFileError`` for one that is gone.
     """
     opened.files.require_sound(files)
-    source = from_files(opened.location(file.path) for file in files)
-    return opened.ask_files(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+    parts, condition_of = list[str](), attrgetter("condition")
+    for condition, group in groupby(sorted(files, key=condition_of), condition_of):
+        source = from_files((opened.location(file.path) for file in group), condition)
+        parts.append(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
+    return opened.ask_files(" UNION ALL ".join(parts))
 
 
 def plies_of(opened: OpenArchive, games: Iterable[tuple[str, int]]) -> dict[tuple[str, int], list[Ply]]:

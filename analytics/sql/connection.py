@@ -184,10 +184,13 @@ class Connection:
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
     def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
-        groups = self._files.by_record(found) if view == "games" else [(found, dict[str, str]())] if found else []
-        located = [(map(self.location, (file.path for file in group)), values) for group, values in groups]
-        sources = [(views.from_files(paths), {"run_id": views.RUN_OF_FILE} | values) for paths, values in located]
+        groups = self._files.grouped(view, found)
+        sources = [(self.source(group), {"run_id": views.RUN_OF_FILE} | values) for group, values in groups]
         self.duckdb.execute(views.over(view, sources))
+
+    def source(self, files: Sequence[CheckedFile]) -> str:
+        """The clause that reads files with one condition."""
+        return views.from_files((self.location(file.path) for file in files), files[0].condition)
 
     def _replay(self, view: str, run_ids: Iterable[str], replay: Replay, values: Values) -> None:
         """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""

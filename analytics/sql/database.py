@@ -231,16 +231,16 @@ class OpenArchive:
         found = self.again(lambda: self.files.sound(table, run_id))
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
         types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
-        groups = self.files.by_record(found) if table == "games" else [(found, {})] if found else []
+        groups = self.files.grouped(table, found)
         parts = [
             self._scanned(files, widened).select(**self._columns(types, run_id, values)) for files, values in groups
         ]
         return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
 
     def _scanned(self, found: Sequence[CheckedFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
-        """The rows of files, with their locations in ``path``."""
+        """The rows of files with one condition, with their locations in ``path``."""
         # The scan itself widens: with a cast after it, filters could not skip row groups.
-        return pl.scan_parquet(
+        rows = pl.scan_parquet(
             [str(self.location(file.path)) for file in found],
             schema=schema,
             cast_options=pl.ScanCastOptions(integer_cast="upcast"),
@@ -249,6 +249,8 @@ class OpenArchive:
             include_file_paths="path",
             **self.archive.backend.polars_options,
         )
+        condition = found[0].condition
+        return rows.filter(pl.sql_expr(condition)) if condition else rows
 
     @staticmethod
     def _columns(

@@ -17,8 +17,8 @@ from analytics.derived_tables.tables import (
     extent_of,
 )
 from analytics.files.local import backend_of
-from analytics.sql.views import values_of
-from analytics.store.archive import Archive, Extent, require_whole, unknown_run
+from analytics.sql.views import is_in_units, values_of
+from analytics.store.archive import GAMES, Archive, Extent, require_whole, unknown_run
 from analytics.store.marker import CheckedFile, first_damaged
 from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, folder_of
 from analytics.store.ranges import StoredRange
@@ -66,16 +66,22 @@ class ArchiveFiles:
         self.require_sound(found)
         return found
 
-    def by_record(self, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
-        """Files of games in groups, each with the columns that follow from the records of its runs."""
+    def grouped(self, table: str, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
+        """Files of a table in groups that have one condition, each with the columns that follow from records.
+
+        Only ``games`` has such columns.
+        """
         groups: dict[tuple[str, ...], tuple[list[CheckedFile], dict[str, str]]] = {}
         for file in found:
-            record = None
-            with suppress(FailureError):  # a damaged record: these columns are NULL
-                record = self.archive.run(file.run_id)
-            values = values_of(record)
-            groups.setdefault((*values.values(),), ([], values))[0].append(file)
+            values = self._of_record(file.run_id) if table == GAMES else {}
+            groups.setdefault((file.condition, *values.values()), ([], values))[0].append(file)
         return [*groups.values()]
+
+    def _of_record(self, run_id: str) -> dict[str, str]:
+        record = None
+        with suppress(FailureError):  # a damaged record: these columns are NULL
+            record = self.archive.run(run_id)
+        return values_of(record)
 
     def _positions(self, run_id: str) -> list[CheckedFile]:
         """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
@@ -132,7 +138,10 @@ class ArchiveFiles:
             path = self.archive.path(table, run_id, stored)
         except FileNotFoundError as error:
             raise MissingFileError(f"{error} is missing or damaged: run 'qarena archive verify'") from error
-        return self._checked(run_id, path, path.name.split(".")[-2])
+        file = self._checked(run_id, path, path.name.split(".")[-2])
+        if self.archive.file_of(run_id, stored) == stored:
+            return file
+        return file._replace(condition=is_in_units(self.archive.known_run(run_id).line, stored.first, stored.end))
 
     def _checked(self, run_id: str, path: PurePath, check: str, rows: int | None = None) -> CheckedFile:
         backend = self.archive.backend

@@ -18,9 +18,10 @@ from polars.io.plugins import register_io_source
 
 from analytics.derived_tables.boards import BOARDS, MORE, ORDERS, boards_of, orders_of
 from analytics.store.archive import Archive
-from analytics.store.range_files import damaged, read_rows
+from analytics.store.range_files import read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
+from analytics.store.table_files import damaged
 from quarto.errors import ArenaError, FailureError
 
 

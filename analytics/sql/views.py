@@ -25,6 +25,7 @@ from analytics.results.pairings import PairingResult, results_of, results_of_job
 from analytics.statistics.sprt import strength
 from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, PolicyCard
+from analytics.store.ranges import UnitLine
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
@@ -109,21 +110,34 @@ def among(runs: Iterable[str]) -> str:
     return f"run_id IN ({listed})" if len(chosen) <= MOST_COMPARED else f"run_id IN (SELECT unnest([{listed}]))"
 
 
-def from_files(paths: Iterable[PurePath]) -> str:
-    """The clause that reads table files, with ``RUN_OF_FILE`` for each row."""
+def from_files(paths: Iterable[PurePath], condition: str = "") -> str:
+    """The clause that reads the rows of table files that meet a condition, with ``RUN_OF_FILE`` for each row."""
     listed = ", ".join(literal(str(path)) for path in paths)  # a view takes no parameters
-    return f"FROM read_parquet([{listed}], filename = true, hive_partitioning = false)"
+    rows = f"read_parquet([{listed}], filename = true, hive_partitioning = false)"
+    return f"FROM (FROM {rows} WHERE {condition})" if condition else f"FROM {rows}"
+
+
+_PAIR = "game_id % 4294967296 // 2"
+
+
+def _unit(line: UnitLine) -> str:
+    """The unit of a row of ``games`` or ``plies``, in SQL of DuckDB and Polars."""
+    return _PAIR if line.pairings == 1 else f"({_PAIR} * {line.pairings} + pairing)"
+
+
+def is_in_units(line: UnitLine, first: int, end: int) -> str:
+    """The condition that a row of ``games`` or ``plies`` is in a range of units, in SQL of DuckDB and Polars."""
+    return f"{_unit(line)} >= {first} AND {_unit(line)} < {end}"
 
 
 def values_of(record: RunRecord | None) -> dict[str, str]:
     """The columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars; None: it has no record."""
     if record is None:
         return dict.fromkeys(OF_RECORDS, "NULL")
-    pair, line = "game_id % 4294967296 // 2", record.line
-    unit = pair if line.pairings == 1 else f"({pair} * {line.pairings} + pairing)"
+    unit = _unit(record.line)
     return {
         "rules": literal(record.rules.name),
-        "opening_number": "NULL" if record.opening_seed is None else pair,
+        "opening_number": "NULL" if record.opening_seed is None else _PAIR,
         "game_number": f"{unit} * 2 + game_id % 2" if record.swapped else unit,
     }
 

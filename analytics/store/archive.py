@@ -21,7 +21,7 @@ from msgspec import structs
 from analytics.files.backend import FileStatus, archive_option, explained
 from analytics.files.local import backend_of
 from analytics.store import marker
-from analytics.store.ranges import Range, Ranges, StoredRange, counting, fitting, ranges_named
+from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, cover, fitting, merged, ranges_named
 from analytics.store.records import (
     RESTORE,
     RUN_ID,
@@ -69,6 +69,8 @@ class Archive:
         self.backend = backend_of(root)
         # By table and run: the files by the first three parts of their names.
         self._files: dict[tuple[str, str], dict[tuple[int, int, int], StoredRange]] = {}
+        self._slices: dict[tuple[str, FileSlice], StoredRange] = {}  # of files that were cut, by run
+        self._cut_files: dict[tuple[str, StoredRange], StoredRange] = {}  # that hold these, by run
         self._look_again = time.monotonic() + (0.0 if isinstance(root, Path) else LOOK_SECONDS)
 
     @staticmethod
@@ -123,12 +125,44 @@ class Archive:
     def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
         """Those of the ``found`` files of a table that count, of a derived table those of some extents."""
         if table == GAMES:
-            return counting(found)
+            return Ranges(self._range_of(run_id, piece) for piece in cover(found))
         return fitting((each for each in found if each.extent in extents), self.ranges(run_id))
 
+    def _range_of(self, run_id: str, piece: FileSlice) -> StoredRange:
+        """Return the range of games that counts: a file, or a slice of one, whose fingerprint has to be computed.
+
+        Raises ``FailureError`` for a file that was cut and is damaged, or whose run has no record.
+        """
+        if piece.is_whole:
+            return piece.file
+        if (run_id, piece) not in self._slices:
+            from analytics.store.table_files import games_in  # most archives need not load what reads tables
+
+            line = self.known_run(run_id).line
+            try:
+                paths = [self.path(table, run_id, piece.file) for table in (GAMES, "plies")]
+            except FileNotFoundError as error:
+                raise FailureError(f"{error} is missing: see {self.hint('archive verify')}") from error
+            games = games_in(self.backend, *paths).within(line, piece.first, piece.end)
+            stored = StoredRange(piece.first, piece.end, games.fingerprint)
+            self._cut_files[run_id, stored] = piece.file
+            self._slices[run_id, piece] = stored
+        return self._slices[run_id, piece]
+
+    def file_of(self, run_id: str, stored: StoredRange) -> StoredRange:
+        """Return the file of games that holds a range that counts: the range itself, or the file that was cut."""
+        return self._cut_files.get((run_id, stored), stored)
+
+    def held_units(self, run_id: str) -> list[Range]:
+        """List the units of a run that count, as few ranges as possible. No file is read for it."""
+        return merged((piece.first, piece.end) for piece in cover(self.found(GAMES, run_id)))
+
     def path(self, table: str, run_id: str, stored: StoredRange) -> PurePath:
-        """The file of a table that holds just the games of a range. Raises ``FileNotFoundError`` if there is none."""
-        key, games = (table, run_id), stored[:3]
+        """The file of a table that holds the games of a range. Raises ``FileNotFoundError`` if there is none.
+
+        If the range is a part of a file that was cut, the file holds other games too.
+        """
+        key, games = (table, run_id), self.file_of(run_id, stored)[:3]
         files = self._files.get(key, {})  # another thread may list the folder, too, or forget what was listed
         if games not in files:
             found = sorted(self.found(table, run_id), reverse=True)  # of equal ones the smallest check is kept
@@ -256,7 +290,8 @@ class Archive:
             record = change(known)
             if record is None:
                 return None
-            record = structs.replace(record, units=max(record.units, self.ranges(run_id).units))
+            held = sum(end - first for first, end in self.held_units(run_id))
+            record = structs.replace(record, units=max(record.units, held))
             return None if record == known else _dumped(record)
 
         with explained("write to", self.root):

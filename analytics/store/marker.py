@@ -193,6 +193,7 @@ class CheckedFile(NamedTuple):
     check: str  # the SHA-256 of its bytes in hex digits, or the beginning of it
     backend: Backend
     rows: int | None = None  # that a card says; None: its name says how many there can be
+    condition: str = ""  # in SQL: the rows of games or plies that count; empty: all
 
     @property
     def name(self) -> str:

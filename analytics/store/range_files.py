@@ -8,34 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePath
-from typing import IO, TypeVar, cast
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from analytics.files.backend import Backend, explained
+from analytics.files.backend import explained
 from analytics.parquet.encoder import encode
-from analytics.parquet.metadata import footer_of
 from analytics.statistics.tally import Tally, summed, tally, tally_from, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joined, tables_of, thoughts_of
-from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of, range_named
+from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of
 from analytics.store.records import RunRecord
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, THOUGHTS
-from quarto.batch import Block, Games
+from analytics.store.table_files import VERIFY, count_rows, damaged, ends_of, games_of_file, read_file, select_units
+from quarto.batch import Block
 from quarto.errors import FailureError
-from quarto.jit import kernel
-from quarto.rules import PIECES
-
-Read = TypeVar("Read")
 
 THOUGHTS_FOLDER = "thoughts"
-VERIFY = "see 'qarena archive verify'"
-
 
 # Writing.
 
@@ -125,133 +117,50 @@ def read_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) ->
 
     If another file has replaced this one since the archive was listed, the rows are read from that.
     """
-    schema = TABLES[table]
     try:
-        parts = [*file_parts(archive.backend, archive.path(table, run_id, stored), schema)]
+        rows = read_file(archive.backend, archive.path(table, run_id, stored), TABLES[table])
     except FileNotFoundError:
-        parts = [*_from_another(Archive(archive.root), run_id, stored, table)]
-    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+        return _from_another(Archive(archive.root), run_id, stored, table)
+    if archive.file_of(run_id, stored) == stored:
+        return rows
+    return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
 
 
-def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str) -> Iterator[pl.DataFrame]:
+def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
     """The rows of a range from the file that counts now; ``archive`` has listed nothing yet."""
-    found = archive.ranges(run_id).at(stored.first)
+    holder = archive.ranges(run_id).at(stored.first)
     path = archive.folder(table, run_id) / f"{stored.games}.*.parquet"
     missing = FailureError(f"{path} is missing: {VERIFY}")
-    if found is None or found.end < stored.end:
+    if holder is None or holder.end < stored.end:
         raise missing
     try:
-        for part in file_parts(archive.backend, archive.path(table, run_id, found), TABLES[table]):
-            unit = archive.known_run(run_id).line.units_of(part["game_id"].to_numpy())
-            yield part.filter(pl.Series((stored.first <= unit) & (unit < stored.end)))
+        rows = read_file(archive.backend, archive.path(table, run_id, holder), TABLES[table])
     except FileNotFoundError:
         raise missing from None
-
-
-def file_parts(backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None) -> Iterator[pl.DataFrame]:
-    """The table in a file that is named by its content, in parts of so many rows, or as one part.
-
-    Raises ``FileNotFoundError`` if there is no such file, ``FailureError`` for a damaged one.
-    """
-    try:
-        yield from checked_parts(backend, path, schema, rows)
-    except ValueError as error:
-        raise damaged(path, error) from error
-
-
-def checked_parts(
-    backend: Backend, path: PurePath, schema: pl.Schema, rows: int | None = None
-) -> Iterator[pl.DataFrame]:
-    """The same, but raises ``ValueError`` with the fault of a damaged file."""
-    try:
-        with backend.open(path) as file:
-            yield from _parts(file, schema, _sound_rows(file, path.name), rows)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror or error}") from error
-
-
-def damaged(path: PurePath, reason: object) -> FailureError:
-    """The error for a file with wrong content."""
-    return FailureError(f"{path} {reason}: {VERIFY}")
-
-
-def _sound_rows(file: io.BufferedIOBase, name: str) -> int:
-    """The number of rows of a file. Raises ``ValueError`` if it is not what its name says; no column is read."""
-    known = range_named(name)
-    if known is None:
-        raise ValueError("has not the name of a table's file")
-    if not hashlib.file_digest(file, "sha256").hexdigest().startswith(known.check):
-        raise ValueError("has other bytes than its name says: some have changed since it was written")
-    rows = footer_of(file).rows
-    if rows > known.most_rows:
-        raise ValueError(f"has {rows:,} rows: its {known.units:,} units have no table of more than {known.most_rows:,}")
-    return rows
-
-
-def _parts(file: io.BufferedIOBase, schema: pl.Schema, whole: int, rows: int | None) -> Iterator[pl.DataFrame]:
-    file.seek(0)
-    scanned = _read(lambda: pl.scan_parquet(cast(IO[bytes], file), hive_partitioning=False))
-    found = _read(scanned.collect_schema)
-    if found != schema:
-        raise ValueError(f"has columns {dict(found)}, not {', '.join(schema)} of the right types")
-    for first in range(0, whole, rows or max(1, whole)):  # no name is given to a part: its reader alone keeps it
-        yield _without_nulls(_read(scanned.slice(first, rows or whole).collect))
-
-
-def _without_nulls(part: pl.DataFrame) -> pl.DataFrame:
-    if sum(part.null_count().row(0)):
-        raise ValueError("holds nulls")
-    return part
-
-
-def _read(read: Callable[[], Read]) -> Read:
-    """What Polars reads of a file. Raises ``ValueError`` for one that it cannot read."""
-    try:
-        return read()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise ValueError(f"is not a readable Parquet file: {str(error).partition(chr(10))[0]}") from error
+    return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
 
 
 def read_games(archive: Archive, run_id: str, stored: StoredRange) -> RangeGames:
     """The games of a range that counts. Raises ``FailureError`` for a file that is missing or damaged."""
     frame, rows = (read_rows(archive, run_id, stored, table) for table in TABLES)
-    plies = np.array(frame["plies"])  # a copy: kernels take arrays that may be written to
-    expected = int(np.clip(plies, 0, PIECES).sum(dtype=np.int64))
-    if len(rows) != expected:
-        path = archive.path("plies", run_id, stored)
-        raise damaged(path, f"has {len(rows)} rows, the games of its range have {expected} plies")
-    return games_of(frame, rows)
+    return games_of_file(frame, rows, archive.folder("plies", run_id) / f"{stored.games}.*.parquet")
 
 
-def games_of(frame: pl.DataFrame, rows: pl.DataFrame) -> RangeGames:
-    """The games in rows of ``games`` and of ``plies``, as many as these say."""
-    ends = ends_of(frame)
-    games = Games.zeros(len(frame))._replace(plies=ends.plies, winner=ends.winner, ending=ends.ending)
-    for column, matrix in (("piece", games.pieces), ("cell", games.cells)):
-        scatter(np.array(rows[column]), games.plies, matrix)
-    return RangeGames(np.array(frame["game_id"]), np.array(frame["opening"]), games)
+def write_slices(archive: Archive, run_id: str) -> int:
+    """Write files of their own for the parts of files that count, see ``ranges.cover``; return their number.
 
-
-def ends_of(frame: pl.DataFrame) -> Games:
-    """The games in rows of ``games``, without their plies."""
-    nothing, ending = np.empty((PIECES, 0), np.int8), frame["ending"].to_physical().cast(pl.Int8)
-    return Games(nothing, nothing, np.array(frame["plies"]), np.array(frame["winner"]), np.array(ending))
-
-
-@kernel()
-def scatter(rows: NDArray[np.int8], plies: NDArray[np.int8], matrix: NDArray[np.int8]) -> None:
-    """Write a column of ``plies`` [R], which is in the order (ply, game), into ``matrix`` [16, G].
-
-    Game g has ``plies[g]`` rows; what lies beyond its last ply stays as it is.
+    Readers then need not cut these files again, and compaction can join them with their neighbours. Any number of
+    processes may do so at once: they write the same. Raises ``FailureError`` for a damaged file, a run without a
+    record, and when the disk refuses.
     """
-    row = 0
-    for ply in range(PIECES):
-        for game in range(plies.shape[0]):
-            if ply < plies[game]:
-                matrix[ply, game] = rows[row]
-                row += 1
+    slices = [stored for stored in archive.ranges(run_id) if archive.file_of(run_id, stored) != stored]
+    if not slices:
+        return 0
+    record = archive.known_run(run_id)
+    for stored in slices:
+        store_range(archive, record, stored[:2], read_games(archive, run_id, stored))
+    archive.refresh()
+    return len(slices)
 
 
 # Results.
@@ -310,7 +219,7 @@ def _taken_apart(files: Sequence[File]) -> list[dict[int, Tally]]:
     if not files:
         return []
     try:
-        sizes = [_sound_rows(io.BytesIO(content), path.name) for path, content in files]
+        sizes = [count_rows(io.BytesIO(content), path.name) for path, content in files]
         frame = pl.read_parquet([content for _, content in files], hive_partitioning=False)
     except (ValueError, pl.exceptions.PolarsError) as error:
         if len(files) > 1:  # which of them is it?

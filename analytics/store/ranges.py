@@ -13,13 +13,14 @@ A name says what a file holds: FIRST-END-SUM.CHECK.parquet, or FIRST-END-SUM-EXT
 
 The first three parts are the same in every table.
 
-Of nested ranges the larger counts. Of equal ranges the smaller fingerprint counts. So a reader lists, sorts and sweeps,
-and writers need no order among them.
+The units that count are the union of the units in the files, whatever the set of files: see ``cover``. So a reader
+lists, sorts and sweeps, and writers need no order among them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -225,6 +226,10 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         low, high = np.searchsorted(self.ends, first, "right"), np.searchsorted(self.firsts, end)
         return Ranges(self[int(low) : int(high)])
 
+    def has_all(self, first: int, end: int) -> bool:
+        """Return whether they hold all units from ``first`` to before ``end``."""
+        return not self.inside(first, end).missing(end, first)
+
     def at(self, unit: int) -> StoredRange | None:
         """The range that holds a unit."""
         index = int(np.searchsorted(self.ends, unit, "right"))
@@ -252,8 +257,52 @@ class Ranges(tuple[StoredRange, ...]):  # noqa: SLOT001  (its sums are kept)
         return (int(self.sums[high + 1]) - int(self.sums[low])) % MODULUS
 
 
+class FileSlice(NamedTuple):
+    """The units of a file of games that count."""
+
+    file: StoredRange
+    first: int
+    end: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all units of the file count."""
+        return (self.first, self.end) == self.file[:2]
+
+
+def cover(files: Iterable[StoredRange]) -> list[FileSlice]:
+    """Return which units of which files of games count: each unit of each file once, in order.
+
+    From left to right, the file counts that begins at the first unit not yet covered. Of several the longest counts,
+    then the one with the smaller fingerprint. If none begins there, the file that reaches furthest is cut: it counts
+    from that unit on, up to where a file begins that reaches as far. Files overlap like that if writers asked for
+    different numbers of games, because the last file of a run may end anywhere; or if archives were copied into one.
+    """
+    ordered = sorted(_by_preference(files), key=lambda file: (file.first, -file.end, file.fingerprint))
+    slices, reached, index = list[FileSlice](), 0, 0
+    begun = list[tuple[int, int, int, StoredRange]]()  # a heap of those that began before: the furthest end comes first
+    while index < len(ordered) or begun:
+        following = ordered[index] if index < len(ordered) else None
+        if following is not None and following.first < reached:
+            heapq.heappush(begun, (-following.end, following.fingerprint, index, following))
+            index += 1
+        elif following is not None and following.first == reached:
+            slices.append(FileSlice(following, reached, following.end))
+            reached, index = following.end, index + 1
+        elif begun and begun[0][3].end > reached:
+            furthest = begun[0][3]
+            meets = following is not None and following.first < furthest.end <= following.end
+            end = following.first if following is not None and meets else furthest.end
+            slices.append(FileSlice(furthest, reached, end))
+            reached = end
+        else:  # the files that began before are covered
+            begun.clear()
+            reached = reached if following is None else following.first
+    return slices
+
+
 def counting(found: Iterable[StoredRange]) -> Ranges:
-    """The ranges that count, by the rule: from left to right, each range that begins where nothing was taken."""
+    """The ranges of a derived table that count: from left to right, each that begins where nothing was taken."""
     kept, reached = [], 0
     for each in sorted(_by_preference(found), key=lambda each: (each.first, -each.end, each.fingerprint)):
         if each.first >= reached:

@@ -3,8 +3,9 @@
 A listing is no snapshot. A reader may pass the name of a new file before it is written. Later it looks for the files
 that the new one replaced. So these are removed only when the file that counts instead is older than any listing takes.
 
-A file that counts is no garbage, nor is a file whose games are nowhere else. Files with names that no archive gives are
-listed and never removed.
+A file of games is removed only if fingerprints prove that files that count hold the same games (``replacement``). So a
+file with other games of the same units stays, with all that was derived from it, until somebody decides which of the
+two is right. Files with names that no archive gives are listed and never removed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
 from analytics.store.marker import MARKER
 from analytics.store.policy_cards import POLICY_ID, STORED_POLICY_FILE
-from analytics.store.ranges import NAME, Ranges, StoredRange, counting, fitting, ranges_named
+from analytics.store.ranges import NAME, StoredRange, counting, fitting, ranges_named
 from analytics.store.records import RUN_ID
+from analytics.upkeep.replacement import replaced_files
 from quarto.errors import RequestError
 
 # Table files.
@@ -57,67 +59,84 @@ class _Listed(NamedTuple):
         """The time at which the youngest of some files was written."""
         return max(self.status[each.name].modified for each in those)
 
-    def since(self, ranges: Ranges, stored: StoredRange) -> float | None:
-        """The time since which all units of a range are in other ranges that count; None: some are not."""
-        covering = ranges.inside(stored.first, stored.end)
-        return None if covering.missing(stored.end, stored.first) else self.time(covering)
+
+class _Games:
+    """The files of games of a run: which count, which stay, and which were replaced."""
+
+    def __init__(self, archive: Archive, run_id: str, listed: _Listed) -> None:
+        """Raises ``FailureError`` for a damaged file that overlaps another one."""
+        self._archive, self._run_id, self._listed = archive, run_id, listed
+        self.effective = archive.sorted_out(run_id, GAMES, frozenset([""]), listed.ranges)
+        self.replaced = replaced_files(archive, run_id, listed.ranges, self.effective)
+        self.needed = [file for file in listed.ranges if file not in self.replaced]
+        counted = {archive.file_of(run_id, stored) for stored in self.effective}
+        self.hidden = [file for file in self.needed if file not in counted]  # with other games than those that count
+
+    def since(self, file: StoredRange) -> float:
+        """The time of the youngest file that counts instead of a file that was replaced."""
+        covering = self.effective.inside(file.first, file.end)
+        return self._listed.time(self._archive.file_of(self._run_id, stored) for stored in covering)
+
+    def are_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
+        """Return the files of a derived table that are about hidden games."""
+        files, names = [*files], {file[:3] for file in self.hidden}
+        return {*fitting(files, counting(self.hidden)), *(file for file in files if file[:3] in names)}
 
 
 def table_files(archive: Archive, run_id: str) -> TableFiles:
     """The files of a run that are needed, and those that were replaced; others are neither.
 
-    Files whose units are not all in files that count are needed, whatever they overlap. Raises ``FailureError`` if they
-    cannot be listed.
+    A file of games is needed unless fingerprints prove that others hold its games, see ``replacement``. Raises
+    ``FailureError`` if files cannot be listed.
     """
     listed = {}
     for table in (PLIES, *DERIVED, GAMES):  # games last: what is listed before has its games
         folder = archive.folder(table, run_id)
         with explained("list", folder):
             listed[table] = _Listed(folder, archive.statuses(table, run_id))
-    found = TableFiles(set(), {})
-    games = counting(listed[GAMES].ranges)
-    _of_games(listed, games, found)
+    files = TableFiles(set(), {})
+    games = _Games(archive, run_id, listed[GAMES])
+    _of_games(listed, games, files)
     for name, each in DERIVED.items():
-        _of_derived(each, listed[name], games, found)
-    return found
+        _of_derived(each, listed[name], games, files)
+    return files
 
 
-def _of_games(listed: Mapping[str, _Listed], games: Ranges, found: TableFiles) -> None:
+def _of_games(listed: Mapping[str, _Listed], games: _Games, files: TableFiles) -> None:
     """Sort out games, and plies, which stay as long as their games do."""
-    mine, plies, counted = listed[GAMES], listed[PLIES], set(games)
-    stay = set()  # the first three parts of names
-    for each in mine.ranges:
-        since = None if each in counted else mine.since(games, each)
-        if since is None:
-            stay.add(each[:3])
-            found.needed.add(mine.path(each))
-        else:
-            found.replaced[mine.path(each)] = since
-    chosen = {each[:3]: each for each in sorted(plies.ranges, reverse=True)}  # of equal ones the smallest check is read
-    for each in plies.ranges:
-        if chosen[each[:3]] == each and each[:3] in stay:
-            found.needed.add(plies.path(each))
-        elif each[:3] in stay:
-            found.replaced[plies.path(each)] = plies.time([chosen[each[:3]]])
-        elif (since := mine.since(games, each)) is not None:  # a young one's games may be about to be written
-            found.replaced[plies.path(each)] = max(since, plies.time([each]))
+    mine, plies = listed[GAMES], listed[PLIES]
+    files.needed.update(map(mine.path, games.needed))
+    files.replaced.update({mine.path(file): games.since(file) for file in mine.ranges if file in games.replaced})
+    stay = {file[:3] for file in games.needed}
+    gone = {file[:3]: games.since(file) for file in games.replaced}
+    chosen = {file[:3]: file for file in sorted(plies.ranges, reverse=True)}  # of equal ones the smallest check is read
+    for file in plies.ranges:
+        if file[:3] in stay and chosen[file[:3]] == file:
+            files.needed.add(plies.path(file))
+        elif file[:3] in stay:
+            files.replaced[plies.path(file)] = plies.time([chosen[file[:3]]])
+        elif file[:3] in gone:
+            files.replaced[plies.path(file)] = gone[file[:3]]
+        elif games.effective.has_all(file.first, file.end):  # young ones' games may be about to be written
+            files.replaced[plies.path(file)] = max(games.since(file), plies.time([file]))
 
 
-def _of_derived(table: RangeTable, mine: _Listed, games: Ranges, found: TableFiles) -> None:
+def _of_derived(table: RangeTable, mine: _Listed, games: _Games, files: TableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
-    files = [each for each in mine.ranges if table.is_extent(each.extent)]
-    for extent in {each.extent for each in files}:
-        ranges = fitting((each for each in files if table.includes(each.extent, extent)), games)
+    listed = [file for file in mine.ranges if table.is_extent(file.extent)]
+    files.needed.update(map(mine.path, games.are_hidden(listed)))
+    for extent in {file.extent for file in listed}:
+        ranges = fitting((file for file in listed if table.includes(file.extent, extent)), games.effective)
         counted = set(ranges)
-        for each in files:
-            if each in counted:
-                found.needed.add(mine.path(each))
-            elif each.extent != extent:
+        for file in listed:
+            if file in counted:
+                files.needed.add(mine.path(file))
+            elif file.extent != extent or mine.path(file) in files.needed:
                 continue
-            elif (since := mine.since(ranges, each)) is not None:
-                found.replaced[mine.path(each)] = since
-            elif (of := games.at(each.first)) and of.first <= each.first and each.end <= of.end and each[:2] != of[:2]:
-                found.needed.add(mine.path(each))  # a part of it
+            elif ranges.has_all(file.first, file.end):
+                files.replaced[mine.path(file)] = mine.time(ranges.inside(file.first, file.end))
+            elif (of := games.effective.at(file.first)) and file.end <= of.end and file[:2] != of[:2]:
+                files.needed.add(mine.path(file))  # a part of it
 
 
 def remove_replaced(archive: Archive, run_id: str, age: float = AGE_SECONDS) -> int:

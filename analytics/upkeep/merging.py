@@ -130,12 +130,12 @@ def _united(known: RunRecord, record: RunRecord, target: Archive) -> RunRecord:
 def _add(source: Archive, target: Archive, record: RunRecord, stored: StoredRange) -> int:
     """Add the games of a range that the target lacks; returns the number of their units.
 
-    A file that overlaps one of the target in part is not copied: it would not count, or the other one would not. The
-    units that are lacking are cut out of it.
+    A file that overlaps one of the target in part is not copied, because one of them would have to be cut. The units
+    that are lacking are cut out of it.
     """
     inside = target.ranges(record.run_id).inside(stored.first, stored.end)
-    lacking = inside.missing(stored.end, stored.first)
-    if lacking and all(stored.first <= each.first and each.end <= stored.end for each in inside):
+    lacking, is_file = inside.missing(stored.end, stored.first), source.file_of(record.run_id, stored) == stored
+    if lacking and is_file and all(stored.first <= each.first and each.end <= stored.end for each in inside):
         _copy_games(source, target, record.run_id, stored)
     elif lacking:
         games = read_games(source, record.run_id, stored)

@@ -22,10 +22,11 @@ from analytics.derived_tables.tables import DERIVED, FIRST_PLIES_TABLE, POSITION
 from analytics.parquet.encoder import buffer_for
 from analytics.store.archive import GAMES, Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, TableBytes, games_table
-from analytics.store.range_files import VERIFY, file_parts, store_table
+from analytics.store.range_files import store_table, write_slices
 from analytics.store.ranges import Range, Ranges, StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import PLIES, TABLES
+from analytics.store.table_files import VERIFY, file_parts
 from analytics.upkeep.garbage import remove_replaced
 from quarto.errors import FailureError
 
@@ -78,7 +79,8 @@ def _families(known: Ranges, span: Range, end_unit: int, fits: Fits, most: int) 
         return
     last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
     whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
-    if whole and len(inside) <= most and fits(inside):
+    are_files = all(child.check for child in inside)  # no slices of files that another writer has just made overlap
+    if whole and are_files and len(inside) <= most and fits(inside):
         yield Family(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
     middle = (first + end) // 2
@@ -267,7 +269,9 @@ def compact(
     Files that were replaced long ago are removed. May be stopped at any time. Raises ``FailureError`` for a run without
     a record, for a file that is damaged, and one that cannot be written.
     """
-    record, before = archive.known_run(run_id), set(archive.ranges(run_id))
+    record = archive.known_run(run_id)
+    write_slices(archive, run_id)
+    before = set(archive.ranges(run_id))
 
     def made(family: Family) -> None:
         progress(len(before.intersection(family.children)))

@@ -5,10 +5,12 @@ A file that does not count is not read: see ``analytics.upkeep.garbage``. But it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
+
+import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import known_ranges
@@ -20,6 +22,7 @@ from analytics.store.range_files import FingerprintsOfRun, contradictions
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.table_files import select_units
 from analytics.verify.derived_tables import verify_table, verify_verdicts
 from analytics.verify.games import Problem, RangeFiles, read, verify_rows
 from quarto.errors import FailureError
@@ -56,10 +59,14 @@ def verify(archive: Archive, on_games: Callable[[int], None] = lambda _games: No
         found.runs += 1
         record, problems = _record(archive, run_id)
         found.problems += problems
-        ranges = archive.ranges(run_id)
-        found.ranges += len(ranges)
         if record is not None:
-            _verify_run(archive, record, ranges, found, on_games)
+            try:
+                ranges = archive.ranges(run_id)
+            except FailureError as error:  # of a file that overlaps another one: what counts is not known
+                found.problems.append(Problem(archive.folder(GAMES, run_id), str(error)))
+            else:
+                found.ranges += len(ranges)
+                _verify_run(archive, record, ranges, found, on_games)
     found.problems += _sweeps(archive)
     found.problems += _without_run(archive)
     found.problems += [Problem(path, what) for path, what in policy_store.without_card(archive)]
@@ -91,17 +98,20 @@ def _verify_run(
 ) -> None:
     """Check what a run has, and count it in ``found``."""
     unsound = set[StoredRange]()
+    slices: dict[StoredRange, list[StoredRange]] = {}
     for stored in ranges:
-        files = RangeFiles(archive, record, stored)
+        slices.setdefault(archive.file_of(record.run_id, stored), []).append(stored)
+    for file, counted in slices.items():
+        files = RangeFiles(archive, record, file)
         frames, problems = read(files)
         if not problems:
-            found.games += len(frames["games"])
-            found.plies += len(frames["plies"])
+            found.games += _count_rows(frames["games"], record, file, counted)
+            found.plies += _count_rows(frames["plies"], record, file, counted)
             problems = [*verify_rows(files, frames["games"], frames["plies"])]
         if problems:
-            unsound.add(stored)
+            unsound.update(counted)
         found.problems += problems
-        on_games(record.line.games_in([stored[:2]]))
+        on_games(record.line.games_in(stored[:2] for stored in counted))
     found.problems += _contradicting(archive, record, ranges)
     found.problems += _lost(archive, record, ranges)
     rows = dict[str, int]()
@@ -115,6 +125,13 @@ def _verify_run(
     found.problems += problems
 
 
+def _count_rows(rows: pl.DataFrame, record: RunRecord, file: StoredRange, counted: Sequence[StoredRange]) -> int:
+    """Return how many rows of a file count: all, or those in some slices of it."""
+    if [*counted] == [file]:
+        return len(rows)
+    return sum(len(select_units(rows, record.line, stored.first, stored.end)) for stored in counted)
+
+
 def _contradicting(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Problem]:
     """Files that do not count and hold other games of the same units than those that do."""
     mine, known = FingerprintsOfRun(archive, record.run_id, ranges), {each[:3] for each in ranges}
@@ -125,8 +142,12 @@ def _contradicting(archive: Archive, record: RunRecord, ranges: Ranges) -> Itera
         try:
             theirs = FingerprintsOfRun(archive, record.run_id, Ranges([other]))
             for (first, end), stored in contradictions(mine, theirs):
-                what = f"holds other games of units {first} to {end - 1} than {stored.name}, which counts"
-                yield Problem(path, f"{what}: only one of the two can be of this run, remove the other")
+                name = archive.file_of(record.run_id, stored).name
+                what = f"holds other games of units {first} to {end - 1} than {name}, which counts"
+                replay = archive.hint(f"archive replay {record.run_id}")
+                yield Problem(
+                    path, f"{what}: only one of the two can be of this run, {replay} plays it again; remove the other"
+                )
         except FailureError as error:
             yield Problem(path, f"cannot be compared with the games that count: {error}")
 

@@ -31,9 +31,10 @@ from analytics.parquet.encoder import encode
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames, united
-from analytics.store.range_files import checked_parts, read_games, read_rows
+from analytics.store.range_files import read_games, read_rows
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
+from analytics.store.table_files import checked_parts, select_units
 from analytics.verify.games import Problem
 from analytics.verify.replay import known_values
 from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS
@@ -69,8 +70,7 @@ class StoredTable:
     def rows(self, source: StoredRange, made_of: Rows) -> Iterator[pl.DataFrame]:
         """The rows that these games give, as one part. Raises ``FailureError`` if they are no games."""
         rows = read_rows(self.archive, self.record.run_id, source, self.table.of)
-        unit = self.record.line.units_of(rows["game_id"].to_numpy())
-        mine = rows.filter(pl.Series((self.stored.first <= unit) & (unit < self.stored.end)))
+        mine = select_units(rows, self.record.line, self.stored.first, self.stored.end)
         try:
             yield made_of(mine, self.record, self.stored.extent)
         except ValueError as error:

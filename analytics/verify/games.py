@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from analytics.store.archive import Archive
 from analytics.store.blocks import PlyColumns
-from analytics.store.range_files import checked_parts, ends_of, games_of
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
+from analytics.store.table_files import checked_parts, ends_of, games_of
 from analytics.verify.replay import FAULTS, FINE, MISPLACED, faults
 from quarto.batch import GAME_BITS
 from quarto.rules import CELLS, PIECES

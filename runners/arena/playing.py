@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from analytics.files.backend import location_of
 from analytics.results.pairings import PairingResult, results
 from analytics.store.archive import Archive
+from analytics.store.range_files import write_slices
 from analytics.store.ranges import Range, UnitLine, merged, missing, parts
 from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
@@ -84,6 +85,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
         written = _play(experiment, left, stop, progress) if left and not stop.is_set() else []
         contribution.games = experiment.line.games_in(written)
         _require_written(experiment, written)
+        write_slices(archive, run_id)
     experiment.engine.require_played()
     left = experiment.missing(request.games)
     again = experiment.without_thoughts(request.games)

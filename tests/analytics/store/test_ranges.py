@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from analytics.store.ranges import (
     MODULUS,
+    FileSlice,
     Range,
     Ranges,
     StoredRange,
@@ -20,6 +21,7 @@ from analytics.store.ranges import (
     aligned,
     check_of,
     counting,
+    cover,
     first_game_id,
     fitting,
     merged,
@@ -131,6 +133,55 @@ def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(
     assert len(taken) == len({*taken}) == ranges.units
     assert ranges.fingerprint == sum(each.fingerprint for each in ranges) % MODULUS
     assert list(counting(reversed(found))) == list(ranges)
+
+
+ANY_FILES = st.lists(
+    st.builds(lambda span, salt: stored(span[0], span[1], salt), SPANS.filter(lambda span: span[0] < span[1]), st.integers(0, 1)),
+    max_size=25,
+)
+
+
+def slow_cover(files: list[StoredRange]) -> list[FileSlice]:
+    """Unit by unit: a file that begins here, or the rest of the one that reaches furthest."""
+    slices: list[FileSlice] = []
+    for unit in range(80):
+        holders = [file for file in files if file.first <= unit < file.end]
+        if not holders or (slices and slices[-1].end > unit):
+            continue
+        best = min(holders, key=lambda file: (file.first != unit, -file.end, file.fingerprint, file.check))
+        end = best.end
+        if best.first != unit:
+            nearest = min((file.first for file in files if file.first > unit), default=end)
+            if nearest < end <= max((file.end for file in files if file.first == nearest), default=0):
+                end = nearest
+        slices.append(FileSlice(best, unit, end))
+    return slices
+
+
+@given(ANY_FILES)
+def test_every_unit_of_every_file_counts_once_whatever_the_files_are(files: list[StoredRange]) -> None:
+    slices = cover(files)
+    assert slices == slow_cover(files)
+    counted = [unit for piece in slices for unit in range(piece.first, piece.end)]
+    assert counted == sorted({unit for file in files for unit in range(file.first, file.end)})
+    assert all(piece.file.first <= piece.first < piece.end <= piece.file.end for piece in slices)
+    assert cover(reversed(files)) == slices
+
+
+@given(ANY_FILES)
+def test_no_file_is_cut_once_its_slices_are_files(files: list[StoredRange]) -> None:
+    slices = cover(files)
+    more = [stored(piece.first, piece.end, salt=7, check="ffffffff") for piece in slices if not piece.is_whole]
+    again = cover([*files, *more])
+    assert all(piece.is_whole for piece in again)
+    assert [piece[1:] for piece in again] == [piece[1:] for piece in slices]
+
+
+@given(FILES)
+def test_aligned_files_are_never_cut(files: list[StoredRange]) -> None:
+    files = [file for file in files if is_aligned(*file[:2])]
+    assert [piece.file for piece in cover(files)] == list(counting(files))
+    assert all(piece.is_whole for piece in cover(files))
 
 
 @given(FILES, st.tuples(st.integers(0, 70), st.integers(1, 20)))

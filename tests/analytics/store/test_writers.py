@@ -174,7 +174,7 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
 def settle(archive: Archive) -> None:
     """Remove the games that contradict those that count, as ``verify`` advises, and what came with them."""
     for problem in verify(archive).problems:
-        assert "which counts: only one of the two can be of this run, remove the other" in problem.what
+        assert "which counts: only one of the two can be of this run, 'qarena archive replay " in problem.what
         archive.backend.remove(problem.file)
     remove(archive, unneeded_files(archive), 0.0)
 

@@ -12,14 +12,15 @@ from msgspec import structs
 from analytics.derived_tables.tables import index_runs
 from analytics.policies import policy_store
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games
-from analytics.store.ranges import StoredRange
+from analytics.store.range_files import write_slices
+from analytics.store.ranges import StoredRange, aligned
 from analytics.store.records import SweepJob
 from analytics.upkeep import garbage
 from analytics.upkeep.garbage import UnneededFile, remove, remove_replaced, seconds_of, table_files, unneeded_files
 from analytics.upkeep.rolling import compact
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import contents
 from tests.analytics.naive_games import RUN_ID, SEED, games_of_seed, record, spec_of, store_span
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 from tests.object_storage import BOTH
@@ -113,37 +114,61 @@ def test_the_age_is_that_of_the_youngest_file_that_counts_in_its_place(
     assert {path.parent.parent.name for path in files.replaced} == {"games", "plies", "tallies"}
 
 
-def test_games_that_are_nowhere_else_stay_whatever_they_overlap(archive: Archive) -> None:
-    """A run of 20 units and one of 32 met: what the second has of units 20 to 23 counts no more, and stays."""
+def test_a_file_that_overlaps_another_stays_until_others_hold_its_games(archive: Archive) -> None:
+    """A run of 20 units and one of 32 met: of the file that was cut, units 20 to 31 count."""
     for each in archive.ranges(RUN_ID):
         for table in ("games", "plies", "tallies"):
             archive.backend.remove(archive.path(table, RUN_ID, each))
     archive.refresh()
-    aligned = [write(archive, (16, 32)), write(archive, (0, 20))]
-    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20)]
-    assert {file.path.parts[-3] for file in remove(archive, unneeded_files(archive), 0)} == {"tallies"}
-    assert sorted(archive.found("games", RUN_ID)) == sorted(aligned)
-    assert read_games(archive, RUN_ID, aligned[0]).fingerprint == aligned[0].fingerprint
+    files = [write(archive, (16, 32)), write(archive, (0, 20))]
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20), (20, 32)]
+    remove(archive, unneeded_files(archive), 0)
+    assert sorted(archive.found("games", RUN_ID)) == sorted(files)
     write(archive, (20, 24))  # played again: still units 24 to 31 are in the one file alone
     assert remove(archive, unneeded_files(archive), 0) == []
-    write(archive, (24, 32))
+    assert write_slices(archive, RUN_ID) == 1
+    assert [each[:2] for each in archive.ranges(RUN_ID)] == [(0, 20), (20, 24), (24, 32)]
     removed = remove(archive, unneeded_files(archive), 0)
     assert sorted(file.path.parent.parent.name for file in removed) == ["games", "plies"]
     assert archive.ranges(RUN_ID).covered == [(0, 32)]
     assert not verify(archive).problems
 
 
-def test_of_contradicting_games_those_that_do_not_count_are_removed(archive: Archive) -> None:
-    """With all their tables: that is how an archive with a contradiction is mended."""
-    known = archive.ranges(RUN_ID)
-    write(archive, (0, 16), seed=2)
-    counted = archive.ranges(RUN_ID)
+def test_of_contradicting_games_both_stay_with_what_follows_from_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A larger file was copied into the archive. Nobody knows whose games are right, so nothing is removed."""
+    index_runs(archive, [RUN_ID])
+    before = contents(archive)
+    write(archive, (0, 32), seed=2)
     assert verify(archive).problems
-    removed = remove(archive, unneeded_files(archive), 0)
-    assert sorted(file.path.parts[-3] for file in removed) == ["games", "plies", "tallies"]
+    later(archive, monkeypatch, 2 * HOUR)
+    index_runs(archive, [RUN_ID])
+    compact(archive, RUN_ID)
+    remove(archive, unneeded_files(archive), 0)
+    assert contents(archive).items() >= before.items()
+    forged = archive.ranges(RUN_ID)[0]
+    for table in ("games", "plies"):
+        archive.backend.remove(archive.path(table, RUN_ID, forged))
+    archive.refresh()
+    remove(archive, unneeded_files(archive), 0)
+    assert contents(archive) == before
     assert not verify(archive).problems
-    assert archive.ranges(RUN_ID).fingerprint == counted.fingerprint
-    assert known.units == counted.units
+
+
+def test_a_removal_that_was_stopped_goes_on(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that are left make up their parent no more: its games are read to compare."""
+    for span in aligned(24, 32):
+        write(archive, span)
+    compact(archive, RUN_ID)
+    later(archive, monkeypatch, HOUR)
+    replaced = [file for file in unneeded_files(archive) if file.path.parts[-3] == "games"]
+    assert len(replaced) > 2
+    for path in (replaced[0].path, replaced[-1].path):
+        archive.backend.remove(path)
+    remove(archive, unneeded_files(archive), 0)
+    assert [stored[:2] for stored in archive.found("games", RUN_ID)] == [(0, 32)]
+    assert not verify(archive).problems
 
 
 def test_a_table_that_grows_part_by_part_is_kept_until_it_is_whole(archive: Archive) -> None:

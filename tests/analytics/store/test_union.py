@@ -1,0 +1,259 @@
+"""The archive's invariant, by random histories of two archives: the units that count are the union of those in files.
+
+Writers ask for different numbers of games, have different sizes of files and old listings; files are copied from one
+archive into the other, also forged ones; everything is stopped between any two writes. No unit counts twice, what a
+reader has seen never becomes less, and no honest game is ever removed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path, PurePath
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from analytics import open_archive
+from analytics.derived_tables.tables import index_runs
+from analytics.statistics.tally import tally
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_games, read_tallies, write_slices
+from analytics.store.ranges import StoredRange, parts
+from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
+from analytics.upkeep.rolling import STORED, compact, roll_up, small
+from analytics.verify.archive import verify
+from quarto.errors import FailureError
+from tests.analytics.naive_games import RUN_ID, cut, games_of_seed, record, store_span
+
+PAIRS = 24
+UNITS = 3 * PAIRS
+HONEST, FORGED = 5, 6  # seeds of games
+MODULUS = 1 << 64
+TABLES = ("plies", "tallies", "games", "positions", "first_plies")
+
+
+class StoppedError(Exception):
+    """Ends a process of the model between two writes."""
+
+
+@contextmanager
+def stopped_after(archive: Archive, writes: int) -> Iterator[None]:
+    """Let so many files be written or removed inside the context, and no more."""
+    left, backend = itertools.count(writes, -1), archive.backend
+    put, take = Archive.put, backend.remove
+
+    def write(self: Archive, path: PurePath, content: bytes) -> None:
+        if next(left) <= 0:
+            raise StoppedError
+        put(self, path, content)
+
+    def take_away(path: PurePath) -> None:
+        if next(left) <= 0:
+            raise StoppedError
+        take(path)
+
+    with pytest.MonkeyPatch.context() as patch, suppress(StoppedError):
+        patch.setattr(Archive, "put", write)
+        patch.setattr(backend, "remove", take_away)
+        yield
+
+
+@cache
+def fingerprint(unit: int, seed: int) -> int:
+    """The fingerprint of the games of one unit, of one seed."""
+    from tests.analytics.store.test_blocks import slow_fingerprint
+
+    blocks = [cut(block, record().line, (unit, unit + 1)) for block in games_of_seed(seed, PAIRS)]
+    return sum(slow_fingerprint(block) for block in blocks) % MODULUS
+
+
+@cache
+def honest_units(name: str, first: int, end: int, total: int, files: Callable[[], Archive]) -> frozenset[int]:
+    """The units of a file whose games are honest; a name says which games they are."""
+    if total == sum(fingerprint(unit, HONEST) for unit in range(first, end)) % MODULUS:
+        return frozenset(range(first, end))
+    archive = files()
+    stored = next(file for file in archive.found("games", RUN_ID) if file.name == name)
+    games, line = read_games(archive, RUN_ID, stored), record().line
+    return frozenset(
+        unit
+        for unit in range(first, end)
+        if games.within(line, unit, unit + 1).fingerprint == fingerprint(unit, HONEST)
+    )
+
+
+NUMBER = st.sampled_from([0, 1])
+WRITES = st.one_of(st.just(10_000), st.integers(0, 12))
+SEEDS = st.integers(0, 1 << 30)
+
+
+class TwoArchives(RuleBasedStateMachine):
+    """Two archives of one run."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = Path(tempfile.mkdtemp())
+        self.archives = [Archive.open(self.folder / name, create=True) for name in "ab"]
+        self.listings = [[Archive(archive.root).ranges(RUN_ID)] for archive in self.archives]
+        self.counted, self.honest = [frozenset[int](), frozenset[int]()], [frozenset[int](), frozenset[int]()]
+        self.is_forged = False
+        for archive in self.archives:
+            archive.save_run(record(games=1))
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    @rule(number=NUMBER, pairs=st.integers(1, PAIRS), most=st.sampled_from([1, 2, 8, 64]), writes=WRITES, seed=SEEDS)
+    def play(self, number: int, pairs: int, most: int, writes: int, seed: int) -> None:
+        archive, dice, total = self.archives[number], random.Random(seed), 3 * pairs
+        held = dice.choice(self.listings[number])
+        spans = [span for gap in held.missing(total) for span in parts(*gap, total, most)]
+        dice.shuffle(spans)
+        with stopped_after(archive, writes):
+            for span in spans:
+                store_span(archive, span, games_of_seed(HONEST, PAIRS))
+            write_slices(archive, RUN_ID)
+
+    @rule(number=NUMBER, seed=SEEDS, share=st.sampled_from([0.3, 1.0]))
+    def copy(self, number: int, seed: int, share: float) -> None:
+        """As rsync does: files in any order, and not all of them."""
+        source, target, dice = self.archives[1 - number], self.archives[number], random.Random(seed)
+        games = [file for file in source.found("games", RUN_ID) if dice.random() < share]
+        for stored in games:
+            for table in TABLES:
+                for file in source.found(table, RUN_ID):
+                    path = source.folder(table, RUN_ID) / file.name
+                    if file[:3] == stored[:3]:
+                        target.put(target.folder(table, RUN_ID) / file.name, source.backend.read(path))
+
+    @rule(number=NUMBER, writes=WRITES, most=st.sampled_from([8, 64, 1000]))
+    def join_files(self, number: int, writes: int, most: int) -> None:
+        archive = self.archives[number]
+        with stopped_after(archive, writes):
+            if most == 1000:
+                compact(archive, RUN_ID)
+            else:
+                write_slices(archive, RUN_ID)
+                roll_up(archive, archive.known_run(RUN_ID), STORED, small(2, most))
+
+    @rule(number=NUMBER, writes=WRITES)
+    def write_what_was_cut(self, number: int, writes: int) -> None:
+        with stopped_after(self.archives[number], writes):
+            write_slices(self.archives[number], RUN_ID)
+
+    @rule(number=NUMBER, writes=WRITES)
+    def index(self, number: int, writes: int) -> None:
+        with stopped_after(self.archives[number], writes):
+            index_runs(self.archives[number], [RUN_ID], 2)
+
+    @rule(number=NUMBER, writes=WRITES, every=st.booleans())
+    def remove_files(self, number: int, writes: int, every: bool) -> None:
+        archive = self.archives[number]
+        with stopped_after(archive, writes):
+            if every:
+                remove(archive, unneeded_files(archive), 0)
+            else:
+                remove_replaced(archive, RUN_ID, 0)
+
+    @rule(number=NUMBER)
+    def list_files(self, number: int) -> None:
+        self.listings[number].append(Archive(self.archives[number].root).ranges(RUN_ID))
+
+    @rule(number=NUMBER, first=st.integers(0, UNITS - 1), size=st.integers(1, 40))
+    def forge(self, number: int, first: int, size: int) -> None:
+        self.is_forged = True
+        store_span(self.archives[number], (first, min(UNITS, first + size)), games_of_seed(FORGED, PAIRS))
+
+    @invariant()
+    def units_that_count_are_those_in_files(self) -> None:
+        for number in range(2) if hasattr(self, "archives") else ():
+            self.archives[number].refresh()
+            self._look(number, Archive(self.archives[number].root))
+
+    def _look(self, number: int, archive: Archive) -> None:
+        files, ranges = archive.found("games", RUN_ID), archive.ranges(RUN_ID)
+        units = [unit for stored in ranges for unit in range(stored.first, stored.end)]
+        assert units == sorted({unit for file in files for unit in range(file.first, file.end)})
+        assert self.counted[number] <= frozenset(units)
+        self.counted[number] = frozenset(units)
+        honest = frozenset[int]()
+        for file in files:
+            archive.path("plies", RUN_ID, file)  # raises if it was removed
+            honest |= honest_units(file.name, file.first, file.end, file.fingerprint, lambda: archive)
+        assert self.honest[number] <= honest
+        self.honest[number] = honest
+        if not self.is_forged:
+            assert ranges.fingerprint == sum(fingerprint(unit, HONEST) for unit in units) % MODULUS
+
+    @rule(number=NUMBER)
+    def ask(self, number: int) -> None:
+        """Everything that reads games reads each of them once."""
+        archive = Archive(self.archives[number].root)
+        ranges, line = archive.ranges(RUN_ID), record().line
+        assert [read_games(archive, RUN_ID, stored).fingerprint for stored in ranges] == [
+            stored.fingerprint for stored in ranges
+        ]
+        games = line.games_in(stored[:2] for stored in ranges)
+        tallies = read_tallies(archive, [RUN_ID])[RUN_ID]
+        assert sum(found.games for found in tallies.values()) == games
+        with open_archive(archive.root, check=False) as opened:
+            counts = opened.sql("SELECT count(*), count(DISTINCT game_id), (SELECT sum(plies) FROM games) FROM games")
+            assert counts.row(0) == (games, games, sum(found.plies for found in tallies.values()) if games else None)
+            assert opened.games().collect().height == games
+            assert opened.plies().collect().height == opened.sql("SELECT count(*) FROM plies").item()
+            assert opened.sql("SELECT sum(plies) FROM games").item() == (opened.plies().collect().height or None)
+        problems = [problem.what for problem in verify(archive).problems]
+        if not self.is_forged:
+            assert problems == []
+            blocks = [
+                part
+                for stored in ranges
+                for block in games_of_seed(HONEST, PAIRS)
+                if (part := cut(block, line, stored[:2])).pairs
+            ]
+            assert tallies == tally(blocks)
+
+
+def run(histories: int, steps: int) -> None:
+    run_state_machine_as_test(
+        TwoArchives,
+        settings=settings(
+            max_examples=histories,
+            stateful_step_count=steps,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_units_that_count_are_those_in_files_whatever_happens() -> None:
+    run(8, 20)
+
+
+@pytest.mark.slow
+def test_units_that_count_are_those_in_files_in_a_thousand_histories() -> None:
+    run(1000, 30)
+
+
+def test_a_cut_file_that_is_damaged_is_named(tmp_path: Path) -> None:
+    archive = Archive.open(tmp_path, create=True)
+    archive.save_run(record())
+    first, second = (store_span(archive, span, games_of_seed(HONEST, PAIRS)) for span in ((0, 20), (16, 30)))
+    assert [stored[:2] for stored in archive.ranges(RUN_ID)] == [first[:2], (20, 30)]
+    path = archive.path("plies", RUN_ID, second)
+    archive.backend.replace(path, archive.backend.read(path)[:-9] + b"123456789")
+    with pytest.raises(FailureError, match="has other bytes"):
+        Archive(tmp_path).ranges(RUN_ID)
+    assert any(str(path) in problem.what for problem in verify(Archive(tmp_path)).problems)
+    assert StoredRange(*second) in archive.found("games", RUN_ID)
