@@ -41,6 +41,7 @@ WRITER_POLL_SECONDS = 0.05
 LOOK_SECONDS = 10.0  # between looks whether a store still has the archive: each is a request
 MOST_NUMBER = 1 << 62  # of a run; a greater one is nobody's
 RECORD = re.compile(rf"{RUN_ID.pattern}\.json")
+LISTINGS = 5  # attempts, if a file that was cut is removed after it was listed
 GAMES = "games"  # the table by whose files ranges count
 
 REPLAY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
@@ -56,6 +57,10 @@ def readable(record: RunRecord) -> RunRecord:
             "the program that wrote it, or leave the run out"
         )
     return record
+
+
+class VanishedError(FailureError):
+    """A file that was cut is gone since it was listed."""
 
 
 class Archive:
@@ -119,8 +124,16 @@ class Archive:
 
         Raises ``FailureError`` if they cannot be listed.
         """
-        found = self.found(table, run_id)
-        return self.sorted_out(run_id, table, frozenset(filter(enough, {each.extent for each in found})), found)
+        attempts = 1
+        while True:
+            found = self.found(table, run_id)
+            try:
+                return self.sorted_out(run_id, table, frozenset(filter(enough, {each.extent for each in found})), found)
+            except VanishedError:  # others have written what was cut as a file, and removed the one that was
+                if attempts == LISTINGS:
+                    raise
+            attempts += 1
+            self.refresh()
 
     def sorted_out(self, run_id: str, table: str, extents: frozenset[str], found: Sequence[StoredRange]) -> Ranges:
         """Those of the ``found`` files of a table that count, of a derived table those of some extents."""
@@ -141,9 +154,10 @@ class Archive:
             line = self.known_run(run_id).line
             try:
                 paths = [self.path(table, run_id, piece.file) for table in (GAMES, "plies")]
+                games = games_in(self.backend, *paths).within(line, piece.first, piece.end)
             except FileNotFoundError as error:
-                raise FailureError(f"{error} is missing: see {self.hint('archive verify')}") from error
-            games = games_in(self.backend, *paths).within(line, piece.first, piece.end)
+                path = error.filename or error
+                raise VanishedError(f"{path} is missing: see {self.hint('archive verify')}") from error
             stored = StoredRange(piece.first, piece.end, games.fingerprint)
             self._cut_files[run_id, stored] = piece.file
             self._slices[run_id, piece] = stored

@@ -114,12 +114,9 @@ def select_units(rows: pl.DataFrame, line: UnitLine, first: int, end: int) -> pl
 def games_in(backend: Backend, games: PurePath, plies: PurePath) -> RangeGames:
     """Read the games in a file of ``games`` and its file of ``plies``.
 
-    Raises ``FailureError`` for a missing or damaged file.
+    Raises ``FileNotFoundError`` for a missing file, ``FailureError`` for a damaged one.
     """
-    try:
-        frame, rows = (read_file(backend, path, TABLES[path.parts[-3]]) for path in (games, plies))
-    except FileNotFoundError as error:
-        raise FailureError(f"{error.filename or error} is missing: {VERIFY}") from error
+    frame, rows = (read_file(backend, path, TABLES[path.parts[-3]]) for path in (games, plies))
     return games_of_file(frame, rows, plies)
 
 

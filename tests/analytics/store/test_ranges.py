@@ -136,7 +136,11 @@ def test_what_counts_is_what_a_sweep_over_units_takes_and_each_unit_counts_once(
 
 
 ANY_FILES = st.lists(
-    st.builds(lambda span, salt: stored(span[0], span[1], salt), SPANS.filter(lambda span: span[0] < span[1]), st.integers(0, 1)),
+    st.builds(
+        lambda span, salt: stored(span[0], span[1], salt),
+        SPANS.filter(lambda span: span[0] < span[1]),
+        st.integers(0, 1),
+    ),
     max_size=25,
 )
 

@@ -22,7 +22,7 @@ from analytics.files import local
 from analytics.files.backend import TEMPORARY, location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
-from analytics.store.range_files import read_games, read_tallies
+from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import parts
 from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
 from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
@@ -46,14 +46,21 @@ def games_of(luck: int = 0) -> list[Block]:
 
 
 def write(root: str, seed: int, threads: int, luck: int = 0) -> None:
-    """Store what is missing of the run, in parts of random sizes at random places, on several threads."""
+    """Store what is missing of the run, in parts of random sizes at random places, on several threads.
+
+    As if each part were of a command that asks for another number of games, so that files overlap. Games that cannot be
+    repeated have one such command.
+    """
     archive, blocks = Archive.open(location_of(root)), games_of(luck)
 
     def play(number: int) -> None:
         dice = random.Random(f"{seed} {number}")
-        while gaps := archive.ranges(OTHER.run_id).missing(UNITS):
-            span = dice.choice([*parts(*dice.choice(gaps), UNITS, dice.choice((1, 2, 4, 8)))])
-            store_span(archive, span, blocks, OTHER.run_id)
+        while archive.ranges(OTHER.run_id).missing(UNITS):
+            total = UNITS if luck else dice.choice((UNITS, dice.randrange(1, UNITS)))
+            for gap in dice.sample(gaps := archive.ranges(OTHER.run_id).missing(total), min(1, len(gaps))):
+                span = dice.choice([*parts(*gap, total, dice.choice((1, 2, 4, 8)))])
+                store_span(archive, span, blocks, OTHER.run_id)
+        write_slices(archive, OTHER.run_id)
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(play, range(threads)))
@@ -65,6 +72,7 @@ def compact(root: str, seed: int, threads: int = 1, luck: int = 0, ended: Event 
     archive, dice = Archive.open(location_of(root)), random.Random(seed)
     while ended is None or not ended.is_set():
         with suppress(FileNotFoundError):  # another one rolled up the same, and removed its parts
+            write_slices(archive, OTHER.run_id)
             roll_up(archive, OTHER, TABLES, lambda _children: dice.random() < 0.3)
         remove_replaced(archive, OTHER.run_id, LISTING_SECONDS)
         with suppress(FileNotFoundError):
@@ -166,6 +174,7 @@ def test_whoever_is_killed_at_any_moment_no_unit_is_lost_or_counted_twice(archiv
             live[number].join()
             live[number] = begin(number)
     write(str(archive.root), 0, 1)
+    write_slices(archive, OTHER.run_id)
     if luck:
         settle(archive)
     assert_whole(archive, same=not luck)
