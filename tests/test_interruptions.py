@@ -323,6 +323,37 @@ def test_processes_play_one_run_at_once(
     assert_as_if_nobody_had_killed_it(tmp_path, COMMANDS["run"], expected.state)
 
 
+# Commands that ask for other numbers of games, in files of other sizes: the last files of these overlap.
+ASKED = ((330, 128), (340, 32), (300, 8), (600, 64), (478, 16), (254, 256))
+
+
+@pytest.mark.parametrize(("kills", "players"), [(0, 2), *seldom((60, 6))])
+def test_processes_ask_for_other_numbers_of_games_at_once(
+    archives: Archives, tmp_path: Path, kills: int, players: int
+) -> None:
+    """Processes are killed beside maintenance, and each command is given again until it ends by itself."""
+    expected, dice = archives.after("run"), random.Random(7)
+    commands = [
+        (*RUN[:-1], f"games={games}", f"archive.shard_games={most}") for games, most in (*ASKED[:players], (600, 8))
+    ]
+    upkeep = (COMPACT, (*COLLECT[:4], "1s", *HERE))
+    with reader(tmp_path / NAME):
+        racing = [started(tmp_path, command) for command in commands]
+        while kills:
+            time.sleep(0.3 * dice.random())
+            number = dice.randrange(len(commands))
+            kills -= racing[number].is_alive()
+            racing[number].kill()
+            racing[number].join()
+            racing[number] = started(tmp_path, commands[number])
+            if kills % 10 == 0 and (tmp_path / NAME / "games").exists():
+                typed(tmp_path, dice.choice(upkeep))
+        for process in racing:
+            process.join(DEADLINE)
+        assert [process.exitcode for process in racing] == [0] * len(racing), (tmp_path / "log").read_text()
+    assert_as_if_nobody_had_killed_it(tmp_path, COMMANDS["run"], expected.state)
+
+
 # A disk that refuses.
 
 SMALLEST = 1200  # bytes: every file of a table is larger
