@@ -120,6 +120,8 @@ def test_a_turn_that_is_not_possible_is_refused_alone_and_in_a_batch() -> None:
     batch = BatchView(Batch.of([view.packed] * 3))
     with pytest.raises(ValueError, match=r"cell 5 is not empty in position 1, \.\.\.F"):
         batch.safe_gifts(np.array([0, 5, 3]))
+    with pytest.raises(ValueError, match="cell 16 is not empty in position 2"):
+        batch.safe_gifts(np.array([0, 1, 16]))
     with pytest.raises(ValueError, match="piece 15 is not among those left in position 2"):
         batch.after(0, np.array([0, 1, 15]))
     with pytest.raises(ValueError, match=r"shape \(2,\) is neither one number nor one for each of 3"):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
 
 from analytics import open_archive
-from analytics.query.mistakes import decision_summaries, judged_agents
+from analytics.query.mistakes import CANDIDATES, decision_summaries, judged_agents, worst_mistakes
+from analytics.query.selection import plies_of
 from analytics.sql import lazy_rows
 from analytics.statistics.tally import quantile, wilson
 from analytics.store.archive import Archive
+from quarto.canonical import canonical_position
+from quarto.position import from_plies
+from quarto.rules import CLASSIC, NONE
 from tests.analytics.indexed import decide
 from tests.analytics.naive_games import random_block, record, spec_of, store
 
@@ -60,6 +64,32 @@ def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
             else:
                 reach = quantile() * math.sqrt(variance)
                 assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
+
+
+def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) -> None:
+    with open_archive(judged.root) as opened:
+        mistakes = worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
+        rows = opened.sql(
+            "SELECT run_id, game_id, ply, kind, regret, saving, choices FROM decisions WHERE ply BETWEEN 3 AND 9 AND "
+            "regret > 0 ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind"
+        ).rows(named=True)[:CANDIDATES]
+        plies = plies_of(opened, {(row["run_id"], row["game_id"]) for row in rows})
+    first: dict[tuple[str, int, int], dict[str, Any]] = {}
+    missed = Counter[tuple[str, int, int]]()
+    for row in rows:
+        game, ply = plies[row["run_id"], row["game_id"]], row["ply"]
+        hand = game[ply][0] if row["kind"] == "placement" else NONE
+        position = canonical_position(from_plies(game[:ply], hand), CLASSIC)
+        key = row["kind"], position.occupied, position.lanes
+        first.setdefault(key, row)
+        missed[key] += 1
+    ease = {key: row["saving"] / row["choices"] if row["saving"] is not None else -1 for key, row in first.items()}
+    expected = sorted(first, key=lambda key: (-first[key]["regret"], -ease[key], -missed[key], key))
+    assert [(each.kind, each.position.occupied, each.position.lanes) for each in mistakes] == expected
+    assert [each.missed for each in mistakes] == [missed[key] for key in expected]
+    for each, key in zip(mistakes, expected, strict=True):
+        names = ("regret", "run_id", "game_id", "ply")
+        assert [getattr(each, name) for name in names] == [first[key][name] for name in names]
 
 
 def test_positions_are_replayed_only_for_a_condition_that_reads_them(

@@ -171,6 +171,8 @@ class Typed:
         mode: str = "calm",
         least: Optional[int] = None,  # noqa: UP045  (as authors may write it)
         other: Mapping[str, int] | None = None,
+        width: int | None = 3,
+        plain: int = None,  # type: ignore[assignment]  # noqa: RUF013  (as authors may write it)
     ) -> None: ...
 
     def choose(self, position: Any, rng: Any) -> tuple[int, int]:
@@ -192,6 +194,8 @@ class Typed:
         ("least", "few", "least='few' is not a whole number"),
         ("least", None, ""),
         ("other", "anything", ""),
+        ("width", None, ""),
+        ("plain", None, ""),
     ],
 )
 def test_values_of_simple_types_are_checked(name: str, value: Any, wrong: str) -> None:
