@@ -100,6 +100,32 @@ def known_ranges(archive: Archive, run_id: str, table: RangeTable) -> Ranges:
     return max(every, key=lambda ranges: ranges.units, default=Ranges())
 
 
+def count_lost_units(archive: Archive, record: RunRecord, table: RangeTable) -> int:
+    """Return how many units a derived table of a run had when the run's record was written and has no longer."""
+    return max(0, record.promised_units(table.name) - known_ranges(archive, record.run_id, table).units)
+
+
+def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
+    """Describe the units that a derived table of a run has lost, with the remedy, for after the name of its folder."""
+    return (
+        f"lacks {units} of {record.promised_units(table.name)} units, which were there: restore the files from a copy, "
+        f"or run '{table.command}' again"
+    )
+
+
+def note_derived(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
+    """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
+
+    Raises:
+        FailureError: The record cannot be written.
+
+    """
+    units = {table.name: known_ranges(archive, run_id, table).units for table in tables}
+    record = archive.run(run_id)
+    if record is not None and any(record.promised_units(name) != count for name, count in units.items()):
+        archive.update_run(run_id, lambda known: known and known.with_derived(units))
+
+
 def lacking(archive: Archive, run_id: str, table: RangeTable, enough: Extent) -> list[StoredRange]:
     """The ranges of games that a derived table does not cover to a sufficient extent."""
     known = archive.ranges(run_id, table.name, enough)

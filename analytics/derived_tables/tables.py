@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
-from analytics.derived_tables.derived_table import RangeTable, extents_found, lacking
+from analytics.derived_tables.derived_table import RangeTable, extents_found, lacking, note_derived
 from analytics.derived_tables.positions import POSITIONS, positions_of
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import THOUGHTS_FOLDER, counted, read_rows, tallies_frame
@@ -146,8 +146,11 @@ def count_positions(
 
 # All of them, and indexing.
 
+INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
+
 EVERY = (TALLIES_TABLE, DECISIONS_TABLE, POSITIONS_TABLE, FIRST_PLIES_TABLE, THOUGHTS_TABLE)
 DERIVED = {table.name: table for table in EVERY}
+NOTED = (POSITIONS_TABLE, FIRST_PLIES_TABLE, THOUGHTS_TABLE)  # whose units records note, besides decisions
 FOLDERS = (*TABLES, *DERIVED)  # of table files
 
 
@@ -212,4 +215,6 @@ def index_runs(archive: Archive, run_ids: Sequence[str], end_ply: int | None = N
     total = Indexed()
     for part in index_parts(archive, run_ids, end_ply):
         total = total.plus(index(archive, part))
+    for run_id in run_ids:
+        note_derived(archive, run_id, INDEX_TABLES)
     return total

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
-from msgspec import structs
+from msgspec import UNSET, structs
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -93,7 +93,7 @@ def text_lines(chunks: Iterable[GameChunk], _by_game: bool, _perspective: str) -
 
 def record_line(record: RunRecord, number: int) -> bytes:
     """The record of a run as a line; ``number`` says in what order runs began. What an archive notes is left out."""
-    plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=())
+    plain = structs.replace(record, number=number, units=0, annotated=0, verdicts=(), derived=UNSET)
     return json.dumps(json.loads(dump(plain)), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 

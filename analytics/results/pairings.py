@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -349,7 +349,7 @@ def agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
     """The names of agents that played: pairs of a run and a label, which may repeat."""
     pairs = list(played)
     of_runs = {record.run_id: record for record, _ in pairs}
-    codes = {run_id: _codes_of(record) for run_id, record in of_runs.items()}
+    codes = _codes_by_run(of_runs.values())
     known: dict[str, set[str]] = {}
     for record, label in pairs:
         if code := codes[record.run_id].get(label):
@@ -366,17 +366,47 @@ def agent_names(played: Iterable[tuple[RunRecord, str]]) -> AgentNames:
         "--run chooses runs of one"
         for label, found in several.items()
     ]
-    extended = [run_id for run_id, record in of_runs.items() if record.code.get("extended_by")]
+    extended = [run_id for run_id, record in of_runs.items() if _is_extended_by_other_code(record)]
     if extended:
         notes.append(f"run {', '.join(extended)} has games of several codes under one label: other code extended it")
     return AgentNames(apart, tuple(notes))
+
+
+def _is_extended_by_other_code(record: RunRecord) -> bool:
+    """Return whether code added games to a run without having played a sample of the others equally."""
+    return not set(record.code.get("extended_by", ())) <= set(record.code.get("same_games", ()))
+
+
+def _codes_by_run(records: Collection[RunRecord]) -> dict[str, dict[str, str]]:
+    """Return the fingerprint of each agent by run and label, the same one for all code that plays the same.
+
+    Code plays the same as that of a run if it played a sample of the run's games equally.
+    """
+    representatives = dict[tuple[str, str], str]()  # by label and code: another code that plays the same, or itself
+
+    def find(label: str, code: str) -> str:
+        while (other := representatives.setdefault((label, code), code)) != code:
+            code = other
+        return code
+
+    for record in records:
+        own = _codes_of(record.code)
+        for agents in record.code.get("same_games", {}).values():
+            for label, code in _codes_of({"agents": agents}).items():
+                if label in own:
+                    one, other = sorted((find(label, own[label]), find(label, code)))
+                    representatives[label, other] = one
+    return {
+        record.run_id: {label: find(label, code) for label, code in _codes_of(record.code).items()}
+        for record in records
+    }
 
 
 def _name(label: str, code: str) -> str:
     return f"{label}@{code[:CODE_DIGITS]}"
 
 
-def _codes_of(record: RunRecord) -> dict[str, str]:
-    """The fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
-    codes = record.code.get("agents")
+def _codes_of(code: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fingerprints of a run's agents by label, as far as they are known: a person, for one, has none."""
+    codes = code.get("agents")
     return {str(label): str(code) for label, code in codes.items()} if isinstance(codes, Mapping) else {}

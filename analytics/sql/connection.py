@@ -221,7 +221,7 @@ class Connection:
 
     def failure(self, complaint: str) -> FailureError | None:
         """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
-        for failure in self._broken.values():
+        for failure in (*self._broken.values(), *self._files.record_failures.values()):
             if _in_sql(failure) in complaint:
                 return failure
         if _ABOUT_THE_TEXT.match(complaint) or not _ABOUT_A_FILE.match(complaint):

@@ -225,10 +225,16 @@ class OpenArchive:
         return self.view(f"{ORDERED}({plies})", run_id)
 
     def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
-        """The rows of a stored table. Raises ``FailureError`` if a file is not as it was written."""
+        """The rows of a stored table.
+
+        Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
+        follow: which columns will be read is not known yet.
+        """
         if run_id is not None:
             self.files.require_run(run_id)
         found = self.again(lambda: self.files.sound(table, run_id))
+        for each in {file.run_id for file in found} if table == "games" else ():
+            self.archive.known_run(each)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
         types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
         groups = self.files.grouped(table, found)

@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import PurePath
 
-from analytics.derived_tables.derived_table import RangeTable, extents_found, known_ranges
+from analytics.derived_tables.decisions import DECISIONS_TABLE
+from analytics.derived_tables.derived_table import (
+    RangeTable,
+    count_lost_units,
+    describe_loss,
+    extents_found,
+    known_ranges,
+)
 from analytics.derived_tables.tables import (
     DERIVED,
     END_PLY,
     FIRST_PLIES_TABLE,
     FOLDERS,
     POSITIONS_TABLE,
+    THOUGHTS_TABLE,
     NotIndexedError,
     extent_of,
 )
@@ -22,9 +30,12 @@ from analytics.store.archive import GAMES, Archive, Extent, require_whole, unkno
 from analytics.store.marker import CheckedFile, first_damaged
 from analytics.store.policy_cards import FOLDER, TABLE, PolicyCard, folder_of
 from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from quarto.errors import FailureError, RequestError, nearest
+
+KEPT = (DECISIONS_TABLE, THOUGHTS_TABLE)  # their rows are in no other table
 
 
 class MissingFileError(FailureError):
@@ -39,6 +50,7 @@ class ArchiveFiles:
         self.archive = Snapshot(Archive.open(root).root)
         self._now = backend_of(self.archive.root)  # what is there now, not as the archive was listed
         self._check = check
+        self.record_failures: dict[str, FailureError] = {}  # by run: questions to its games may meet them
         self._read: dict[PurePath, CheckedFile] = {}  # files that questions read, sound when they first did
         for run_id in sorted({*self.archive.run_ids(), *self.archive.recorded()}) if check else ():
             record = None
@@ -66,22 +78,24 @@ class ArchiveFiles:
         self.require_sound(found)
         return found
 
+    def _record(self, run_id: str) -> RunRecord | FailureError:
+        """Return the record of a run that has games, or the error that it is damaged or lost."""
+        try:
+            return self.archive.known_run(run_id)
+        except FailureError as error:
+            self.record_failures[run_id] = error
+            return error
+
     def grouped(self, table: str, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
         """Files of a table in groups that have one condition, each with the columns that follow from records.
 
-        Only ``games`` has such columns.
+        Only ``games`` has such columns. To read one of a run whose record is damaged or lost is an error.
         """
         groups: dict[tuple[str, ...], tuple[list[CheckedFile], dict[str, str]]] = {}
         for file in found:
-            values = self._of_record(file.run_id) if table == GAMES else {}
+            values = values_of(self._record(file.run_id)) if table == GAMES else {}
             groups.setdefault((file.condition, *values.values()), ([], values))[0].append(file)
         return [*groups.values()]
-
-    def _of_record(self, run_id: str) -> dict[str, str]:
-        record = None
-        with suppress(FailureError):  # a damaged record: these columns are NULL
-            record = self.archive.run(run_id)
-        return values_of(record)
 
     def _positions(self, run_id: str) -> list[CheckedFile]:
         """The files of ``positions`` of the greatest extent that all games have: one of several would be a part.
@@ -116,9 +130,21 @@ class ArchiveFiles:
         Without ``enough`` those of the extent that most games have.
         """
         archive, folder = self.archive, self.archive.folder(table.name, run_id)
+        if enough is None and self._check:
+            self._require_kept(table, run_id)
         known = known_ranges(archive, run_id, table) if enough is None else archive.ranges(run_id, table.name, enough)
         found = [self._checked(run_id, folder / each.name, each.check) for each in known]
         return found, archive.ranges(run_id).not_in(known)
+
+    def _require_kept(self, table: RangeTable, run_id: str) -> None:
+        """Raise ``FailureError`` if a derived table has fewer units of a run than when the run's record was written.
+
+        Tables whose rows are made from games where they are missing have lost nothing.
+        """
+        record = self.archive.run(run_id) if table in KEPT else None
+        lost = count_lost_units(self.archive, record, table) if record else 0
+        if record and lost:
+            raise FailureError(f"{self.archive.folder(table.name, run_id)} {describe_loss(record, table, lost)}")
 
     def first_plies(self) -> tuple[list[CheckedFile], list[CheckedFile]]:
         """The files that count first plies, and the files of plies of the games in none of these.

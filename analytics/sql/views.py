@@ -30,6 +30,7 @@ from analytics.store.records import RunRecord, SweepJob
 from analytics.store.schema import TABLES
 from analytics.store.snapshot import Snapshot
 from analytics.store.sprt_verdicts import SprtVerdict
+from quarto.errors import FailureError
 from quarto.notation import format_cell
 
 # Types of columns in Polars by their names in DuckDB.
@@ -130,10 +131,13 @@ def is_in_units(line: UnitLine, first: int, end: int) -> str:
     return f"{_unit(line)} >= {first} AND {_unit(line)} < {end}"
 
 
-def values_of(record: RunRecord | None) -> dict[str, str]:
-    """The columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars; None: it has no record."""
-    if record is None:
-        return dict.fromkeys(OF_RECORDS, "NULL")
+def values_of(record: RunRecord | FailureError) -> dict[str, str]:
+    """Return the columns of ``games`` that follow from a run's record, in SQL of DuckDB and Polars.
+
+    Of a record that is damaged or lost they are the error, which DuckDB raises when a question reads them.
+    """
+    if isinstance(record, FailureError):
+        return dict.fromkeys(OF_RECORDS, f"error({literal(str(record))})")
     unit = _unit(record.line)
     return {
         "rules": literal(record.rules.name),

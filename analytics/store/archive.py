@@ -46,15 +46,16 @@ GAMES = "games"  # the table by whose files ranges count
 
 REPLAY = "restore them from a copy, or give the command of the run (see {}) again, which plays them"
 
+FORMAT_REMEDY = "'qarena archive upgrade' brings it there, or says which program is needed"
 Extent = Callable[[str], bool]  # whether an extent of a derived table is enough
 
 
 def readable(record: RunRecord) -> RunRecord:
-    """The record. Raises ``RequestError`` if its run was written by a program with another schema."""
+    """Return the record. Raises ``RequestError`` if its run has another format than the archive."""
     if record.schema_version != SCHEMA_VERSION:
         raise RequestError(
-            f"run {record.run_id} has schema version {record.schema_version}, this program reads {SCHEMA_VERSION}: use "
-            "the program that wrote it, or leave the run out"
+            f"run {record.run_id} has format {record.schema_version}, and this program reads and writes format "
+            f"{SCHEMA_VERSION}: {FORMAT_REMEDY}, or leave the run out"
         )
     return record
 
@@ -215,10 +216,18 @@ class Archive:
     # Runs.
 
     def runs(self) -> list[RunRecord]:
-        """All run records, oldest first. Raises ``FailureError`` for a damaged one."""
-        records = [record for record in map(self.run, self.recorded()) if record]
+        """Return all run records, oldest first.
+
+        Raises:
+            FailureError: A record is damaged, or is lost: there are games of its run.
+
+        """
+        records = [self.run(run_id) for run_id in self.recorded()]
+        lost = {*self.run_ids()}.difference(self.recorded())
+        records += [self.known_run(run_id) for run_id in sorted(lost) if self.ranges(run_id)]
         return sorted(
-            records, key=lambda record: (record.number, datetime.fromisoformat(record.created), record.run_id)
+            filter(None, records),
+            key=lambda record: (record.number, datetime.fromisoformat(record.created), record.run_id),
         )
 
     def recorded(self) -> list[str]:
@@ -250,8 +259,16 @@ class Archive:
         """The record of a run that has games. Raises ``FailureError`` for a missing or damaged one."""
         record = self.run(run_id)
         if record is None:
-            raise FailureError(f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy")
+            raise self.lost_record(run_id)
         return record
+
+    def lost_record(self, run_id: str) -> FailureError:
+        """Return the error for a run that has games and no record."""
+        folder = self.folder(GAMES, run_id)
+        return FailureError(
+            f"run {run_id} has games and no record: restore {self.record_file(run_id)} from a copy, or move {folder} "
+            "away to go on without it"
+        )
 
     def run_named(self, run_id: str) -> RunRecord:
         """The record of a run that a user names. Raises ``NotFoundError`` if there is none."""
@@ -367,6 +384,18 @@ class Archive:
             contents = self.backend.read_all(paths)
         jobs = [job_at(path, parsed(path, content, SweepJob)) for path, content in zip(paths, contents, strict=True)]
         return sorted(jobs, key=lambda job: (job.sweep_id, job.job))
+
+    def lost_sweep_jobs(self, jobs: Iterable[SweepJob]) -> list[PurePath]:
+        """Return the files of jobs that are not among ``jobs``, all that there are, of sweeps that have ended.
+
+        One job of such a sweep says how many there were. A sweep that was killed may lack jobs without having lost any.
+        """
+        there, ended = set[tuple[str, int]](), dict[str, int]()
+        for job in jobs:
+            there.add((job.sweep_id, job.job))
+            ended[job.sweep_id] = max(ended.get(job.sweep_id, 0), job.jobs)
+        lost = ((sweep, job) for sweep, count in ended.items() for job in range(count) if (sweep, job) not in there)
+        return [self.root / "sweeps" / sweep / f"{job}.json" for sweep, job in sorted(lost)]
 
     def sweep_files(self) -> list[PurePath]:
         """The files that are named like jobs of sweeps, damaged or not, sorted."""

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from analytics.files.backend import TEMPORARY, Backend, explained
+from analytics.files.backend import TEMPORARY, Backend, archive_option, explained
 from analytics.files.local import LOCAL, aside, backend_of
 from analytics.parquet.metadata import footer_of
 from analytics.store.ranges import range_named
@@ -52,7 +52,7 @@ def require(root: PurePath, create: bool) -> None:
             raise RequestError(f"{_absence(root)}: run an experiment first, or name another folder")
         check_root(root)
         content = _make(root)
-    _check(root / MARKER, content)
+    _check(root, content)
     if create and not backend.may_write(root):
         raise backend.not_writable(root, PermissionError())
 
@@ -126,18 +126,45 @@ def _absence(root: PurePath) -> str:
     return f"{root} is not an archive (it has no {MARKER})" if there else f"there is no archive at {root}"
 
 
-def _check(marker: PurePath, content: bytes) -> None:
+def read_marker(root: PurePath) -> Marker:
+    """Return the marker of an archive of the present format or an older one.
+
+    Raises:
+        RequestError: There is no archive at ``root``, or its format is newer.
+        FailureError: The store does not answer.
+
+    """
+    content = content_of(root)
+    if content is None:
+        raise RequestError(f"{_absence(root)}: run an experiment first, or name another folder")
+    return _parsed(root, content)
+
+
+def _parsed(root: PurePath, content: bytes) -> Marker:
     try:
         found = parse(content, Marker)
     except RecordError as error:
-        raise RequestError(f"{marker} cannot be read ({error}): is this an archive of yours?") from error
+        raise RequestError(f"{root / MARKER} cannot be read ({error}): is this an archive of yours?") from error
     if found.format != FORMAT:
-        raise RequestError(f"{marker} has format {found.format!r}, not {FORMAT!r}: name another folder")
-    if found.schema_version != SCHEMA_VERSION:
-        raise RequestError(
-            f"{marker} has schema version {found.schema_version}, this program reads and writes "
-            f"{SCHEMA_VERSION}: use the program that wrote it, or name another folder"
-        )
+        raise RequestError(f"{root / MARKER} has format {found.format!r}, not {FORMAT!r}: name another folder")
+    if found.schema_version > SCHEMA_VERSION:
+        raise RequestError(f"archive {root} {other_format(root, found.schema_version)}, or name another folder")
+    return found
+
+
+def _check(root: PurePath, content: bytes) -> None:
+    version = _parsed(root, content).schema_version
+    if version != SCHEMA_VERSION:
+        raise RequestError(f"archive {root} {other_format(root, version)}")
+
+
+def other_format(root: PurePath, version: int) -> str:
+    """Describe a format that is not the present one, of an archive or of a record in it, and what to do."""
+    if version > SCHEMA_VERSION:
+        remedy = "use the newer program that wrote it"
+    else:
+        remedy = f"run 'qarena archive upgrade{archive_option(root)}'"
+    return f"has format {version}, and this program reads and writes format {SCHEMA_VERSION}: {remedy}"
 
 
 # Archives of strangers.

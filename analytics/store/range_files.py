@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from analytics.files.backend import explained
 from analytics.parquet.encoder import encode
@@ -23,11 +24,22 @@ from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joine
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of
 from analytics.store.records import RunRecord
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, THOUGHTS
-from analytics.store.table_files import VERIFY, count_rows, damaged, ends_of, games_of_file, read_file, select_units
+from analytics.store.table_files import (
+    VERIFY,
+    count_rows,
+    damaged,
+    ends_of,
+    file_parts,
+    games_of_file,
+    read_file,
+    select_units,
+)
 from quarto.batch import Block
 from quarto.errors import FailureError
 
 THOUGHTS_FOLDER = "thoughts"
+PART_ROWS = 1 << 20  # of a file from which a few games are read: that many are in memory at a time
+
 
 # Writing.
 
@@ -112,18 +124,33 @@ def store_table(
 # Reading.
 
 
-def read_rows(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
-    """A table's rows of a range of games that counts. Raises ``FailureError`` for a missing or damaged file.
+def read_rows(
+    archive: Archive, run_id: str, stored: StoredRange, table: str, game_ids: NDArray[np.int64] | None = None
+) -> pl.DataFrame:
+    """Return a table's rows of a range of games that counts; with ``game_ids`` those of these games alone.
 
-    If another file has replaced this one since the archive was listed, the rows are read from that.
+    If another file has replaced this one since the archive was listed, the rows are read from that. Of a few games the
+    file is read in parts, because a file may have more rows than fit into memory.
+
+    Raises:
+        FailureError: The file is missing or damaged.
+
     """
+    schema, size = TABLES[table], None if game_ids is None else PART_ROWS
     try:
-        rows = read_file(archive.backend, archive.path(table, run_id, stored), TABLES[table])
+        parts = [*_rows_of(game_ids, file_parts(archive.backend, archive.path(table, run_id, stored), schema, size))]
     except FileNotFoundError:
-        return _from_another(Archive(archive.root), run_id, stored, table)
+        parts = [*_rows_of(game_ids, [_from_another(Archive(archive.root), run_id, stored, table)])]
+    rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
     if archive.file_of(run_id, stored) == stored:
         return rows
     return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
+
+
+def _rows_of(game_ids: NDArray[np.int64] | None, parts: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Yield parts of a table, with ``game_ids`` only the rows of these games."""
+    for part in parts:
+        yield part if game_ids is None else part.filter(pl.Series(np.isin(part["game_id"].to_numpy(), game_ids)))
 
 
 def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str) -> pl.DataFrame:
@@ -140,9 +167,16 @@ def _from_another(archive: Archive, run_id: str, stored: StoredRange, table: str
     return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
 
 
-def read_games(archive: Archive, run_id: str, stored: StoredRange) -> RangeGames:
-    """The games of a range that counts. Raises ``FailureError`` for a file that is missing or damaged."""
-    frame, rows = (read_rows(archive, run_id, stored, table) for table in TABLES)
+def read_games(
+    archive: Archive, run_id: str, stored: StoredRange, game_ids: NDArray[np.int64] | None = None
+) -> RangeGames:
+    """Return the games of a range that counts, or of these those with some ids.
+
+    Raises:
+        FailureError: A file is missing or damaged.
+
+    """
+    frame, rows = (read_rows(archive, run_id, stored, table, game_ids) for table in TABLES)
     return games_of_file(frame, rows, archive.folder("plies", run_id) / f"{stored.games}.*.parquet")
 
 

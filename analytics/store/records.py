@@ -175,12 +175,15 @@ def parsed(path: PurePath, content: bytes, kind: type[T], remedy: str = RESTORE)
 
 
 def _fields(record: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a record; if its type says so, without those that are their default and empty."""
-    values = msgspec.structs.asdict(record)
+    """Return the fields of a record that are set; if its type says so, without those that are their default and empty.
+
+    A record of before has no field that was added since. It must stay the same bytes.
+    """
+    values = {name: value for name, value in msgspec.structs.asdict(record).items() if value is not msgspec.UNSET}
     if record.__struct_config__.omit_defaults:
         for name in record.__struct_fields__[-len(record.__struct_defaults__) :]:
-            if not values[name]:
-                del values[name]
+            if not values.get(name):
+                values.pop(name, None)
     return values
 
 
@@ -264,6 +267,14 @@ class _SpecFields(msgspec.Struct):
             raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 
 
+class _CodeFields(msgspec.Struct):
+    """The fields of the code of a run that questions read. It has more."""
+
+    agents: Mapping[str, str] = msgspec.field(default_factory=dict)
+    extended_by: tuple[str, ...] = ()
+    same_games: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+
+
 class RunRecord(StoredRecord, frozen=True):
     """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
@@ -292,11 +303,24 @@ class RunRecord(StoredRecord, frozen=True):
     units: Count = 0  # that the archive held
     annotated: Count = 0  # units whose decisions it held
     verdicts: tuple[RunId, ...] = ()  # their ids, ascending
+    derived: Mapping[str, Count] | msgspec.UnsetType = msgspec.UNSET  # units by other derived table
     schema_version: Positive = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
         typed(self.spec, _SpecFields, "spec")
+        typed(self.code, _CodeFields, "code")
         datetime.fromisoformat(self.created)
+
+    def promised_units(self, table: str) -> int:
+        """Return how many units a derived table had when the record was written, as far as it says."""
+        if table == "decisions":
+            return self.annotated
+        return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
+
+    def with_derived(self, units: Mapping[str, int]) -> RunRecord:
+        """Return the record with the units of some derived tables; of ``decisions`` see ``annotated``."""
+        known = {} if self.derived is msgspec.UNSET else self.derived
+        return msgspec.structs.replace(self, derived={**known, **units})
 
     @property
     def swapped(self) -> bool:
@@ -350,10 +374,22 @@ class RunRecord(StoredRecord, frozen=True):
 
 
 def joined_code(known: Mapping[str, Any], added: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The code of a run to which other code adds games: that which began it, and the fingerprints of all others."""
+    """Return the code of a run to which other code adds games: that which began it, and the names of all others.
+
+    ``extended_by`` has the fingerprints of other code that adds games. ``same_games`` has the code that played a sample
+    of the run's games again, and equally: its fingerprint, and those of its agents by label.
+    """
     others = [*known.get("extended_by", ()), added.get("fingerprint"), *added.get("extended_by", ())]
     others = [each for each in dict.fromkeys(others) if each and each != known.get("fingerprint")]
-    return {**known, "extended_by": others} if others else known
+    extended = {**known, "extended_by": others} if others else known
+    return with_same_games(extended, added.get("same_games", {}))
+
+
+def with_same_games(code: Mapping[str, Any], same_games: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the code of a run, of which other code has played a sample equally: see ``joined_code``."""
+    same_games = {**code.get("same_games", {}), **same_games}
+    same_games.pop(code.get("fingerprint", ""), None)
+    return {**code, "same_games": same_games} if same_games else code
 
 
 class SweepJob(StoredRecord, frozen=True):

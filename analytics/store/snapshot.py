@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from analytics.files.local import listed_once
+from analytics.files.backend import explained
+from analytics.files.local import backend_of, listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
 from analytics.store.policy_cards import PolicyCard
@@ -16,47 +17,62 @@ from analytics.store.sprt_verdicts import SprtVerdict
 from quarto.errors import FailureError
 
 T = TypeVar("T")
+MISSING_VERDICT = "missing: restore it from a copy, or give the command of the test again"
 
 
 class Snapshot(Archive):
     """An archive whose records and ranges are those that were there when it was made.
 
     Folders of other tables are listed when they are asked for first: a derived file counts only if it fits the games.
-    A damaged record raises ``FailureError`` when it is read.
+    A record that is damaged, or lost although its run has games, raises ``FailureError`` when it is read.
     """
 
     def __init__(self, root: PurePath) -> None:
         super().__init__(root)
         self.backend = listed_once(root)
         # Read referring records before what they refer to: a record never says more than the files that are there.
-        self._jobs = _kept(super().sweep_jobs)
+        self._jobs = _kept(self._read_jobs)
         self._cards = _kept(lambda: policy_cards.cards(self))
         self._verdicts = _kept(lambda: [sprt_verdicts.read(self, path) for path in sprt_verdicts.files(self)])
         self._records = {run_id: self._read(run_id) for run_id in super().recorded()}
         self._found: dict[tuple[str, str], list[StoredRange]] = {
-            (GAMES, run_id): super(Snapshot, self).found(GAMES, run_id) for run_id in super().run_ids()
+            (GAMES, run_id): found
+            for run_id in super().run_ids()
+            if (found := super(Snapshot, self).found(GAMES, run_id)) or run_id in self._records
         }
         self._ranges: dict[tuple[str, str, frozenset[str]], Ranges] = {}
         new = {run_id: self._read(run_id) for _, run_id in self._found if run_id not in self._records}
-        self._records |= {run_id: record for run_id, record in new.items() if record is not None}
+        self._records |= {run_id: record or self.lost_record(run_id) for run_id, record in new.items()}
 
     def leave_out_damaged(self) -> list[str]:
-        """Forget the runs whose records are damaged, and their games, from now on; returns a line for each."""
+        """Forget the runs whose records are damaged or lost, and their games, from now on; returns a line for each."""
         damaged = {run_id: kept for run_id, kept in self._records.items() if isinstance(kept, FailureError)}
         self._records = {run_id: kept for run_id, kept in self._records.items() if run_id not in damaged}
         self._found = {key: found for key, found in self._found.items() if key[1] not in damaged}
         self._ranges = {}
         return [str(error) for error in damaged.values()]
 
+    def _read_jobs(self) -> list[SweepJob]:
+        """Return all jobs of all sweeps. Raises ``FailureError`` if one is damaged, or lost from a sweep that ended."""
+        jobs = super().sweep_jobs()
+        for path in filter(self._is_absent, self.lost_sweep_jobs(jobs)):
+            raise FailureError(f"{path} is missing: restore it from a copy, or sweep again")
+        return jobs
+
+    def _is_absent(self, path: PurePath) -> bool:
+        """Return whether a file is not there at this moment: it may have been written since the archive was listed."""
+        with explained("find", path):
+            return backend_of(self.root).status(path) is None
+
     def _read(self, run_id: str) -> RunRecord | FailureError | None:
         return _kept(lambda: super(Snapshot, self).run(run_id))
 
     def recorded(self) -> list[str]:
-        """The runs that had a record, damaged or not, sorted."""
+        """The runs that had a record, damaged, lost or sound, sorted."""
         return sorted(self._records)
 
     def run(self, run_id: str) -> RunRecord | None:
-        """The record of one run, or None. Raises ``FailureError`` for a damaged one."""
+        """The record of one run, or None. Raises ``FailureError`` for a damaged or lost one."""
         return _value(self._records.get(run_id))
 
     def run_ids(self) -> list[str]:
@@ -79,7 +95,7 @@ class Snapshot(Archive):
         return self._ranges[key]
 
     def sweep_jobs(self) -> list[SweepJob]:
-        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged one."""
+        """All jobs of all sweeps, by sweep and number. Raises ``FailureError`` for a damaged or lost one."""
         return _value(self._jobs)
 
     def cards(self) -> list[PolicyCard]:
@@ -87,8 +103,16 @@ class Snapshot(Archive):
         return _value(self._cards)
 
     def verdicts(self) -> list[SprtVerdict]:
-        """All verdicts, by run and id. Raises ``FailureError`` for a damaged one."""
-        return _value(self._verdicts)
+        """All verdicts, by run and id. Raises ``FailureError`` for a damaged one, and one that a record misses."""
+        verdicts = _value(self._verdicts)
+        there = {(verdict.run_id, verdict.verdict_id) for verdict in verdicts}
+        sound = [record for record in self._records.values() if isinstance(record, RunRecord)]
+        for record in sound:
+            for verdict_id in record.verdicts:
+                path = sprt_verdicts.path_of(self, record.run_id, verdict_id)
+                if (record.run_id, verdict_id) not in there and self._is_absent(path):
+                    raise FailureError(f"{path} is {MISSING_VERDICT}")
+        return verdicts
 
 
 def _kept(read: Callable[[], T]) -> T | FailureError:

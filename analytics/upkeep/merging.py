@@ -8,16 +8,17 @@ sound archive, and the same merge again goes on where it stopped.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from analytics.derived_tables.decisions import note_annotations
-from analytics.derived_tables.tables import DERIVED
+from analytics.derived_tables.derived_table import note_derived
+from analytics.derived_tables.tables import DERIVED, NOTED
 from analytics.files.backend import explained
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
@@ -86,7 +87,7 @@ def merge(
 def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, progress: Callable[[int], None]) -> Merged:
     """Add a run, with its verdicts and derived tables: first the record, so that no games are without one."""
     run_id, known = record.run_id, target.ranges(record.run_id)
-    new = structs.replace(record, units=0, annotated=0, verdicts=(), status="running")
+    new = structs.replace(record, units=0, annotated=0, verdicts=(), derived=UNSET, status="running")
     if target.run(run_id) is None:
         new, done = structs.replace(new, number=target.next_number()), done.plus(runs=1)
     if any(known.missing(end, first) for first, end in source.ranges(run_id).covered):
@@ -102,6 +103,7 @@ def _run(source: Archive, target: Archive, record: RunRecord, done: Merged, prog
     for table in DERIVED:
         done = done.plus(tables=sum(_derived(source, target, run_id, table)))
     note_annotations(target, run_id)
+    note_derived(target, run_id, [table for table in NOTED if record.promised_units(table.name)])
     for path in sprt_verdicts.files(source):
         verdict = sprt_verdicts.read(source, path)
         there = sprt_verdicts.path_of(target, run_id, verdict.verdict_id)
@@ -198,11 +200,11 @@ def by_beginning(record: RunRecord) -> tuple[datetime, str, str]:
 
 
 def conflicts(sources: Sequence[Archive], target: Archive, options: MergeOptions) -> Iterator[str]:
-    """The conflicts between archives, as sentences."""
-    for source in sources:
-        for run_id in source.run_ids():
-            if source.run(run_id) is None:
-                yield f"run {run_id} of {source.root} has no record: restore it"
+    """The conflicts between archives, as sentences. If a source lacks a record, nothing else is looked for."""
+    without = [(source, run_id) for source in sources for run_id in source.run_ids() if source.run(run_id) is None]
+    if without:
+        yield from (f"run {run_id} of {source.root} has no record: restore it" for source, run_id in without)
+        return
     for held in _runs([*sources, target]):
         yield from _of_runs(held, target, options)
     archives = [target, *sources]
@@ -260,21 +262,19 @@ def _of_code(held: Sequence[_Held], target: Archive) -> Iterator[str]:
         ranges = each.archive.ranges(each.record.run_id)
         known = merged(span for one in before for span in one.archive.ranges(each.record.run_id).covered)
         lacking = any(missing(known, end, first) for first, end in ranges.covered)
-        code = each.record.code.get("fingerprint")
-        if (
-            before
-            and lacking
-            and all(
-                code not in (one.record.code.get("fingerprint"), *one.record.code.get("extended_by", ()))
-                for one in before
-            )
-        ):
+        if before and lacking and not any(_plays_the_same(each.record.code, one.record.code) for one in before):
+            code, there = (str(held.record.code.get("fingerprint"))[:12] for held in (each, before[0]))
             yield (
-                f"run {each.record.run_id} was played by code {str(code)[:12]} in {each.archive.root}, by code "
-                f"{str(before[0].record.code.get('fingerprint'))[:12]} in {before[0].archive.root}: leave one out, or "
-                "unite their games with --other-code"
+                f"run {each.record.run_id} was played by code {code} in {each.archive.root}, by code {there} in "
+                f"{before[0].archive.root}: leave one out, or unite their games with --other-code"
             )
         before.append(each)
+
+
+def _plays_the_same(code: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether ``code`` is among the code of another run, or played a sample of its games equally."""
+    own = {code.get("fingerprint"), *code.get("same_games", ())}
+    return not own.isdisjoint({other.get("fingerprint"), *other.get("extended_by", ()), *other.get("same_games", ())})
 
 
 # Records.

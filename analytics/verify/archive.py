@@ -13,15 +13,16 @@ from pathlib import PurePath
 import polars as pl
 
 from analytics.derived_tables.decisions import DECISIONS_TABLE
-from analytics.derived_tables.derived_table import known_ranges
-from analytics.derived_tables.tables import DERIVED, POSITIONS_TABLE
+from analytics.derived_tables.derived_table import count_lost_units, describe_loss
+from analytics.derived_tables.tables import DERIVED, NOTED, POSITIONS_TABLE
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
-from analytics.store.archive import GAMES, REPLAY, Archive, lost_units, sweep_job
+from analytics.store.archive import FORMAT_REMEDY, GAMES, REPLAY, Archive, lost_units, sweep_job
 from analytics.store.range_files import FingerprintsOfRun, contradictions
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, run_id_of
 from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.snapshot import MISSING_VERDICT
 from analytics.store.table_files import select_units
 from analytics.verify.derived_tables import verify_table, verify_verdicts
 from analytics.verify.games import Problem, RangeFiles, read, verify_rows
@@ -87,7 +88,7 @@ def _record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Probl
     if record is None:
         what = "missing: without it the games of this run cannot be checked; restore it from a copy"
     elif record.schema_version != SCHEMA_VERSION:
-        what = f"its schema version is {record.schema_version}, which this program does not read"
+        what = f"it has format {record.schema_version}, and this program reads format {SCHEMA_VERSION}: {FORMAT_REMEDY}"
     elif run_id_of(record.spec) != run_id:
         what = f"its spec is that of run {run_id_of(record.spec)}: it was changed after the run was named"
     return record, [Problem(path, what)] if what else []
@@ -158,14 +159,14 @@ def _lost(archive: Archive, record: RunRecord, ranges: Ranges) -> Iterator[Probl
         remedy = REPLAY.format(archive.hint("archive ls"))
         what = f"units {first} to {end - 1} are missing, and their games with them: {remedy}"
         yield Problem(archive.folder(GAMES, record.run_id), what)
-    gone = record.annotated - known_ranges(archive, record.run_id, DECISIONS_TABLE).units
-    if gone > 0:
-        what = f"the exact values of {gone} of {record.annotated} units are missing: run '{DECISIONS_TABLE.command}'"
-        yield Problem(archive.folder(DECISIONS_TABLE.name, record.run_id), what)
+    for table in (DECISIONS_TABLE, *NOTED):
+        gone = count_lost_units(archive, record, table)
+        if gone:
+            yield Problem(archive.folder(table.name, record.run_id), describe_loss(record, table, gone))
     for verdict_id in record.verdicts:
         path = sprt_verdicts.path_of(archive, record.run_id, verdict_id)
         if archive.backend.status(path) is None:
-            yield Problem(path, "missing: restore it from a copy, or give the command of the test again")
+            yield Problem(path, MISSING_VERDICT)
 
 
 def _without_run(archive: Archive) -> Iterator[Problem]:

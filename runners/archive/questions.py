@@ -15,10 +15,10 @@ import polars as pl
 import typer
 
 from analytics import archive_option, open_archive
+from analytics.derived_tables.derived_table import note_derived
 from analytics.derived_tables.jobs import StoppedError
 from analytics.derived_tables.tables import (
-    FIRST_PLIES_TABLE,
-    POSITIONS_TABLE,
+    INDEX_TABLES,
     Indexed,
     IndexPart,
     NotIndexedError,
@@ -47,7 +47,6 @@ from runners.terminal.files import TableOutput, write_file
 from runners.terminal.tables import STREAMED, show_first, write, write_parts
 
 GRACE_SECONDS = 0.5  # between DuckDB's interruption and the end of the process
-INDEX_TABLES = (POSITIONS_TABLE, FIRST_PLIES_TABLE)
 
 
 RUNS = """
@@ -129,6 +128,8 @@ def bring_up_to_date(
         for run_id in runs:
             end_if_asked()
             added_up += add_up(archive, run_id, cores, end_if_asked)
+    for run_id in runs:
+        note_derived(archive, run_id, INDEX_TABLES)
     return total, added_up
 
 
@@ -191,11 +192,16 @@ def _answer(root: PurePath, text: str, limits: Limits, output: TableOutput, chec
 
 
 def is_writable(root: PurePath) -> bool:
-    """Whether files can be added to the index of an archive."""
+    """Return whether files can be added to the index of an archive, and records can say so."""
     backend = backend_of(root)
     there = {*backend.names(root)}
     kinds = [root / table.name for table in INDEX_TABLES if table.name in there]
-    return all(map(backend.may_write, (root, *kinds, *(kind / run for kind in kinds for run in backend.names(kind)))))
+    return all(
+        map(
+            backend.may_write,
+            (root, root / "runs", *kinds, *(kind / run for kind in kinds for run in backend.names(kind))),
+        )
+    )
 
 
 MAX_TURNS = 16  # rows of the table that is shown without --by

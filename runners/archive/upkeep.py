@@ -19,8 +19,8 @@ from analytics.exchange.text import BadLine, Tags, checked_text, read_text
 from analytics.files.local import backend_of
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.marker import note_if_unknown, remember
-from analytics.store.schema import TABLES
-from analytics.upkeep import garbage, merging
+from analytics.store.schema import SCHEMA_VERSION, TABLES
+from analytics.upkeep import garbage, merging, upgrading
 from analytics.upkeep.merging import MergeOptions
 from analytics.upkeep.rolling import Compacted, files_to_compact, roll_up_small
 from analytics.upkeep.rolling import compact as compact_run
@@ -102,6 +102,15 @@ def _summary(done: Compacted, root: PurePath) -> str:
     later = f"{gc} removes the old files ten minutes after they were replaced"
     were = "1 file of games is" if done.files == 1 else f"{done.files} files of games are"
     return f"{were} now {done.by}; {later}{removed}"
+
+
+def upgrade(root: PurePath) -> None:
+    """Bring an archive of an older format to the present one, and print what was done."""
+    steps = upgrading.upgrade(root)
+    for step in steps:
+        console.print_line(f"{root}: format {step.before} is now format {step.before + 1}: {step.summary}")
+    if not steps:
+        console.print_line(f"{root} has format {SCHEMA_VERSION} already.")
 
 
 def verify(root: PurePath) -> int:

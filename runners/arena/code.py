@@ -187,10 +187,14 @@ def _sum_of(path: Path) -> str:
 
 
 def differences(record: RunRecord, code: Mapping[str, Any]) -> str:
-    """The differences between the code of a run and ``code``, for a message; empty if they are the same."""
+    """Describe how the code of a run differs from ``code``, for a message; empty if it does not.
+
+    Code that played a sample of the run's games equally (``same_games``) is not different.
+    """
     theirs, ours = record.code, code
-    more = [each for each in theirs.get("extended_by", ()) if each != ours.get("fingerprint")]
-    if theirs.get("fingerprint") == ours.get("fingerprint") and not more:
+    same = {theirs.get("fingerprint"), *theirs.get("same_games", ())}
+    more = [each for each in theirs.get("extended_by", ()) if each != ours.get("fingerprint") and each not in same]
+    if ours.get("fingerprint") in same and not more:
         return ""
     before, now = theirs.get("agents", {}), ours.get("agents", {})
     changed = [label for label in now if label in before and before[label] != now[label]]

@@ -13,11 +13,12 @@ import numpy as np
 from msgspec import structs
 
 from agents.base import Agent, KernelAgent
+from analytics.results.columns import game_name
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
 from analytics.store.ranges import Range, UnitLine, parts
-from analytics.store.records import RunRecord, joined_code, now, run_word
+from analytics.store.records import RunRecord, joined_code, now, run_word, with_same_games
 from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.sources import compiling
@@ -27,6 +28,9 @@ from runners.arena.engine import BatchEngine
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
 
+OTHER_CODE_REMEDY = (
+    "archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its games all the same"
+)
 SMALL = 8  # a range that is so much smaller than all that is held waits for more
 
 
@@ -75,45 +79,77 @@ class Experiment:
 def prepare(request: Request) -> Experiment:
     """Make the agents and open the archive, creating it if need be; no run is touched.
 
-    Raises ``RequestError`` for an agent that cannot be made, a folder that is no archive, or a run begun by other code.
+    If other code began the run, a sample of its games is played again: see ``_check_other_code``.
+
+    Raises:
+        RequestError: An agent cannot be made, the folder is no archive, or other code began the run and plays it
+            otherwise.
+
     """
     check_root(request.storage.root)  # before kernels are loaded
     agents = [agent.build() for agent in request.spec.agents]
     code = code_of(request.spec, agents)
-    request = _checked_for_other_code(request, code)
+    request, code = _check_other_code(request, code, agents)
     # Before the archive is touched.
     engine = engine_of(request.spec, agents, request.keep_going, request.storage.thoughts)
     archive = Archive.open(request.storage.root, create=True)
     return Experiment(request, engine, archive, code)
 
 
-def _checked_for_other_code(request: Request, code: Mapping[str, Any]) -> Request:
-    """The request for the run that this code plays.
+def _check_other_code(
+    request: Request, code: dict[str, Any], agents: Sequence[Agent]
+) -> tuple[Request, dict[str, Any]]:
+    """Return the request for the run that this code plays, and this code as the run's record is to name it.
 
     That is a run of this code alone, if it is asked for, or if there is one beside that of other code. If other code
-    began the run and the request allows that, a note says so. Otherwise ``RequestError`` is raised, even if no game is
-    missing: the results would be those of other players.
+    began the run and the request allows that, a note says so. Otherwise a sample of the run's games is played again; if
+    all come out the same, the run goes on, and a note says so.
+
+    Raises:
+        RequestError: A game of the sample came out differently, or the games cannot be repeated. It is raised even if
+            no game is missing, because the results would be those of other players.
+
     """
     storage, own = request.storage, replace(request, spec=replace(request.spec, salt=code["fingerprint"]))
     request = own if storage.other_code == "new" else request
     if content_of(storage.root) is None:
-        return request
+        return request, code
     archive = Archive.open(storage.root)
-    known = archive.run(request.spec.run_id)
-    other = differences(readable(known), code) if known else ""
-    if known is None or not other:
-        return request
-    begun = f"run {known.run_id} was begun by other code ({other})"
+    record = archive.run(request.spec.run_id)
+    other = differences(readable(record), code) if record else ""
+    if record is None or not other:
+        return request, code
+    begun = f"run {record.run_id} was begun by other code ({other})"
     if storage.other_code != "refuse":
-        return replace(request, notes=(*request.notes, f"{begun}: its games count as if this code had played them"))
+        note = f"{begun}: its games count as if this code had played them"
+        return replace(request, notes=(*request.notes, note)), code
     mine = archive.run(own.spec.run_id)
-    if mine is None or differences(readable(mine), code):
-        raise RequestError(
-            f"{begun}: archive.other_code=new plays a new run beside it, archive.other_code=extend goes on with its "
-            "games all the same"
-        )
-    note = f"run {known.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
-    return replace(own, notes=(*own.notes, note))
+    if mine is not None and not differences(readable(mine), code):
+        note = f"run {record.run_id} was begun by other code: this goes on with run {mine.run_id}, begun by this code"
+        return replace(own, notes=(*own.notes, note)), code
+    same = _replay_sample(archive, record, request.spec, agents, begun)
+    same_games = {code["fingerprint"]: code.get("agents", {})}
+    return replace(request, notes=(*request.notes, same)), code | {"same_games": same_games}
+
+
+def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: Sequence[Agent], begun: str) -> str:
+    """Play a sample of the games of a run of other code again; returns a note that all came out the same.
+
+    Raises:
+        RequestError: One game did not, or games of this run cannot be repeated. ``begun`` is the beginning of the text.
+
+    """
+    from runners.arena.replaying import replay_sample  # few runs were begun by other code
+
+    if not spec.repeatable:
+        raise RequestError(f"{begun}: {OTHER_CODE_REMEDY}")
+    replay = replay_sample(archive, record.run_id, engine_of(spec, agents), spec.line, _clock)
+    if replay.difference is None:
+        pairings = f"{replay.pairings:,} of its {spec.line.pairings:,} pairings"
+        return f"{begun}: {replay.games:,} games of {pairings} were played again and are the same, so it goes on"
+    game = game_name(record.run_id, replay.difference.game_id)
+    otherwise = f"({' against '.join(spec.labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
+    raise RequestError(f"{begun}, and this code plays game {game} {otherwise}; {OTHER_CODE_REMEDY}")
 
 
 @dataclass
@@ -133,7 +169,7 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
-    with nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
+    with _noting_thoughts(experiment), nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
         begin(archive, spec, experiment.code, experiment.request.games, command)
         started = _clock()
         try:
@@ -144,6 +180,19 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
             raise
         contribution.seconds = _clock() - started
         end(archive, spec, contribution.seconds if contribution.games else 0.0)
+
+
+@contextmanager
+def _noting_thoughts(experiment: Experiment) -> Iterator[None]:
+    """Note in the run's record, when the context is left, how many units have thoughts, if they were asked for."""
+    try:
+        yield
+    finally:
+        if experiment.request.storage.thoughts:
+            from analytics.derived_tables.derived_table import note_derived
+            from analytics.derived_tables.tables import THOUGHTS_TABLE
+
+            note_derived(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
 
 
 def _clock() -> float:
@@ -193,7 +242,9 @@ def begin(archive: Archive, spec: RunSpec, code: Mapping[str, Any], games: int, 
         begun = structs.replace(known, status="running", code=joined_code(known.code, code))
         if games > known.games:
             return structs.replace(begun, games=games, command=command)
-        return begun if games_left(archive, spec, games) else None
+        if games_left(archive, spec, games):
+            return begun
+        return structs.replace(known, code=with_same_games(known.code, code.get("same_games", {})))
 
     archive.update_run(spec.run_id, changed)
 

@@ -84,6 +84,17 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
     raise typer.Exit(carry_out(archive))
 
 
+@app.command("upgrade")
+def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
+    """Bring an archive of an older format to the present one.
+
+    Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
+    """
+    from runners.archive.upkeep import upgrade as carry_out
+
+    carry_out(archive)
+
+
 @app.command("replay")
 @options.in_config_dir
 def replay(

@@ -107,7 +107,7 @@ class Sweep:
         for each in failures:
             with suppress(ArenaError):  # there may be no archive
                 each.store()
-        for each in jobs[:1]:  # a job that is lost later, be it the last one, is then missed
+        for each in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
             with suppress(ArenaError):
                 each.store(jobs=jobs[-1].record.job + 1)
         if any(each.rows for each in jobs):

@@ -53,7 +53,8 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
-    from analytics.derived_tables.tables import index_runs
+    from analytics.derived_tables.derived_table import note_derived
+    from analytics.derived_tables.tables import THOUGHTS_TABLE, index_runs
     from analytics.verify.archive import verify
     from tests.analytics.indexed import derive_all, think
 
@@ -61,6 +62,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     index_runs(archive, [RUN_ID])
     derive_all(archive, RUN_ID, from_pieces=13)
     think(archive, RUN_ID)
+    note_derived(archive, RUN_ID, [THOUGHTS_TABLE])
     assert verify(archive).problems == []
     return archive
 

@@ -6,7 +6,7 @@ import datetime as dt
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -144,11 +144,25 @@ def test_games_know_their_rules_their_opening_and_their_place(archive: Archive) 
     assert plan.count("Total Files Read") == 1  # those of other rules stay closed
 
 
-def test_without_its_record_the_rules_of_a_run_are_unknown(archive: Archive) -> None:
-    Path(archive.record_file(RUN_ID)).unlink()
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("{")], ids=["lost", "damaged"])
+def test_without_its_record_the_rules_of_a_run_are_not_told(archive: Archive, damage: Callable[[Path], object]) -> None:
+    archive.save_run(OTHER)
+    store(archive, OTHER.run_id, BLOCKS)
+    damage(Path(archive.record_file(RUN_ID)))
     with OpenArchive(archive.root) as opened:
-        assert opened.sql("SELECT DISTINCT rules, game_number FROM games").rows() == [(None, None)]
-        assert opened.games().select("rules").unique().collect().rows() == [(None,)]
+        assert opened.sql("SELECT count(*) FROM games").item() == 96  # for which no record is needed
+        assert opened.sql(f"SELECT DISTINCT rules FROM games WHERE run_id = '{OTHER.run_id}'").rows() == [("classic",)]
+        for question in (
+            "SELECT DISTINCT rules, game_number FROM games",
+            "SELECT count(*) FROM games WHERE rules = 'classic'",
+            "SELECT count(*) FROM seats WHERE rules = 'classic'",
+            "SELECT count(opening_number) FROM pairs",
+        ):
+            with pytest.raises(FailureError, match=f"runs/{RUN_ID}.json"):
+                opened.sql(question)
+        with pytest.raises(FailureError, match=f"runs/{RUN_ID}.json"):
+            opened.games()
+        assert len(opened.games(OTHER.run_id).select("rules").collect()) == 48
 
 
 def test_a_condition_on_the_run_leaves_the_files_of_others_closed(archive: Archive) -> None:

@@ -205,8 +205,8 @@ def test_a_changed_file_is_named_and_the_agent_is_not_given_the_key(
     assert record.labels == ("mine", "random")
     edit(declaring / "model/layer.bin")
     found = qarena(*words)
-    assert found.code == 2
     assert f"run {record.run_id} was begun by other code (mine (model/layer.bin) changed; " in found.err
+    assert (found.code, "Nothing to play" in found.out) == (0, True)  # it plays the same all the same
 
 
 # What a user sees.
@@ -228,6 +228,25 @@ def edited(folder: Path, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.Mon
     return run
 
 
+def test_an_edit_that_changes_no_game_is_an_upgrade(
+    edited: Callable[..., Result], folder: Path, tmp_path: Path, qarena: Qarena
+) -> None:
+    (folder / "code_helper_of_mine.py").write_text(f"{HELPER}\n# a remark\n")
+    found = edited()
+    (record,) = Archive.open(tmp_path / "data/archive").runs()
+    assert "Nothing to play" in found.out
+    (note,) = (line for line in found.err.splitlines() if "other code" in line)
+    assert note.endswith("20 games of 1 of its 1 pairings were played again and are the same, so it goes on")
+    assert "other code" not in edited("games=40").err  # the record says that this code plays the same
+    assert edited("seed=2").code == 0  # a run of this code alone
+    shown = qarena("crosstable")
+    assert "60" in shown.out
+    assert "@" not in shown.out  # one agent, although its code has two fingerprints
+    assert "codes" not in shown.err
+    (record, _) = Archive.open(tmp_path / "data/archive").runs()
+    assert record.code["extended_by"] == [*record.code["same_games"]]
+
+
 @pytest.mark.slow
 def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_after_it(
     edited: Callable[..., Result], tmp_path: Path
@@ -235,6 +254,7 @@ def test_the_results_of_an_agent_before_an_edit_are_not_shown_as_if_they_were_af
     found = edited()
     (record,) = Archive.open(tmp_path / "data/archive").runs()
     assert found.refusal.startswith(f"error: run {record.run_id} was begun by other code (mine changed; ")
+    assert "), and this code plays game " in found.refusal
     assert found.err.endswith("other_code=extend goes on with its games all the same\n")
     shown = edited("archive.other_code=extend")
     assert shown.code == 0

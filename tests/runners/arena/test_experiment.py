@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
+from analytics.ratings.head_to_head import head_to_head
+from analytics.results.columns import game_name
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import RequestError
-from runners.arena import experiment, playing
+from runners.arena import experiment, playing, replaying
 from runners.arena.code import code_of
 from runners.arena.engine import Pace
+from runners.arena.experiment import prepare
 from runners.arena.playing import execute
 from runners.hosting.interruption import interruptible
 from tests.marks import seldom
@@ -241,11 +245,18 @@ OTHER = {"fingerprint": "f" * 16, "version": "9.9"}
 
 
 @pytest.fixture
-def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run of 20 games by this code; from now on the code is another. Its run id."""
+def upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A run of 20 games by this code; from now on the code is another, and plays the same. Its run id."""
     run_id = play(tmp_path, "games=20").run_id
     monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | OTHER)
     return run_id
+
+
+@pytest.fixture
+def begun(upgraded: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same, but the code plays other games now."""
+    monkeypatch.setattr(experiment, "run_word", lambda _run_id: np.uint64(8))
+    return upgraded
 
 
 def counts(root: Path) -> dict[str, int]:
@@ -260,10 +271,15 @@ def test_a_run_begun_by_other_code_is_neither_shown_nor_extended_unless_the_user
     """Else a user who edits an agent sees the old results."""
     before = rows(tmp_path)
     for games in (20, 22):
-        with pytest.raises(RequestError, match=rf"run {begun} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"):
+        with pytest.raises(
+            RequestError, match=rf"run {begun} was begun by other code .*9\.9, f{{16}}.*=new .*=extend"
+        ) as refused:
             play(tmp_path, f"games={games}")
+        game = rf"game {game_name(begun, 0)} \(rule_based against random\)"
+        assert re.search(rf"{game} otherwise: ply \d was (\S+) and is now (?!\1)\S+; ", str(refused.value))
     assert_same_rows(rows(tmp_path), before)
     assert status(tmp_path, begun) == "complete"
+    assert "same_games" not in Archive.open(tmp_path).known_run(begun).code
     shown = play(tmp_path, "games=20", "archive.other_code=extend")
     assert (shown.run_id, shown.played, shown.results[0].games) == (begun, 0, 20)
     assert play(tmp_path, "games=22", "archive.other_code=extend").played == 2
@@ -278,6 +294,41 @@ def test_a_run_begun_by_other_code_is_played_anew_on_demand(tmp_path: Path, begu
     assert play(tmp_path, "games=22", "archive.other_code=new").played == 0
     again = play(tmp_path, "games=24")  # the plain command finds the run of this code from then on
     assert (again.run_id, again.played) == (anew.run_id, 2)
+
+
+def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
+    tmp_path: Path, upgraded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Archive.open(tmp_path).known_run(upgraded).code["fingerprint"]
+    (note,) = prepare(stored_at(tmp_path, request("games=20"))).request.notes
+    assert re.fullmatch(
+        rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games of 1 of its 1 pairings were "
+        "played again and are the same, so it goes on",
+        note,
+    )
+    assert "same_games" not in Archive.open(tmp_path).known_run(upgraded).code  # nobody has played or shown it
+    assert play(tmp_path, "games=20").played == 0
+    code = Archive.open(tmp_path).known_run(upgraded).code
+    assert (code["fingerprint"], [*code["same_games"]]) == (first, ["f" * 16])
+    assert "extended_by" not in code  # it added no game
+    with monkeypatch.context() as patch:  # the record says so: no second sample is played
+        patch.setattr(replaying, "replay_sample", lambda *_: pytest.fail("a second sample"))
+        assert prepare(stored_at(tmp_path, request("games=20"))).request.notes == ()
+    assert play(tmp_path, "games=22").played == 2
+    monkeypatch.undo()
+    assert Archive.open(tmp_path).known_run(upgraded).code["extended_by"] == ["f" * 16]
+    assert play(tmp_path, "games=24").played == 2  # the code that began it goes on with it, too
+    with open_archive(tmp_path) as opened:
+        assert head_to_head(opened).notes == ()
+
+
+def test_a_run_without_games_goes_on_with_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = threading.Event()
+    stop.set()
+    run_id = play(tmp_path, "games=20", stop=stop).run_id
+    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | OTHER)
+    assert play(tmp_path, "games=20").run_id == run_id
+    assert counts(tmp_path) == {run_id: 20}
 
 
 # What a run says of itself.

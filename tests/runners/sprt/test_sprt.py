@@ -29,6 +29,7 @@ from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.code import code_of
 from runners.arena.engine import Order, Pace
+from runners.arena.replaying import GameDifference, Replay
 from runners.sprt import playing
 from runners.sprt.application import sprt_of
 from runners.sprt.playing import SprtExperiment, SprtOutcome, carry_out
@@ -205,6 +206,8 @@ def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, mo
     root = tmp_path / "archive"
     carried_out(root, *SHORT)
     monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | {"fingerprint": "ab" * 8})
+    differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
+    monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
     for more in ([], ["elo1=5"]):
         with pytest.raises(RequestError, match="was begun by other code"):
             carried_out(root, *SHORT, *more)

@@ -21,6 +21,7 @@ from analytics.verify.archive import verify
 from quarto.errors import RequestError
 from runners.arena import experiment
 from runners.arena.config_groups import settings_of
+from runners.arena.replaying import GameDifference, Replay
 from runners.training.genetic import Ga2Trainer, Ga5Trainer, GeneticTrainer
 from runners.training.trainer import Trained, TrainingContext
 from tests import naive
@@ -309,6 +310,8 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     made, begun = trainer("ga2", **SMALL), replace(context(tmp_path), threads=1)
     made.train(replace(begun, progress=Watcher(begun.stop, 30)))
     monkeypatch.setattr(experiment, "code_of", lambda *_: {"version": "0", "fingerprint": "0" * 16})
+    differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))  # games that come out the same would be gone on from
+    monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
     played = len(list(tmp_path.glob("games/*/*.parquet")))
     with pytest.raises(RequestError, match=r"^run .* was begun by other code .*=extend goes on with its games .*$"):
         made.train(context(tmp_path))
