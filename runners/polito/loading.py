@@ -40,8 +40,9 @@ class Loaded:
 
     def begin(self, seat: int) -> tuple[Any, Any]:
         """A new game and its player, who has this seat. Raises what the player's constructor raises."""
-        game = self._new_game()
-        player = self._player(game, **copy.deepcopy(self._setup["kwargs"]))
+        game, kwargs = self._new_game(), copy.deepcopy(self._setup["kwargs"])
+        name = _parameter_of_game(self._player, kwargs)
+        player = self._player(game, **kwargs) if name is None else self._player(**{**kwargs, name: game})
         self.seat(game, player, seat)
         return game, player
 
@@ -70,13 +71,19 @@ class Loaded:
         )
 
     def seat(self, game: Any, player: Any, seat: int) -> None:
-        """Set the players of a game: ``player``, and one that is never asked."""
+        """Set the players of a game: ``player``, and one that is never asked.
+
+        The latter is of the package's class. A copy of ``player`` stands in where that class needs more than a game, or
+        where the game tells its players something, by a method that only their class has.
+        """
         try:
-            self._set_players(game, player, self._objects.Player(game), seat)
-        except AttributeError:  # of a game that tells its players something, by a method that only theirs have
-            other = object.__new__(self._player)
-            self._objects.Player.__init__(other, game)
+            other = self._objects.Player(game)
+        except Exception:  # noqa: BLE001  (a folder's own package may raise anything)
+            other = copy.copy(player)
+        try:
             self._set_players(game, player, other, seat)
+        except AttributeError:
+            self._set_players(game, player, copy.copy(player), seat)
 
     @staticmethod
     def _set_players(game: Any, player: Any, other: Any, seat: int) -> None:
@@ -131,7 +138,11 @@ def load(setup: Mapping[str, Any]) -> Loaded:
     ``setup``: see ``agent.Polito``. Raises ``RequestError``.
     """
     found = _class(setup, "player", ("choose_piece", "place_piece"))
-    _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
+    name = _parameter_of_game(found, setup["kwargs"])
+    if name is None:
+        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], "quarto")
+    else:
+        _check_kwargs(found, "kwargs", setup["player"], setup["kwargs"], **{name: "quarto"})
     games = None
     if setup["game"] is not None:
         games = _class(setup, "game", GAME_CALLS)
@@ -189,17 +200,32 @@ def _objects(player: type[Any]) -> Any:
     return package if hasattr(package, "Quarto") else importlib.import_module("quarto.objects")
 
 
-def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *first: str) -> None:
+def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any], *first: str, **named: str) -> None:
     try:
         signature = inspect.signature(made)
     except ValueError:  # of a class that is not written in Python
         return
     try:
-        signature.bind(*first, **kwargs)
+        signature.bind(*first, **{**kwargs, **named})
     except TypeError as error:
         raise RequestError(
-            f"{key}={dict(kwargs)}: {name}{signature} is called with {'a game and ' * len(first)}these: {error}"
+            f"{key}={dict(kwargs)}: {name}{signature} is called with {'a game and ' * (len(first) + len(named))}these: {error}"
         ) from error
+
+
+def _parameter_of_game(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """Return the name of the parameter that takes the game: the first that ``kwargs`` do not name.
+
+    None if that is the very first one, whose name may be unknown, or may not be used.
+    """
+    try:
+        parameters = [*inspect.signature(player).parameters.values()]
+    except ValueError:  # of a class that is not written in Python
+        return None
+    if not parameters or parameters[0].name not in kwargs:
+        return None
+    named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return next((each.name for each in parameters if each.kind in named and each.name not in kwargs), None)
 
 
 def own_modules() -> Iterator[types.ModuleType]:

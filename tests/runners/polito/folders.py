@@ -323,6 +323,38 @@ class Old(Needy):
 }
 
 
+# Its package's players have a name, and its own player takes a genome before the game.
+NAMED = {
+    "quarto/__init__.py": """
+from .objects import Piece, Quarto
+from .objects import Player as Unnamed
+
+class Player(Unnamed):
+    def __init__(self, quarto, name):
+        super().__init__(quarto)
+        self.name = name
+""",
+    "quarto/objects.py": "inside",
+    "ga.py": """
+from quarto import Player
+
+class GAPlayer(Player):
+    def __init__(self, genome, quarto, depth=1):
+        super().__init__(quarto, "ga")
+        self.genome, self.depth = genome, depth
+
+    def choose_piece(self):
+        assert (self.genome, self.depth, self.name) == ([0.5, -1], 3, "ga")
+        board = self.get_game().get_board_status().ravel().tolist()
+        return max(piece for piece in range(16) if piece not in board)
+
+    def place_piece(self):
+        free = [cell for cell, piece in enumerate(self.get_game().get_board_status().ravel()) if piece < 0]
+        return free[-1] % 4, free[-1] // 4
+""",
+}
+
+
 def write(folder: Path, files: Mapping[str, str]) -> Path:
     """Write a folder of a player."""
     for name, text in files.items():

@@ -200,6 +200,30 @@ def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: p
     assert "choice 1\n" in caplog.text  # a trial game before has left nothing
 
 
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_player_whose_package_and_constructor_take_more_than_a_game(tmp_path: Path, reuse: bool) -> None:
+    kwargs = {"genome": [0.5, -1], "depth": 3}
+    arena = engine(polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb())
+    games = arena.play_block(Order(0, 0, 2)).block.games
+    assert arena.misbehaviour() == []
+    assert games.pieces[0].tolist() == [15, 0] * 2
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error"),
+    [
+        ({}, r"kwargs={}: ga.GAPlayer\(genome, quarto, depth=1\) is called with a game and these: missing .* 'quarto'"),
+        ({"genome": 1, "speed": 2}, r"kwargs={.*}: ga.GAPlayer\(.*\) is called with a game and these: .*'speed'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_of_the_players_own_class(
+    kwargs: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    folder = folders.write(tmp_path, folders.NAMED)
+    with pytest.raises(RequestError, match=f"^{error}"):
+        polito(folder, "ga.GAPlayer", kwargs=kwargs).lifted(CLASSIC, "it")
+
+
 def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game(tmp_path: Path) -> None:
     folder = folders.write(tmp_path, folders.OWN_GAME)
     line = folders.OWN_GAME["needy.py"].splitlines().index("        return self.get_game().remaining()[0]") + 1
