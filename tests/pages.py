@@ -154,7 +154,10 @@ SAMPLE = "mkdir -p data && cp -r data/sample data/archive"
 MINE = "qarena agents new corner"
 BEFORE = {
     "docs/agents.md": (MINE,),
-    "data/README.md": ("mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",),
+    "data/README.md": (
+        "qarena run random dumb games=200",
+        "mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",
+    ),
     "docs/archive.md": (
         SAMPLE,
         "qarena run random dumb games=40 --archive laptop-archive",

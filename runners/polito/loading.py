@@ -208,9 +208,8 @@ def _check_kwargs(made: type[Any], key: str, name: str, kwargs: Mapping[str, Any
     try:
         signature.bind(*first, **{**kwargs, **named})
     except TypeError as error:
-        raise RequestError(
-            f"{key}={dict(kwargs)}: {name}{signature} is called with {'a game and ' * (len(first) + len(named))}these: {error}"
-        ) from error
+        game = "a game and " if first or named else ""
+        raise RequestError(f"{key}={dict(kwargs)}: {name}{signature} is called with {game}these: {error}") from error
 
 
 def _parameter_of_game(player: type[Any], kwargs: Mapping[str, Any]) -> str | None:

@@ -53,7 +53,8 @@ def test_exact_values_that_are_gone_are_missed(archive: Archive) -> None:
     assert (found.problems, found.decisions > 0) == ([], True)
     lost = archive.ranges(RUN_ID, "decisions")[0]
     archive.backend.remove(archive.folder("decisions", RUN_ID) / lost.name)
-    assert f"the exact values of {lost.units} of 24 units are missing: run 'qarena annotate'" in only_problem(archive)
+    remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
+    assert only_problem(archive).endswith(f"lacks {lost.units} of 24 units, {remedy}")
     with_values(archive)
     assert verify(archive).problems == []
 
