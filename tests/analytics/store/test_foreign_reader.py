@@ -28,7 +28,8 @@ def test_the_program_of_the_page_counts_each_game_once(
     plies = sum(
         len(pl.read_parquet(archive.folder("plies", RUN_ID) / each.name)) for each in archive.found("plies", RUN_ID)
     )
-    compact(archive, RUN_ID)
+    archive.save_run(record(games=16))
+    assert compact(archive, RUN_ID).files == 2  # which are still there
     folder = Path(archive.folder("games", RUN_ID))
     (folder / ".tmp-0123").write_bytes(b"half a file")
     assert len(pl.read_parquet(f"{folder}/*.parquet")) == 96  # as a pattern counts

@@ -15,7 +15,7 @@ from runners.arena.experiment import engine_of
 from runners.arena.replaying import replay_sample, select_sample
 from tests.runners.experiments import play, request
 
-TOURNAMENT = ("agents=[random,semi_random,rule_based]", "games=24", "archive.shard_games=16")
+TOURNAMENT = ("agents=[random,semi_random,rule_based]", "games=24")
 ROUND_ROBIN = [(0, 1), (0, 2), (1, 2)]
 RUN_ID = "0123456789ab"
 
