@@ -36,7 +36,8 @@ from runners.arena.code import version
 from runners.arena.config import Request, agent_named, rounding_notes
 from runners.arena.config_groups import CONF, MAX_SEED, ArchiveSettings, check_range, load_rules
 from runners.arena.experiment import Experiment, prepare
-from runners.arena.playing import Progress, carry_out
+from runners.arena.playing import carry_out
+from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.terminal import console

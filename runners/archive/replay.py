@@ -18,7 +18,7 @@ from runners.arena.agent_policies import with_policy
 from runners.arena.code import code_of, differences
 from runners.arena.config_groups import as_written
 from runners.arena.experiment import engine_of
-from runners.arena.playing import Progress
+from runners.arena.progress import Progress
 from runners.arena.replaying import Replay, replay_run
 from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 from analytics.files.backend import location_of
 from analytics.results.pairings import PairingResult, results
@@ -26,6 +26,7 @@ from runners.arena.config import Request
 from runners.arena.config_groups import ArchiveSettings
 from runners.arena.engine import GRACE, MAX_PAIRS, Order, Pace
 from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
+from runners.arena.progress import Progress
 from runners.arena.spec import RunSpec
 from runners.executors.base import Late, Stop, Task
 from runners.hosting.guarded_agent import Misbehaviour
@@ -34,22 +35,6 @@ MANY_FILES = 8  # of a run: then it is looked whether small ones become larger o
 LEAST_SECONDS = 1.0  # of work in a part, if there is so much
 WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
-
-
-class Progress(Protocol):
-    """Receives the number of games that have been played, to show it."""
-
-    def start(self, games: int) -> None:
-        """``games`` games are going to be played."""
-        ...
-
-    def advance(self, games: int) -> None:
-        """``games`` more have been played."""
-        ...
-
-    def idle(self, turns: int) -> None:
-        """No game has ended for a while; agents in Python have taken ``turns`` turns so far."""
-        ...
 
 
 @dataclass(frozen=True)

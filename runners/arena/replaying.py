@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,8 @@ from analytics.store.ranges import MODULUS, Ranges, StoredRange, UnitLine, game_
 from quarto.batch import ENDINGS, GAME_BITS
 from quarto.notation import format_game
 from runners.arena.engine import BatchEngine, Order, Pace
+from runners.arena.progress import Progress
 from runners.hosting.guarded_agent import unlogged
-
-if TYPE_CHECKING:
-    from runners.arena.playing import Progress
 
 SAMPLE_UNITS = 256  # of a sample, unless the run has more pairings: then one of each is played, and one more
 SAMPLE_FILES = 4  # from which most of a sample is drawn: each is read as a whole

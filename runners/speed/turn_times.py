@@ -34,7 +34,7 @@ from quarto.rules import CELLS, NONE, Rules
 from runners.arena.config import agent_named
 from runners.arena.config_groups import MAX_SEED, load_rules
 from runners.arena.engine import MAX_PAIRS, BatchEngine, Order
-from runners.arena.playing import Progress
+from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec
 from runners.hosting.interruption import INTERRUPTED, interruptible
 from runners.speed.warm import rules_played_by

@@ -17,7 +17,8 @@ from quarto.rules import Rules
 from runners.arena.config import Request, agent_of
 from runners.arena.config_groups import ArchiveSettings
 from runners.arena.experiment import prepare
-from runners.arena.playing import Outcome, Progress, carry_out
+from runners.arena.playing import Outcome, carry_out
+from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.executors.base import THREADS, Executor
 

@@ -25,9 +25,8 @@ def test_the_program_of_the_page_counts_each_game_once(
 ) -> None:
     archive.save_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
-    plies = sum(
-        len(pl.read_parquet(archive.folder("plies", RUN_ID) / each.name)) for each in archive.found("plies", RUN_ID)
-    )
+    paths = [archive.folder("plies", RUN_ID) / stored.name for stored in archive.found("plies", RUN_ID)]
+    plies = len(pl.read_parquet([Path(path) for path in paths]))
     archive.save_run(record(games=16))
     assert compact(archive, RUN_ID).files == 2  # which are still there
     folder = Path(archive.folder("games", RUN_ID))
