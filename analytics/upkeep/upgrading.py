@@ -65,8 +65,11 @@ def upgrade(root: PurePath, steps: Sequence[Step] = STEPS) -> list[Step]:
         FailureError: A record is damaged, or a file cannot be read or written.
 
     """
-    backend, there = backend_of(root), marker.read_marker(root)
-    oldest = min([there.schema_version, *(values[VERSION] for _, values in _read_records(backend, root))])
+    backend, oldest = backend_of(root), marker.read_marker(root).schema_version
+    for path, values in _read_records(backend, root):
+        if values[VERSION] > SCHEMA_VERSION:
+            raise RequestError(f"{path} {marker.other_format(root, values[VERSION])}, or move the file away")
+        oldest = min(oldest, values[VERSION])
     by_format = {step.before: step for step in steps}
     way = []
     for version in range(oldest, SCHEMA_VERSION):

@@ -154,9 +154,10 @@ def find_difference(stored: RangeGames, engine: BatchEngine, order: Order) -> Ga
     """Play a block of pairs again and return its first game that differs from ``stored``; None if none does."""
     games = _select_games(stored, order)
     (played,) = joined([engine.play_block(order).block])
-    for index in np.flatnonzero(_differing_plies(games, played) >= 0)[:1].tolist():
-        ply = int(_differing_plies(games, played)[index])
-        return GameDifference(int(games.game_id[index]), ply, _format_game(games, index), _format_game(played, index))
+    plies = _differing_plies(games, played)
+    for index in np.flatnonzero(plies >= 0)[:1].tolist():
+        texts = _format_game(games, index), _format_game(played, index)
+        return GameDifference(int(games.game_id[index]), int(plies[index]), *texts)
     return None
 
 

@@ -173,7 +173,9 @@ def test_a_run_of_another_schema_is_refused_where_it_is_chosen(damaged: Archive)
     forge(Path(path), {"schema_version": 3})
     with open_archive(damaged.root) as opened:
         for ask in (select, head_to_head):
-            with pytest.raises(RequestError, match=f"run {OTHER.run_id} has schema version 3, this program reads 2"):
+            with pytest.raises(
+                RequestError, match=f"run {OTHER.run_id} has format 3, and this program reads and writes format 2"
+            ):
                 ask(opened)
         assert select(opened, f"run_id = '{RUN_ID}'").games > 0
 

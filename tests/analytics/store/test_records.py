@@ -119,6 +119,8 @@ OF_A_RUN: tuple[dict[str, Any], ...] = (
     *({"spec": {"pairings": [[0, 3]]}}, {"spec": {"pairings": [[0, -1]]}}, {"spec": {"pairings": [[0]]}}),
     *({"spec": {"rules": {"diagonals": "curved"}}}, {"spec": {"rules": {"colour": 1}}}, {"annotated": "all"}),
     *({"spec": {"seed": -1}}, {"spec": {"opening_plies": None}}),
+    *({"code": {"extended_by": 3}}, {"code": {"same_games": ["x"]}}, {"code": {"same_games": {"x": {"a": 1}}}}),
+    *({"derived": {"thoughts": -1}}, {"derived": 3}),
     {"spec": {"agents": [{"label": "red\x1b[31m"}, {"label": "b"}, {"label": "c"}]}},
 )
 NONSENSE: tuple[tuple[JsonRecord, tuple[dict[str, Any], ...]], ...] = (

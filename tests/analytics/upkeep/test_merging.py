@@ -281,6 +281,21 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
     assert joined([other], one) == Merged()
 
 
+@pytest.mark.parametrize("knows", ["source", "target"])
+def test_games_of_code_that_plays_the_same_are_united(tmp_path: Path, knows: str) -> None:
+    first = record()
+    own, others = first.code["fingerprint"], "cd" * 32
+    same = {"source": {own: {}}, "target": {others: {}}}[knows]
+    codes = {"source": {**first.code, "fingerprint": others}, "target": dict(first.code)}
+    codes[knows] = {**codes[knows], "same_games": same}
+    target = made(tmp_path / "one", [(0, 32)], structs.replace(first, code=codes["target"]))
+    source = made(tmp_path / "other", [(32, 48)], structs.replace(first, code=codes["source"]))
+    assert joined([source], target).games == 32
+    code = target.known_run(RUN_ID).code
+    assert (code["fingerprint"], code["extended_by"]) == (own, [others])
+    assert set(code.get("same_games", ())) == ({others} if knows == "target" else set())
+
+
 @pytest.mark.parametrize("what", ["job", "verdict", "no record", "spec"])
 def test_what_conflicts_is_named_before_anything_is_written(tmp_path: Path, what: str) -> None:
     archive, other = made(tmp_path / "one", [(0, 24)]), made(tmp_path / "other", [(32, 48)])

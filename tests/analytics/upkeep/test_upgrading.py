@@ -114,6 +114,13 @@ def test_records_of_an_older_format_that_were_copied_here_are_brought_up_too(who
     assert whole.known_run(RUN_ID).schema_version == 2
 
 
+def test_a_record_of_a_newer_format_is_named(whole: Archive) -> None:
+    path = Path(whole.record_file(RUN_ID))
+    forge(path, lambda values: values.update(schema_version=3))
+    with pytest.raises(RequestError, match=f"{RUN_ID}.json has format 3, and .*: use the newer program that wrote it"):
+        upgrade(whole.root, [STEP])
+
+
 def test_there_is_nothing_to_do_at_the_present_format(whole: Archive) -> None:
     before = snapshot(Path(whole.root))
     assert upgrade(whole.root) == []
