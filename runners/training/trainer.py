@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -21,6 +22,8 @@ from runners.arena.playing import Outcome, carry_out
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec, RunSpec
 from runners.executors.base import THREADS, Executor
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,7 @@ class TrainingRuns:
         self._context = context
         self._asked = self._counted = 0  # games of the runs so far: of all, and of those that were reported
         self._started = time.perf_counter()
+        self._told = False  # that other code began a run
         self.played = 0  # games, in this session
         if context.progress:
             context.progress.start(games)
@@ -114,6 +118,10 @@ class TrainingRuns:
     def carry_out(self, request: Request) -> Outcome | None:
         """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
         experiment, stop = prepare(request), self._context.stop
+        for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
+            if not self._told:
+                logger.warning("%s (said once for all runs of the training)", note)
+                self._told = True
         if experiment.games_left(request.games) and stop.is_set():
             return None
         outcome = carry_out(experiment, self._context.command, stop, self)

@@ -14,6 +14,7 @@ from analytics.query.mistakes import judged_agents
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
 from analytics.store.records import SweepJob
+from analytics.store.snapshot import Snapshot
 from analytics.verify.archive import verify
 from quarto.errors import ArenaError, FailureError
 from tests.analytics.folders import copied
@@ -117,6 +118,19 @@ def test_mistakes_are_not_counted_in_a_part_of_the_decisions(whole: Archive) -> 
     folder = whole.folder("decisions", RUN_ID)
     remedy = "which were there: restore the files from a copy, or run 'qarena annotate' again"
     assert str(refused.value) == f"{folder} lacks 16 of 24 units, {remedy}"
+
+
+def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(whole: Archive) -> None:
+    Path(whole.record_file(RUN_ID)).unlink()
+    snapshot = Snapshot(whole.root)
+    (line,) = snapshot.leave_out_damaged()
+    assert line.startswith(f"run {RUN_ID} has games and no record: restore {whole.record_file(RUN_ID)} from a copy")
+    assert (snapshot.runs(), snapshot.run_ids()) == ([], [])
+    with pytest.raises(FailureError, match="has games and no record"):
+        whole.runs()
+    for file in Path(whole.root).glob("games/run=*/*"):
+        file.unlink()
+    assert (whole.runs(), Snapshot(whole.root).runs()) == ([], [])  # an empty folder is no run
 
 
 def test_a_record_of_before_promises_no_derived_table(whole: Archive) -> None:

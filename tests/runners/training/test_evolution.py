@@ -322,6 +322,19 @@ def test_generations_of_other_code_are_not_gone_on_from_silently(
     assert not set(extended.run_ids) & set(anew.run_ids)
 
 
+def test_generations_are_gone_on_from_after_an_upgrade_that_plays_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made, begun = trainer("ga2", **SMALL), replace(context(tmp_path / "stopped"), threads=1)
+    whole = made.train(context(tmp_path / "whole"))
+    made.train(replace(begun, progress=Watcher(begun.stop, 30)))
+    monkeypatch.setattr(experiment, "code_of", lambda *_: {"version": "0", "fingerprint": "0" * 16})
+    upgraded = made.train(context(tmp_path / "stopped"))
+    assert (upgraded.policy, upgraded.run_ids) == (whole.policy, whole.run_ids)
+    (warning,) = caplog.messages
+    assert warning.endswith("and are the same, so it goes on (said once for all runs of the training)")
+
+
 # A stored population
 
 
