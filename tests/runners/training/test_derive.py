@@ -169,7 +169,12 @@ def test_games_that_are_gone_or_others_and_other_code_are_said_to_be_so(root: Pa
     found = qarena(*rebuild)
     assert (found.code, found.out) == (1, "")
     assert found.err.startswith(f"error: run {run_id} has games and no record: restore {record} from a copy, or move ")
-    for gone in (last, record):
+    others = [*last.parent.iterdir()]
+    for path in others:
+        path.unlink()
+    expected = rf"error: policy 'mine' was derived from run {run_id}, which is no longer in .*\n"
+    assert re.fullmatch(expected, qarena(*rebuild).refusal)
+    for gone in (last, record, *others):
         gone.write_bytes(before[gone])
     assert snapshot(root) == before
 
