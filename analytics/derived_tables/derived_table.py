@@ -116,13 +116,15 @@ def describe_loss(record: RunRecord, table: RangeTable, units: int) -> str:
 def note_derived(archive: Archive, run_id: str, tables: Iterable[RangeTable]) -> None:
     """Note in a run's record how many units some derived tables hold, so that a lost file is missed.
 
+    A greater number that is there stays: what is lost is missed until it is made again.
+
     Raises:
         FailureError: The record cannot be written.
 
     """
     units = {table.name: known_ranges(archive, run_id, table).units for table in tables}
     record = archive.run(run_id)
-    if record is not None and any(record.promised_units(name) != count for name, count in units.items()):
+    if record is not None and any(record.promised_units(name) < count for name, count in units.items()):
         archive.update_run(run_id, lambda known: known and known.with_derived(units))
 
 

@@ -222,8 +222,9 @@ class Archive:
             FailureError: A record is damaged, or is lost: there are games of its run.
 
         """
-        records = [self.run(run_id) for run_id in self.recorded()]
-        lost = {*self.run_ids()}.difference(self.recorded())
+        recorded = self.recorded()
+        records = [self.run(run_id) for run_id in recorded]
+        lost = {*self.run_ids()}.difference(recorded)
         records += [self.known_run(run_id) for run_id in sorted(lost) if self.ranges(run_id)]
         return sorted(
             filter(None, records),

@@ -318,9 +318,10 @@ class RunRecord(StoredRecord, frozen=True):
         return 0 if self.derived is msgspec.UNSET else self.derived.get(table, 0)
 
     def with_derived(self, units: Mapping[str, int]) -> RunRecord:
-        """Return the record with the units of some derived tables; of ``decisions`` see ``annotated``."""
+        """Return the record with the most units so far of some derived tables; of ``decisions`` see ``annotated``."""
         known = {} if self.derived is msgspec.UNSET else self.derived
-        return msgspec.structs.replace(self, derived={**known, **units})
+        most = {name: max(count, self.promised_units(name)) for name, count in units.items()}
+        return msgspec.structs.replace(self, derived={**known, **most})
 
     @property
     def swapped(self) -> bool:

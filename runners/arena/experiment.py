@@ -169,30 +169,27 @@ def contribute(experiment: Experiment, command: str) -> Iterator[Contribution]:
     """
     archive, spec = experiment.archive, experiment.request.spec
     contribution = Contribution()
-    with _noting_thoughts(experiment), nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
+    with nullcontext() if spec.repeatable else archive.only_writer(spec.run_id):
         begin(archive, spec, experiment.code, experiment.request.games, command)
         started = _clock()
         try:
             yield contribution
         except BaseException:
             with suppress(ArenaError):  # the reason for stopping is what the user should read
-                end(archive, spec, _clock() - started)
+                _end(experiment, _clock() - started)
             raise
         contribution.seconds = _clock() - started
-        end(archive, spec, contribution.seconds if contribution.games else 0.0)
+        _end(experiment, contribution.seconds if contribution.games else 0.0)
 
 
-@contextmanager
-def _noting_thoughts(experiment: Experiment) -> Iterator[None]:
-    """Note in the run's record, when the context is left, how many units have thoughts, if they were asked for."""
-    try:
-        yield
-    finally:
-        if experiment.request.storage.thoughts:
-            from analytics.derived_tables.derived_table import note_derived
-            from analytics.derived_tables.tables import THOUGHTS_TABLE
+def _end(experiment: Experiment, seconds: float) -> None:
+    """Save in the run's record how it ended, and how many units have thoughts, if they were asked for."""
+    end(experiment.archive, experiment.request.spec, seconds)
+    if experiment.request.storage.thoughts:
+        from analytics.derived_tables.derived_table import note_derived
+        from analytics.derived_tables.tables import THOUGHTS_TABLE
 
-            note_derived(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
+        note_derived(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
 
 
 def _clock() -> float:

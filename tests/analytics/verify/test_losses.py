@@ -10,6 +10,8 @@ from msgspec import UNSET, structs
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
+from analytics.derived_tables.derived_table import note_derived
+from analytics.derived_tables.tables import THOUGHTS_TABLE
 from analytics.query.mistakes import judged_agents
 from analytics.sql.views import VIEWS
 from analytics.store.archive import Archive
@@ -131,6 +133,13 @@ def test_pages_leave_out_a_run_whose_record_is_lost_and_say_so(whole: Archive) -
     for file in Path(whole.root).glob("games/run=*/*"):
         file.unlink()
     assert (whole.runs(), Snapshot(whole.root).runs()) == ([], [])  # an empty folder is no run
+
+
+def test_a_loss_is_not_forgotten_when_units_are_noted_again(whole: Archive) -> None:
+    min(Path(whole.root).glob("thoughts/run=*/*")).unlink()
+    note_derived(whole, RUN_ID, [THOUGHTS_TABLE])
+    (problem,) = verify(whole).problems
+    assert "lacks 16 of 24 units" in problem.what
 
 
 def test_a_record_of_before_promises_no_derived_table(whole: Archive) -> None:

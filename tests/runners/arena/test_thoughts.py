@@ -127,6 +127,26 @@ def test_what_is_missing_is_played_again_and_only_that(made: Path, tmp_path: Pat
     assert sound(tmp_path)
 
 
+def test_what_a_run_or_an_index_has_stored_is_missed_when_it_is_lost(copy: Path, qarena: Qarena) -> None:
+    (record,) = Archive.open(copy).runs()
+    assert record.derived == {"thoughts": record.units}
+    assert qarena("archive", "index", "--archive", str(copy)).code == 0
+    (record,) = Archive.open(copy).runs()
+    assert record.derived == dict.fromkeys(("thoughts", "positions", "first_plies"), record.units)
+    assert verify(Archive.open(copy)).problems == []
+    lost = min((copy / "thoughts").glob("*/*"))
+    lost.unlink()
+    (problem,) = verify(Archive.open(copy)).problems
+    said = f"units, which were there: restore the files from a copy, or run '{THOUGHTS_TABLE.command}' again"
+    assert problem.what.endswith(f" of {record.units} {said}")
+    found = qarena("sql", "SELECT count(*) FROM thoughts", "--archive", str(copy))
+    assert (found.code, found.out) == (1, "")
+    assert found.err == f"error: {problem.file} {problem.what}\n"
+    play(copy, *GAMES, *SMALL, THOUGHTS)  # which plays these games again
+    assert verify(Archive.open(copy)).problems == []
+    assert len(told(copy)) > 0
+
+
 def test_after_an_interruption_the_rest_is_played(made: Path, tmp_path: Path) -> None:
     play(tmp_path, *GAMES, "archive.shard_games=64")
     stop = threading.Event()
