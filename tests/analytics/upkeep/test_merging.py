@@ -285,7 +285,8 @@ def test_games_of_other_code_are_united_on_request_only(tmp_path: Path) -> None:
 def test_games_of_code_that_plays_the_same_are_united(tmp_path: Path, knows: str) -> None:
     first = record()
     own, others = first.code["fingerprint"], "cd" * 32
-    same: dict[str, dict[str, str]] = {"source": {own: {}}, "target": {others: {}}}[knows]
+    agents = dict[str, str]()
+    same = {"source": {own: agents}, "target": {others: agents}}[knows]
     codes = {"source": {**first.code, "fingerprint": others}, "target": dict(first.code)}
     codes[knows] = {**codes[knows], "same_games": same}
     target = made(tmp_path / "one", [(0, 32)], structs.replace(first, code=codes["target"]))
