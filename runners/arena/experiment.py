@@ -145,8 +145,13 @@ def _replay_sample(archive: Archive, record: RunRecord, spec: RunSpec, agents: S
         raise RequestError(f"{begun}: {OTHER_CODE_REMEDY}")
     replay = replay_sample(archive, record.run_id, engine_of(spec, agents), spec.line, _clock)
     if replay.difference is None:
-        pairings = f"{replay.pairings:,} of its {spec.line.pairings:,} pairings"
-        return f"{begun}: {replay.games:,} games of {pairings} were played again and are the same, so it goes on"
+        which = (
+            f"all {replay.pairings:,}"
+            if replay.pairings == spec.line.pairings
+            else f"{replay.pairings:,} of {spec.line.pairings:,}"
+        )
+        pairings = "" if spec.line.pairings == 1 else f" of {which} pairings"
+        return f"{begun}: {replay.games:,} games{pairings} were played again and are the same, so it goes on"
     game = game_name(record.run_id, replay.difference.game_id)
     otherwise = f"({' against '.join(spec.labels[replay.difference.pairing])}) otherwise: {replay.difference.change}"
     raise RequestError(f"{begun}, and this code plays game {game} {otherwise}; {OTHER_CODE_REMEDY}")

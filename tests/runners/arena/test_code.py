@@ -236,7 +236,7 @@ def test_an_edit_that_changes_no_game_is_an_upgrade(
     (record,) = Archive.open(tmp_path / "data/archive").runs()
     assert "Nothing to play" in found.out
     (note,) = (line for line in found.err.splitlines() if "other code" in line)
-    assert note.endswith("20 games of 1 of its 1 pairings were played again and are the same, so it goes on")
+    assert note.endswith("20 games were played again and are the same, so it goes on")
     assert "other code" not in edited("games=40").err  # the record says that this code plays the same
     assert edited("seed=2").code == 0  # a run of this code alone
     shown = qarena("crosstable")

@@ -302,7 +302,7 @@ def test_a_run_goes_on_after_an_upgrade_that_plays_a_sample_of_it_equally(
     first = Archive.open(tmp_path).known_run(upgraded).code["fingerprint"]
     (note,) = prepare(stored_at(tmp_path, request("games=20"))).request.notes
     assert re.fullmatch(
-        rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games of 1 of its 1 pairings were "
+        rf"run {upgraded} was begun by other code \(.*; this is 9\.9, f{{16}}\): 20 games were "
         "played again and are the same, so it goes on",
         note,
     )
