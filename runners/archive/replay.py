@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from agents.base import AgentLimits
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive, readable
 from analytics.store.records import RunRecord
@@ -79,11 +78,11 @@ def spec_of(record: RunRecord, archive: Archive, trusted: bool) -> RunSpec:
 
 def _agent(described: Mapping[str, Any], archive: Archive, trusted: bool) -> AgentSpec:
     """The agent that a record describes, with its policy from the archive."""
-    limits = AgentLimits(**described.get("limits", {}))
-    spec = AgentSpec(described["label"], described["target"], described["params"], limits=limits, trusted=trusted)
-    policy_id = described.get("policy_id")
+    spec = AgentSpec.from_mapping(described, trusted)
+    policy_id = spec.policy_id
     if policy_id is None:
         return spec
+    spec = replace(spec, policy_id=None)
     own = next((own for own in as_written("agent").values() if own.get("_target_") == spec.target), {})
     found = with_policy(spec, own, archive.root) if any(each in spec.params for each in POLICY_PARAMETERS) else spec
     return replace(found, policy_id=policy_id)

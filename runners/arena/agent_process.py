@@ -18,9 +18,9 @@ from runners.hosting.limits import batch_of
 
 def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     """Make an agent, and return the fields of ``AgentFacts`` and what answers for it: first rules, then positions."""
-    # Trusted: the parent process has asked, where the agent was named.
     policy = setup["policy"] and _policy(setup["policy"], content)
-    agent: Any = AgentSpec(setup["label"], setup["target"], setup["params"], policy=policy, trusted=True).build()
+    described = setup["label"], setup["target"], setup["params"]
+    agent: Any = AgentSpec(*described, policy=policy, trusted=setup["trusted"]).build()
     player: list[PythonAgent] = []  # once the rules are known
     facts = {
         "batches": isinstance(agent, BatchAgent),

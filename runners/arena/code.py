@@ -22,6 +22,7 @@ from quarto.sources import (
     is_ours,
     source_fingerprint,
 )
+from runners.arena.identities import TARGET, module_of
 from runners.arena.spec import AGENT_PARAMETERS, AgentSpec, RunSpec
 
 DIGITS = 16  # of a fingerprint
@@ -59,10 +60,10 @@ def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:
 
 
 def targets_in(settings: Any) -> Iterator[Any]:
-    """All values under ``_target_`` in nested mappings and lists."""
+    """All values under ``_target_``, identities of classes, in nested mappings and lists."""
     if isinstance(settings, Mapping):
         for key, value in settings.items():
-            if key == "_target_":
+            if key == TARGET:
                 yield value
             else:
                 yield from targets_in(value)
@@ -72,11 +73,11 @@ def targets_in(settings: Any) -> Iterator[Any]:
 
 
 def code_by(targets: Iterable[Any], learning: bool) -> dict[str, str]:
-    """The same, without ``agents``, for classes given by dotted path; ``learning``: games depend on earlier ones.
+    """The same, without ``agents``, for classes given by their identities; ``learning``: games depend on earlier ones.
 
-    Nothing is imported: a path may come from a card.
+    Nothing is imported: an identity may come from a card.
     """
-    modules = sorted({target.rpartition(".")[0] for target in targets if isinstance(target, str)})
+    modules = sorted({module_of(target) for target in targets if isinstance(target, str)})
     own = (fingerprint_of_modules(imported_modules(module, _affects_games)) for module in modules)
     return _described(hashlib.sha256("\n".join([_playing(learning), *own]).encode()))
 
@@ -105,7 +106,7 @@ def _playing(learning: bool) -> str:
 
 def _modules_of_agent(agent: AgentSpec) -> dict[str, dict[str, bytes]]:
     """The modules of an agent's classes, sorted, each with the contents of all that it imports."""
-    modules = sorted({target.rpartition(".")[0] for target in _targets(agent)})
+    modules = sorted({module_of(target) for target in _targets(agent)})
     return {module: imported_modules(module, _affects_games) for module in modules}
 
 
@@ -141,7 +142,7 @@ def _targets(agent: AgentSpec) -> Iterator[str]:
         yield from _targets(agent.player)
     for name, value in agent.params.items():
         if name in AGENT_PARAMETERS and value is not None:
-            yield from _targets(AgentSpec(**value))
+            yield from _targets(AgentSpec.from_mapping(value))
 
 
 def _texts(value: Any) -> Iterator[str]:

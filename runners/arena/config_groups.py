@@ -33,6 +33,7 @@ from yaml import YAMLError
 
 from analytics import DEFAULT_ARCHIVE
 from quarto.errors import RequestError, nearest
+from runners.arena.identities import to_identities
 
 if TYPE_CHECKING:
     from hydra.plugins.config_source import ConfigResult, ConfigSource
@@ -192,8 +193,9 @@ def _sources() -> list[ConfigSource]:
 
 
 def plain(node: Container, resolve: bool = True) -> dict[str, Any]:
-    """A mapping node as plain values; with ``resolve`` its interpolations are replaced by their values."""
-    return {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
+    """A mapping node as plain values, classes by their identities; with ``resolve`` interpolations become values."""
+    values = {str(key): value for key, value in dict(OmegaConf.to_container(node, resolve=resolve) or {}).items()}  # type: ignore[arg-type]
+    return dict(to_identities(values))
 
 
 def parameters_of(settings: Mapping[str, Any]) -> dict[str, Any]:

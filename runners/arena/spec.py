@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Agent, AgentLimits
+from agents.base import Agent, AgentLimits, KernelAgent
 from agents.parameters import as_typed
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
 from analytics.store.records import run_id_of
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest, one_line
 from quarto.rules import Rules
-from quarto.sources import is_ours
+from runners.arena.identities import TARGET, find_class_path, is_shipped
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -37,7 +37,9 @@ SIMPLE = {
 }
 OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
-HUMAN = "runners.play.Human"  # the target of a person
+HUMAN = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
+AGENT_METHODS = ("play", "choose", "lifted")  # of agents that are no ``KernelAgent``: see ``agents.base``
+AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # ``as_mapping``
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class AgentSpec:
     """An agent as its yaml and the command line describe it."""
 
     label: str  # its name in the archive
-    target: str  # dotted path of its class
+    target: str  # the identity of its class, see ``runners.arena.identities``
     params: Mapping[str, Any]  # what its constructor is given
     policy_id: str | None = None  # of the policy it plays by, if any
     policy: Policy | None = field(default=None, compare=False, repr=False)  # passed to a constructor that takes one
@@ -73,7 +75,7 @@ class AgentSpec:
             replace(self, params=own, policy=None, player=None).build()  # checks its parameters
             return self.player.build()
         params = {name: self._built(name, value) for name, value in self.params.items()}
-        agent: Agent = made(f"agent '{self.label}'", self.target, params, others=others)
+        agent: Agent = _instantiate(f"agent '{self.label}'", self._agent_class(), params, others)
         if hasattr(agent, "equip"):
             agent.equip(_base_for)
         return agent
@@ -83,7 +85,9 @@ class AgentSpec:
             from runners.hosting.limits import IsolatedAgent  # it starts processes: most runs need not load that
 
             playing = self.player or self
-            return IsolatedAgent(self.label, playing.target, playing.params, playing.policy, self.limits)
+            return IsolatedAgent(
+                self.label, playing.target, playing.params, playing.policy, self.limits, playing.trusted
+            )
         if self.limits.megabytes is not None:
             raise RequestError(
                 f"agent '{self.label}': megabytes={self.limits.megabytes} limits a process: set isolation=process too, "
@@ -97,7 +101,7 @@ class AgentSpec:
         """A parameter as the constructor takes it: an agent if it describes one, see ``AGENT_PARAMETERS``."""
         if name not in AGENT_PARAMETERS or value is None:
             return value
-        return AgentSpec(**value, trusted=self.trusted).build()
+        return AgentSpec.from_mapping(value, self.trusted).build()
 
     def policy_parameter(self) -> str | None:
         """The parameter by which its constructor takes a policy; None: it takes none. Raises as ``build`` does."""
@@ -108,7 +112,7 @@ class AgentSpec:
     @property
     def runs_programs(self) -> bool:
         """Whether it starts processes of its own: its constructor takes the limits of these."""
-        return is_ours(self.target) and self._takes("limits")
+        return is_shipped(self.target) and self._takes("limits")
 
     @property
     def choosers(self) -> Sequence[str]:
@@ -116,11 +120,24 @@ class AgentSpec:
         from agents.lift import choosers_of  # it needs the compiler: few callers ask
 
         self.require_trusted()
-        known: Any = _class(f"agent '{self.label}'", self.target)  # a class says it as an agent does
+        known: Any = self._agent_class()  # a class says it as an agent does
         return choosers_of(known)
 
     def _takes(self, parameter: str) -> bool:
-        return parameter in inspect.signature(_class(f"agent '{self.label}'", self.target)).parameters
+        return parameter in inspect.signature(self._class()).parameters
+
+    def _class(self) -> type[Any]:
+        return _class(f"agent '{self.label}'", self.target, self.trusted)
+
+    def _agent_class(self) -> type[Any]:
+        """Return its class. Raises ``RequestError`` also for one without the interface of an agent."""
+        found = self._class()
+        if issubclass(found, KernelAgent) or any(callable(getattr(found, name, None)) for name in AGENT_METHODS):
+            return found
+        raise RequestError(
+            f"agent '{self.label}': {self.target} is no agent: it is not a KernelAgent, and has neither "
+            "play(batch, rng) nor choose(position, rng) (see agents/base.py)"
+        )
 
     def require_trusted(self) -> None:
         """Raise ``RequestError`` if it would run other people's code, and the user did not name it."""
@@ -132,13 +149,13 @@ class AgentSpec:
 
         Modules of others are not imported.
         """
-        if not is_ours(self.target):
+        if not is_shipped(self.target):
             yield f"class {self.target}"
         elif self.runs_programs:
             yield f"a program that '{self.label}' starts"
         for name in AGENT_PARAMETERS:
             if self.params.get(name) is not None:
-                yield from AgentSpec(**self.params[name]).code_of_others()
+                yield from AgentSpec.from_mapping(self.params[name]).code_of_others()
         if self.player:
             yield from self.player.code_of_others()
 
@@ -153,6 +170,19 @@ class AgentSpec:
     def identity(self) -> dict[str, Any]:
         """``as_mapping`` wherever its folders lie: the same agent in another place is the same agent."""
         return {**self.as_mapping(), "params": last_parts(self.params, self.paths)}
+
+    @staticmethod
+    def from_mapping(mapping: Any, trusted: bool = False) -> AgentSpec:
+        """Return the agent that ``as_mapping`` described, without its policy.
+
+        The mapping may come from data. Raises ``RequestError`` if it does not describe an agent.
+        """
+        known = AGENT_KEYS.items() if isinstance(mapping, Mapping) and {*mapping} <= {*AGENT_KEYS} else ()
+        values = {name: mapping[name] for name, kind in known if isinstance(mapping.get(name), kind)}
+        if not known or len(values) < len(mapping) or not {"label", "target", "params"} <= {*values}:
+            raise RequestError(f"{mapping!r:.80} does not describe an agent: it needs label, target and params")
+        limits = AgentLimits.of(f"agent '{values['label']}'", values.get("limits", {}))
+        return AgentSpec(**{**values, "limits": limits, "trusted": trusted})
 
     def as_plain(self) -> dict[str, Any]:
         """All fields as JSON values, from which another process makes the same agent: see ``from_plain``.
@@ -190,14 +220,14 @@ def refuse(what: str, code: Iterable[str]) -> None:
     """Raise ``RequestError`` if there is any ``code`` of others. ``what`` names it; the user did not, data did."""
     for each in code:
         raise RequestError(
-            f"{what} would run code that is not this project's ({each}), and you did not name it: look at that code, "
-            "then allow it with --trust-agents"
+            f"{what} would run code that this project does not vouch for ({each}), and you did not name it: look at "
+            "that code, then allow it with --trust-agents"
         )
 
 
-def classes_of_others(targets: Iterable[Any]) -> Iterator[str]:
-    """Those of some classes, given by dotted path, that are not the project's own: a text for each."""
-    yield from (f"class {target}" for target in targets if not (isinstance(target, str) and is_ours(target)))
+def classes_of_others(identities: Iterable[Any]) -> Iterator[str]:
+    """Describe each class that no yaml of this project names."""
+    yield from (f"class {identity}" for identity in identities if not is_shipped(identity))
 
 
 @functools.cache
@@ -282,35 +312,31 @@ class RunSpec:
         return tuple((self.agents[first].label, self.agents[second].label) for first, second in self.pairings)
 
 
-def made_of(what: str, settings: Mapping[str, Any], expected: type[Any]) -> Any:
-    """``made`` of the keys of a yaml: the class under ``_target_`` and its parameters."""
-    parameters = {key: value for key, value in settings.items() if key != "_target_"}
-    return made(what, target_of(what, settings), parameters, expected)
+def made_of(what: str, settings: Mapping[str, Any], expected: type[Any], trusted: bool = False) -> Any:
+    """An object as a yaml describes it: the class under ``_target_``, called with its parameters.
+
+    The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
+    ``what`` names it in messages. ``trusted``: the user named the class; else it is one of the project's own. Raises
+    ``RequestError`` for a class or parameters that do not exist or do not fit.
+    """
+    parameters = {key: value for key, value in settings.items() if key != TARGET}
+    target = target_of(what, settings)
+    found = _class(what, target, trusted)
+    if not issubclass(found, expected):
+        raise RequestError(f"{what}: {target} is not a {expected.__name__} (see {expected.__module__})")
+    return _instantiate(what, found, parameters, {})
 
 
 def target_of(what: str, settings: Mapping[str, Any]) -> str:
-    """The dotted path of the class that a yaml names. Raises ``RequestError`` if it names none."""
-    target = settings.get("_target_")
+    """The identity of the class that a yaml names. Raises ``RequestError`` if it names none."""
+    target = settings.get(TARGET)
     if not isinstance(target, str):
-        raise RequestError(f"{what}: its yaml names no class under _target_")
+        raise RequestError(f"{what}: its yaml names no class under {TARGET}")
     return target
 
 
-def made(
-    what: str,
-    target: str,
-    params: Mapping[str, Any],
-    expected: type[Any] = object,
-    others: Mapping[str, Any] | None = None,
-) -> Any:
-    """An object as a yaml describes it: the class at ``target``, called with ``params`` and, over them, ``others``.
-
-    The class is a subclass of ``expected`` or has its methods, if that is a protocol; another one is not called.
-    ``what`` names it in messages. Raises ``RequestError`` for a target or parameters that do not exist or do not fit.
-    """
-    found = _class(what, target)
-    if not issubclass(found, expected):
-        raise RequestError(f"{what}: {target} is not a {expected.__name__} (see {expected.__module__})")
+def _instantiate(what: str, found: type[Any], params: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+    """A class, called with ``params`` and, over them, ``others``. Raises ``RequestError`` if these do not fit."""
     known = inspect.signature(found).parameters
     for name in params:
         if name not in known and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
@@ -318,7 +344,7 @@ def made(
         if name in known:
             _check_type(what, known[name], params[name])
     try:
-        return found(**{**params, **(others or {})})
+        return found(**{**params, **others})
     except ArenaError:
         raise
     except BaseException as error:  # a user's class may raise anything
@@ -342,7 +368,13 @@ def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
         raise RequestError(f"{what}: {parameter.name}={value!r} is {wrong}{remedy}")
 
 
-def _class(what: str, target: str) -> type[Any]:
+def _class(what: str, identity: str, trusted: bool) -> type[Any]:
+    """The class with an identity: the only way from a text to a class. Raises ``RequestError``, see ``made_of``."""
+    target = find_class_path(identity)
+    if target is None:
+        if not trusted:
+            refuse(what, classes_of_others([identity]))
+        target = identity
     module_name, _, class_name = target.rpartition(".")
     try:
         found = getattr(importlib.import_module(module_name), class_name)

@@ -44,11 +44,18 @@ class AgentFacts(msgspec.Struct):
 
 
 class IsolatedAgent:
-    """An agent that is made in child processes: the class at ``target`` with ``params`` and perhaps a policy."""
+    """An agent that is made in child processes: the class ``target`` with ``params`` and perhaps a policy."""
 
     def __init__(
-        self, label: str, target: str, params: Mapping[str, Any], policy: Policy | None, limits: AgentLimits
+        self,
+        label: str,
+        target: str,
+        params: Mapping[str, Any],
+        policy: Policy | None,
+        limits: AgentLimits,
+        trusted: bool,
     ) -> None:
+        """``trusted``: the user named the class, so that the child may import it."""
         table = {} if policy is None else {name: np.ascontiguousarray(each) for name, each in policy.table.items()}
         self.label, self.limits = label, limits
         self._content = b"".join(column.tobytes() for column in table.values())
@@ -56,6 +63,7 @@ class IsolatedAgent:
             "label": label,
             "target": target,
             "params": dict(params),
+            "trusted": trusted,
             "policy": policy
             and {
                 "kind": policy.kind,

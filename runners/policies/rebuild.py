@@ -68,11 +68,11 @@ def rebuild(root: PurePath, wanted: str, threads: int | None = None, trusted: bo
     if not trusted:
         refuse(f"policy '{card.name}'", classes_of_others(targets_in(card.learned)))
     if card.is_derived:
-        found, notes = _derived_again(archive, card, threads)
+        found, notes = _derived_again(archive, card, threads, trusted)
     elif card.kind == GENOME:
         found = _bred_again(archive, card, threads, trusted)
     else:
-        found = _learned_again(archive, card)
+        found = _learned_again(archive, card, trusted)
     differences = [*differences_of(stored, found)]
     if differences:
         differences = [*notes, *_other_code(card), *differences]
@@ -108,12 +108,13 @@ def _columns(policy: Policy) -> dict[str, str]:
     return {name: str(column.dtype) for name, column in policy.table.items()}
 
 
-def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Policy, list[str]]:
+def _derived_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool) -> tuple[Policy, list[str]]:
     """The policy, and a note on each run whose games have changed."""
     how = card.learned["derivation"]
     with open_archive(archive.root) as opened:
         selection = sources_of(opened, card)
-        learned, games = learned_from(how["kind"], how["parameters"], selection, threads, card.learned["run_ids"])
+        order = card.learned["run_ids"]
+        learned, games = learned_from(how["kind"], how["parameters"], selection, threads, order, trusted)
         sums, thoughts = games.checksums(threads), getattr(games, "thoughts", {})
     changed = [run_id for run_id, checksum in card.learned["checksums"].items() if sums[run_id] != checksum]
     notes = [f"games of run {run_id} are not what they were: see 'qarena archive verify'" for run_id in changed]
@@ -122,7 +123,7 @@ def _derived_again(archive: Archive, card: PolicyCard, threads: int) -> tuple[Po
     return learned.policy, notes
 
 
-def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
+def _learned_again(archive: Archive, card: PolicyCard, trusted: bool) -> Policy:
     """The policy that a training's learner has after the training's games."""
     learner = card.learned["parameters"].get("learner")
     if card.learned["parameters"].get("_target_") != ONLINE or not isinstance(learner, Mapping):
@@ -131,7 +132,7 @@ def _learned_again(archive: Archive, card: PolicyCard) -> Policy:
             f"({card.learned['parameters'].get('_target_')}), which cannot learn again from logged "
             "games: repeat the command of its training instead"
         )
-    found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner)
+    found: Learner = made_of(f"the learner of policy '{card.name}'", learner, Learner, trusted)
     run_ids = card.learned["run_ids"]
     if len(run_ids) != 1:
         raise RequestError(f"policy '{card.name}' is damaged: a learner has one run, and its card names {len(run_ids)}")
@@ -168,7 +169,7 @@ def _bred_again(archive: Archive, card: PolicyCard, threads: int, trusted: bool)
     from runners.training.trainer import TrainingContext
 
     settings = card.learned["parameters"]
-    trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer)
+    trainer: GeneticTrainer = made_of(f"the trainer of policy '{card.name}'", settings, GeneticTrainer, trusted)
     context = TrainingContext(
         name=str(card.learned["trainer"]),
         rules=Rules(**card.rules),

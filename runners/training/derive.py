@@ -51,20 +51,29 @@ from runners.executors.base import MEBIBYTE, THREADS, Executor, Stop, Task, avai
 T = TypeVar("T")
 
 
-def derivation_of(kind: str, settings: Mapping[str, Any]) -> Derivation:
-    """The derivation that settings describe. Raises ``RequestError`` for invalid parameters."""
-    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation)
+def derivation_of(kind: str, settings: Mapping[str, Any], trusted: bool = False) -> Derivation:
+    """The derivation that settings describe. ``trusted``: the user named its class, as for ``made_of``.
+
+    Raises ``RequestError`` for invalid parameters.
+    """
+    derivation: Derivation = made_of(f"kind '{kind}'", settings, Derivation, trusted)
     return derivation
 
 
 def learned_from(
-    kind: str, settings: Mapping[str, Any], selection: Selection, threads: int, order: Sequence[str] = ()
+    kind: str,
+    settings: Mapping[str, Any],
+    selection: Selection,
+    threads: int,
+    order: Sequence[str] = (),
+    trusted: bool = False,
 ) -> tuple[Learned, Dataset | GameStream]:
     """A policy of chosen games, and these games: in memory, or read as it is learned.
 
-    ``order`` is as for ``dataset_of``, which raises the same errors. Raises ``FailureError`` for what a kind raises.
+    ``order`` is as for ``dataset_of``, which raises the same errors, ``trusted`` as for ``made_of``. Raises
+    ``FailureError`` for what a kind raises.
     """
-    derivation = derivation_of(kind, settings)
+    derivation = derivation_of(kind, settings, trusted)
     if isinstance(derivation, LearningDerivation):
         stream, learning = GameStream(selection, order), derivation
         return guarded(kind, settings, lambda: learning.learn(stream, threads)), stream
@@ -112,7 +121,7 @@ class CountTask(Task):
         found = read_chosen(archive, part.run_id, part.stored, part.chosen)
         record = readable(archive.known_run(part.run_id))
         dataset = Dataset((record,), (0, len(found.game_id)), *found)
-        derivation: Any = derivation_of(self.kind, self.settings)
+        derivation: Any = derivation_of(self.kind, self.settings, trusted=True)  # the user builds a policy
         counting: Counting = derivation
         counts = guarded(self.kind, self.settings, lambda: counting.count(dataset, 1))
         return part.run_id, counts, found.fingerprint
@@ -148,7 +157,7 @@ class BuildRequest:
     @cached_property
     def derivation(self) -> Derivation:
         """The derivation that the settings describe. Raises ``RequestError`` for invalid parameters."""
-        return derivation_of(self.kind, self.settings)
+        return derivation_of(self.kind, self.settings, trusted=True)
 
     @property
     def is_counted_apart(self) -> bool:
@@ -229,7 +238,7 @@ class DerivedKnowledge(NamedTuple):
 def _derived(prepared: PreparedBuild) -> DerivedKnowledge:
     """The policy of all games, which are in memory at once or are read as it is learned."""
     request = prepared.request
-    learned, games = learned_from(request.kind, request.settings, prepared.selection, request.threads)
+    learned, games = learned_from(request.kind, request.settings, prepared.selection, request.threads, trusted=True)
     sums, thoughts = games.checksums(request.threads), getattr(games, "thoughts", {})
     return DerivedKnowledge(learned.policy, games.ranges(), sums, learned.curve, thoughts)
 

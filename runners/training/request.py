@@ -87,7 +87,7 @@ def training_request_of(cfg: DictConfig, choices: Mapping[str, str], command: st
         trusted=True,
     )
     settings = plain(cfg.trainer)
-    trainer: Trainer = made_of(f"trainer '{context.name}'", settings, Trainer)
+    trainer: Trainer = made_of(f"trainer '{context.name}'", settings, Trainer, trusted=True)
     request = TrainingRequest(
         trainer=trainer,
         settings=settings,

@@ -81,7 +81,7 @@ class SelfImprovement(Trainer):
         for key in ("kind", "first", "player"):
             if not isinstance(getattr(self, key), str):
                 raise RequestError(f"trainer.{key}={getattr(self, key)!r} is not NAME or NAME(parameter=value,…)")
-        derivation_of(*self.derivation)
+        derivation_of(*self.derivation, trusted=True)  # a yaml names its class
 
     @property
     def derivation(self) -> tuple[str, dict[str, Any]]:

@@ -227,7 +227,7 @@ def test_an_agent_that_the_user_did_not_name_runs_no_code_of_others() -> None:
     deeper = AgentSpec("o", "agents.oracle.Oracle", {"below": inside.as_mapping()})
     for spec in (AgentSpec("mine", "nowhere.Player", {}), AgentSpec(**polito), inside, deeper):
         assert len([*spec.code_of_others()]) == 1
-        with pytest.raises(RequestError, match=r"code that is not this project's .* allow it with --trust-agents"):
+        with pytest.raises(RequestError, match=r"code .* not vouch for .* allow it with --trust-agents"):
             spec.build()
         with pytest.raises(RequestError, match="--trust-agents"):
             spec.policy_parameter()

@@ -325,7 +325,7 @@ def test_check_names_the_rules_that_are_broken(faulty: Path, monkeypatch: pytest
 
 
 def test_a_program_that_data_name_does_not_start(faulty: Path) -> None:
-    with pytest.raises(RequestError, match="would run code that is not this project's"):
+    with pytest.raises(RequestError, match="would run code that this project does not vouch for"):
         agent_named(f"engine(command={BARE} {faulty})").build()
 
 

@@ -130,8 +130,8 @@ def test_a_class_of_others_is_not_imported(root: Path, mark: Path, qarena: Qaren
         with forged(root, name, change):
             found = qarena("policy", "rebuild", name, "--archive", str(root))
         assert re.fullmatch(
-            rf"error: policy '{name}' would run code that is not this project's \(class {CLASS}\), and you did not "
-            "name it: look at that code, then allow it with --trust-agents\n",
+            rf"error: policy '{name}' would run code that this project does not vouch for \(class {CLASS}\), "
+            "and you did not name it: look at that code, then allow it with --trust-agents\n",
             found.refusal,
         ), what
         assert not mark.exists(), what

@@ -361,7 +361,10 @@ def test_a_kind_of_ones_own_is_built_rebuilt_shown_and_played_from_its_folder(
     again = qarena("policy", "rebuild", "counted", "--archive", str(root), "--trust-agents", *mine)
     assert again.out.startswith("identical: policy counted ")
     refused = qarena("policy", "rebuild", "counted", "--archive", str(root), *mine)
-    assert "code that is not this project's (class counted_games.Counted), and you did not name it" in refused.refusal
+    assert (
+        "code that this project does not vouch for (class counted_games.Counted), and you did not name it"
+        in refused.refusal
+    )
     assert refused.err.endswith("allow it with --trust-agents\n")
     shown = qarena("policy", "show", "counted", "--archive", str(root), *mine)
     assert "counted, read by counting, policy" in shown.out

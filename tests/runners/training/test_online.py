@@ -17,7 +17,7 @@ from analytics.policies.relearn import learning_curve, relearn
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
-from runners.arena.spec import AgentSpec, made
+from runners.arena.spec import AgentSpec, made_of
 from runners.training.online import Online, _OnlineTraining
 from tests.marks import seldom
 from tests.naive import Outcome
@@ -63,8 +63,7 @@ def expected(uninterrupted: tuple[Path, Policy]) -> Policy:
 
 
 def learner_of(trainer: Online) -> Any:
-    params = {key: value for key, value in trainer.learner.items() if key != "_target_"}
-    return made("learner", trainer.learner["_target_"], params)
+    return made_of("learner", trainer.learner, Learner)
 
 
 def assert_played(root: Path, expected: list[Outcome]) -> None:

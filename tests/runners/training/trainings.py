@@ -21,7 +21,7 @@ from analytics.store.policy_cards import PolicyCard
 from quarto.rules import CLASSIC, Rules
 from runners.arena.config import load_agent
 from runners.arena.config_groups import ArchiveSettings, settings_of
-from runners.arena.spec import made
+from runners.arena.spec import made_of
 from runners.training import derive
 from runners.training.online import Online
 from runners.training.request import TrainingRequest, check, keep, training_request_of
@@ -119,8 +119,7 @@ def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
 def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
     """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
     (run_id,) = Archive.open(root).run_ids()
-    target = trainer.learner["_target_"]
-    learner: Learner = made("learner", target, {k: v for k, v in trainer.learner.items() if k != "_target_"})
+    learner: Learner = made_of("learner", trainer.learner, Learner)
     knowledge = learner.knowledge(rules)
     opponent = lift(load_agent(str(trainer.opponent)).build(), rules, "opponent")
     assert isinstance(opponent, KernelPlayer)

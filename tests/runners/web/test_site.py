@@ -58,7 +58,7 @@ def test_where_others_may_connect_only_built_in_agents_play(tmp_path: Path) -> N
         for label in ("polito", polito, "corner", f"oracle(horizon=4,below='{polito}')", "oracle(below=corner)"):
             found = ada.begin(label)
             assert found.status == 400, label
-            assert re.search("it runs other people's code|code that is not this project's", found.line), label
+            assert re.search("it runs other people's code|code that this project does not vouch for", found.line), label
     assert not (folder / "ran").exists()
 
 
