@@ -8,10 +8,11 @@ name the unit, the title of its table does. Whatever is shown is ``escaped`` fir
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analytics.store.texts import HIDDEN, make_visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -304,18 +305,12 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 # Spreadsheets read cells that begin so as formulas; some read the wide signs of Chinese and Japanese too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
-# Control and bidirectional characters, which a terminal obeys or hides. Line ends stay.
-_OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_HIDDEN_IN_CELLS = f"[{HIDDEN}--\n]"  # in Rust's syntax; line ends stay
 
 
 def escaped(text: str) -> str:
-    """A text in which control and bidirectional characters are visible."""
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def escaped_json(text: str) -> str:
-    """The same JSON without control and bidirectional characters."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Return a text in which hidden characters are visible; line ends stay."""
+    return make_visible(text, keep="\n")
 
 
 def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
@@ -335,7 +330,7 @@ def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = Fal
 def _plain(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
     import polars as pl
 
-    if texts.str.contains(_OBEYED.pattern).any():
+    if texts.str.contains(_HIDDEN_IN_CELLS).any():
         texts = texts.map_elements(escaped, pl.String)
     if not for_spreadsheet:
         return texts

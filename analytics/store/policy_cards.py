@@ -6,16 +6,27 @@ import hashlib
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from math import isfinite
 from pathlib import PurePath
 from typing import Annotated, Any
 
 import msgspec
 
 from analytics.store.archive import Archive
-from analytics.store.records import RUN_ID, Count, JsonRecord, RunId, Sha256, StoredRecord, matching, typed
+from analytics.store.records import (
+    RUN_ID,
+    Count,
+    JsonRecord,
+    RunId,
+    Sha256,
+    StoredRecord,
+    check_time,
+    matching,
+    rules_in,
+    typed,
+)
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError
-from quarto.rules import Rules
 
 FOLDER = "policies"
 CARD = "card.json"
@@ -92,8 +103,11 @@ class PolicyCard(StoredRecord, frozen=True):
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        Rules(**self.rules)
-        datetime.fromisoformat(self.created)
+        rules_in(self.rules)
+        check_time(self.created)
+        wrong = [f"parameters: {name} is {value}" for name, value in self.parameters.items() if not isfinite(value)]
+        if wrong:
+            raise ValueError(wrong[0])
         learned = typed(self.learned, _LearnedFields, "learned")
         if self.is_derived and set(learned.checksums) != set(learned.run_ids):
             raise ValueError("learned has not one checksum for each run")

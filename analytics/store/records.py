@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -26,7 +26,9 @@ from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
 from analytics.files.local import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
+from analytics.store.texts import HIDDEN, SURROGATES, as_line, as_typed_text, check_texts
 from quarto.errors import FailureError, RequestError
+from quarto.notation import RULES_NAME
 from quarto.rules import Rules
 
 T = TypeVar("T")
@@ -35,18 +37,16 @@ RESTORE = "restore it from a copy, or move it away to go on without it"
 
 REGEX = re.compile(r"Expected str matching regex '\^\(\?:(.*)\)\\\\Z'")  # how msgspec words what ``matching`` refuses
 
-# In texts, what a terminal obeys or hides, what ends a line, and what no file can hold. ``escaped`` of the terminal
-# shows the same characters.
-OBEYED = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-_OBEYED = re.compile(f"(?![\t\n])[{OBEYED}]")  # a command and a condition may have several lines
-_TYPED = ("command", "error")  # keys of texts that are kept with such characters visible
+# Keys of texts that were typed or raised: they may have several lines. The writer makes visible what these hide.
+_TYPED = ("command", "error")
+_TYPED_OR_PARSED = (*_TYPED, "where")
 
 CHECKSUM = "checksum"  # the key of a stored record's checksum
 
 MOST = (1 << 63) - 1
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
-Duration = Annotated[float, msgspec.Meta(ge=0)]  # seconds
+Duration = Annotated[float, msgspec.Meta(ge=0, le=float(MOST))]  # seconds
 
 
 _ready = set[Any]()
@@ -128,10 +128,12 @@ def parse(content: bytes, kind: type[T]) -> T:
     if len(content) > MOST_RECORD_BYTES:
         raise RecordError(f"it has {len(content):,} bytes, and a record at most {MOST_RECORD_BYTES:,}")
     try:
-        # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite.
-        value = json.loads(content)
+        # Not msgspec's own parser, which refuses infinities: a spec's parameters may be infinite. The bytes are decoded
+        # first, because ``json`` guesses their encoding.
+        value = json.loads(content.decode())
+        check_texts(value, _TYPED_OR_PARSED)
     except ValueError as error:
-        raise RecordError(str(error)) from error
+        raise RecordError(as_line(str(error))) from error
     except RecursionError as error:
         raise RecordError("it is nested too deeply") from error
     if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, StoredRecord)):
@@ -140,23 +142,7 @@ def parse(content: bytes, kind: type[T]) -> T:
     record = typed(value, kind)
     if found != sealed(value)[CHECKSUM]:
         raise RecordError("its checksum is not that of its content: it was changed since it was written")
-    for text in _texts(value):
-        if _OBEYED.search(text):
-            raise RecordError(f"{text!a:.80} has characters that are not shown")
     return record
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All texts in JSON values, keys too."""
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            waiting += [*each, *each.values()]
-        elif isinstance(each, list):
-            waiting += each
 
 
 def load(path: PurePath, kind: type[T], remedy: str = RESTORE, backend: Backend = LOCAL) -> T:
@@ -187,10 +173,6 @@ def _fields(record: msgspec.Struct) -> dict[str, Any]:
     return values
 
 
-def _visible(text: str) -> str:
-    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     """A record as the bytes that are stored: UTF-8, keys in the order of the fields, at last a checksum and a newline.
 
@@ -199,7 +181,7 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
     values = json.loads(json.dumps(record, default=_fields))
     if isinstance(record, StoredRecord):
         for holder in (values, values.get("learned", {})):
-            holder |= {key: _visible(holder[key]) for key in _TYPED if holder.get(key)}
+            holder |= {key: as_typed_text(holder[key]) for key in _TYPED if holder.get(key)}
         values = sealed(values)
     content = (json.dumps(values, ensure_ascii=False, indent=1) + "\n").encode()
     if isinstance(record, JsonRecord):
@@ -211,7 +193,10 @@ def dump(record: JsonRecord | Mapping[str, Any]) -> bytes:
 
 RUN_ID = re.compile(r"[0-9a-f]{12}")
 SWEEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=-]{0,63}")
-LABEL = re.compile(rf"[^{OBEYED}]{{1,200}}")
+LABEL = re.compile(rf"[^{HIDDEN}{SURROGATES}]{{1,200}}")
+# A name of rules, and in brackets what differs from the preset of that name, as the runner names it.
+_SETTING = r"[a-z_]+=[A-Za-z0-9_.-]+"
+NAME_OF_RULES = re.compile(rf"(?=.{{1,200}}\Z){RULES_NAME.pattern}(?:\({_SETTING}(?:,{_SETTING})*\))?")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 SEATS = ("swapped", "fixed")
@@ -241,7 +226,24 @@ def run_word(run_id: str) -> int:
 @lru_cache(256, typed=True)
 def _rules(**fields: Any) -> Rules:
     """Rules, made once for thousands of records: their lines take 100 microseconds."""
-    return Rules(**fields)
+    rules = Rules(**fields)
+    if not isinstance(rules.name, str) or not NAME_OF_RULES.fullmatch(rules.name):
+        raise ValueError(f"rules {rules.name!a:.80} is not a name: letters, digits, '_', '.' and '-'")
+    return rules
+
+
+def rules_in(fields: Mapping[str, Any]) -> Rules:
+    """Return the rules that the fields in a record describe. Raises ``ValueError`` if they describe none."""
+    try:
+        return _rules(**fields)
+    except TypeError as error:  # an unknown field, or a value that is no text and no flag
+        raise ValueError(f"rules: {as_line(str(error), 80)}") from error
+
+
+def check_time(text: str) -> None:
+    """Raise ``ValueError`` unless a text is a time with its zone, ISO 8601."""
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError(f"created {text!a:.80} has no time zone")
 
 
 class _AgentFields(msgspec.Struct):
@@ -260,7 +262,7 @@ class _SpecFields(msgspec.Struct):
     learner: Count | None = None
 
     def __post_init__(self) -> None:
-        _rules(**self.rules)
+        rules_in(self.rules)
         if any(agent >= len(self.agents) for pairing in self.pairings for agent in pairing):
             raise ValueError(f"a pairing has an index beyond the {len(self.agents)} agents")
         if self.learner is not None and any(self.learner not in pairing for pairing in self.pairings):
@@ -309,7 +311,7 @@ class RunRecord(StoredRecord, frozen=True):
     def __post_init__(self) -> None:
         typed(self.spec, _SpecFields, "spec")
         typed(self.code, _CodeFields, "code")
-        datetime.fromisoformat(self.created)
+        check_time(self.created)
 
     def promised_units(self, table: str) -> int:
         """Return how many units a derived table had when the record was written, as far as it says."""
@@ -344,7 +346,7 @@ class RunRecord(StoredRecord, frozen=True):
 
     @property
     def rules(self) -> Rules:
-        return _rules(**self.spec["rules"])
+        return rules_in(self.spec["rules"])
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
-from datetime import datetime
 from pathlib import PurePath
 from typing import Annotated
 
@@ -27,6 +26,7 @@ from analytics.store.records import (
     Positive,
     RunId,
     StoredRecord,
+    check_time,
     matching,
     now,
     one_of,
@@ -63,7 +63,7 @@ class SprtVerdict(StoredRecord, frozen=True):
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        datetime.fromisoformat(self.created)
+        check_time(self.created)
         if self.verdict_id != verdict_id_of(self.hypotheses, self.most_pairs):
             raise ValueError(f"verdict_id {self.verdict_id!r} is not that of its hypotheses and most_pairs")
         if not math.isfinite(self.ratio):

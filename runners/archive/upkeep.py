@@ -20,6 +20,7 @@ from analytics.files.local import backend_of
 from analytics.store.archive import Archive, chosen_runs
 from analytics.store.marker import note_if_unknown, remember
 from analytics.store.schema import SCHEMA_VERSION, TABLES
+from analytics.store.texts import as_line
 from analytics.upkeep import garbage, merging, upgrading
 from analytics.upkeep.merging import MergeOptions
 from analytics.upkeep.rolling import Compacted, files_to_compact, roll_up_small
@@ -121,7 +122,7 @@ def verify(root: PurePath) -> int:
         found = verification.verify(opened, bar.advance)
     remember(root)
     for problem in found.problems:
-        typer.echo(console.escaped(str(problem)), err=True)
+        typer.echo(as_line(str(problem)), err=True)
     things = (
         *((found.runs, "run", ""), (found.ranges, "range", "")),
         *((found.games, "game", ""), (found.plies, "ply", "plies")),

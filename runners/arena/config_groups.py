@@ -47,8 +47,9 @@ OWN_FOLDERS = "QARENA_OWN_FOLDERS"
 OPTIONS = ObjectType.CONFIG  # of a group, not the groups below it
 hydra_lock = RLock()  # Hydra, which reads the yamls, is one object of the whole process
 LIMITS = ("turn_seconds", "isolation", "megabytes")  # keys of every agent, see agents.base.AgentLimits
-# Keys of an agent's yaml that its constructor does not take.
-NOT_PARAMETERS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", *LIMITS)
+# Keys of an agent's yaml that its constructor does not take; ``id`` is gone once a yaml is read.
+_KEYS = ("_target_", "name", "tactical", "reads", "default_player", "files", "paths", "starts_programs")
+NOT_PARAMETERS = (*_KEYS, *LIMITS)
 
 
 class UserFolders(SearchPathPlugin):

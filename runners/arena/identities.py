@@ -1,9 +1,11 @@
 """Identities: the fixed strings that stand for classes in records, on cards and in settings.
 
 One table resolves them. It is read from the yamls that ship with the project, so data reaches the classes that these
-name, and nothing else. A class without an entry belongs to the user: it is imported by its dotted path, and only if the
-user named it. The identity of a class is the key ``id`` beside ``_target_`` in its yaml or, without that key, the
-dotted path. So a module can move: ``_target_`` changes, ``id`` keeps what archives hold.
+name, and nothing else; agents that start programs are not for data either. A class without an entry belongs to the
+user: it is imported by its dotted path, and only if the user named it.
+
+The identity of a class is the key ``id`` beside ``_target_`` in its yaml or, without that key, the dotted path. So a
+module can move: ``_target_`` changes, ``id`` keeps what archives hold.
 """
 
 from __future__ import annotations
@@ -11,29 +13,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
 from quarto.sources import project_root
 
-TARGET, ID = "_target_", "id"  # keys of yamls: the dotted path of a class, its identity
+# Keys of yamls: the dotted path of a class, its identity, and whether it starts programs.
+TARGET, ID, PROGRAMS = "_target_", "id", "starts_programs"
 GROUPS = ("agent", "executor", "kind", "objective", "trainer")  # folders of conf/ whose yamls name classes
 
 
-def find_class_path(identity: str) -> str | None:
-    """Return the dotted path of the class with an identity; None if no yaml of the project names such a class."""
-    return _shipped_identities().get(identity)
+class ShippedClass(NamedTuple):
+    """A class that a yaml of the project names."""
+
+    path: str  # dotted
+    starts_programs: bool = False
 
 
 def is_shipped(identity: Any) -> bool:
-    """Return whether a yaml of the project names the class, so that data may name it too."""
-    return isinstance(identity, str) and identity in _shipped_identities()
+    """Return whether a yaml of the project names the class."""
+    return isinstance(identity, str) and identity in _shipped_classes()
+
+
+def starts_programs(identity: Any) -> bool:
+    """Return whether the class is one of the project's own that start programs, which data must not name."""
+    return is_shipped(identity) and _shipped_classes()[identity].starts_programs
+
+
+def is_for_data(identity: Any) -> bool:
+    """Return whether data may name the class: it is the project's own, and starts no programs."""
+    return is_shipped(identity) and not starts_programs(identity)
+
+
+def class_path_of(identity: str) -> str:
+    """Return the dotted path of a class: that of the table or, if the class is the user's own, the identity itself."""
+    return _shipped_classes()[identity].path if is_shipped(identity) else identity
 
 
 def module_of(identity: str) -> str:
-    """Return the name of the module with the class; that of the dotted path, if the class is the user's own."""
-    return (find_class_path(identity) or identity).rpartition(".")[0]
+    """Return the name of the module with a class."""
+    return class_path_of(identity).rpartition(".")[0]
 
 
 def to_identities(settings: Any) -> Any:
@@ -54,38 +74,39 @@ def to_identities(settings: Any) -> Any:
 
 
 @cache
-def _shipped_identities() -> Mapping[str, str]:
+def _shipped_classes() -> Mapping[str, ShippedClass]:
     return read_identities(project_root() / "conf")
 
 
 @cache
 def _identities_by_path() -> Mapping[str, str]:
-    return {path: identity for identity, path in _shipped_identities().items()}
+    return {shipped.path: identity for identity, shipped in _shipped_classes().items()}
 
 
-def read_identities(folder: Path) -> dict[str, str]:
-    """Read the table from the yamls in a folder: the dotted path of each class by its identity.
+def read_identities(folder: Path) -> dict[str, ShippedClass]:
+    """Read the table from the yamls in a folder: each class by its identity.
 
     Raises ``ValueError`` for an identity of two classes, and for a class with two identities.
     """
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, where PyYAML was built with it: ten times as fast
-    identities: dict[str, str] = {}
+    classes: dict[str, ShippedClass] = {}
     for group in GROUPS:
         for file in sorted((folder / group).glob("*.yaml")):
             settings = yaml.load(file.read_text(encoding="utf-8"), loader)  # noqa: S506  (both loaders are safe ones)
-            for identity, path in _named_classes(settings):
-                if identities.setdefault(identity, path) != path:
-                    raise ValueError(f"{file}: {identity} is the identity of {identities[identity]} already")
-    if len({*identities.values()}) < len(identities):
-        raise ValueError(f"{folder}: a class has two identities: {sorted(identities)}")
-    return identities
+            for identity, shipped in _named_classes(settings):
+                if classes.setdefault(identity, shipped) != shipped:
+                    raise ValueError(f"{file}: {identity} is the identity of {classes[identity].path} already")
+    if len({shipped.path for shipped in classes.values()}) < len(classes):
+        raise ValueError(f"{folder}: a class has two identities: {sorted(classes)}")
+    return classes
 
 
-def _named_classes(settings: Any) -> Iterator[tuple[str, str]]:
-    """Yield identity and dotted path of each class in nested settings."""
+def _named_classes(settings: Any) -> Iterator[tuple[str, ShippedClass]]:
+    """Yield each class in nested settings, after its identity."""
     if not isinstance(settings, Mapping):
         return
     if TARGET in settings:
-        yield settings.get(ID, settings[TARGET]), settings[TARGET]
+        shipped = ShippedClass(settings[TARGET], settings.get(PROGRAMS) is True)
+        yield settings.get(ID, shipped.path), shipped
     for value in settings.values():
         yield from _named_classes(value)

@@ -16,10 +16,11 @@ from agents.base import Agent, AgentLimits, KernelAgent
 from agents.parameters import as_typed
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
-from analytics.store.records import run_id_of
+from analytics.store.records import LABEL, run_id_of
+from analytics.store.texts import as_line
 from quarto.errors import ArenaError, RequestError, is_ctrl_c, nearest, one_line
 from quarto.rules import Rules
-from runners.arena.identities import TARGET, find_class_path, is_shipped
+from runners.arena.identities import TARGET, class_path_of, is_for_data, is_shipped, starts_programs
 
 if TYPE_CHECKING:
     from agents.learning.policy import Policy
@@ -111,8 +112,8 @@ class AgentSpec:
 
     @property
     def runs_programs(self) -> bool:
-        """Whether it starts processes of its own: its constructor takes the limits of these."""
-        return is_shipped(self.target) and self._takes("limits")
+        """Whether it starts processes of its own, so that its constructor takes the limits of these."""
+        return starts_programs(self.target)
 
     @property
     def choosers(self) -> Sequence[str]:
@@ -150,9 +151,9 @@ class AgentSpec:
         Modules of others are not imported.
         """
         if not is_shipped(self.target):
-            yield f"class {self.target}"
+            yield from classes_of_others([self.target])
         elif self.runs_programs:
-            yield f"a program that '{self.label}' starts"
+            yield f"a program that '{as_line(self.label, 100)}' starts"
         for name in AGENT_PARAMETERS:
             if self.params.get(name) is not None:
                 yield from AgentSpec.from_mapping(self.params[name]).code_of_others()
@@ -179,8 +180,9 @@ class AgentSpec:
         """
         known = AGENT_KEYS.items() if isinstance(mapping, Mapping) and {*mapping} <= {*AGENT_KEYS} else ()
         values = {name: mapping[name] for name, kind in known if isinstance(mapping.get(name), kind)}
-        if not known or len(values) < len(mapping) or not {"label", "target", "params"} <= {*values}:
-            raise RequestError(f"{mapping!r:.80} does not describe an agent: it needs label, target and params")
+        is_whole = bool(known) and len(values) == len(mapping) and {"label", "target", "params"} <= {*values}
+        if not is_whole or not LABEL.fullmatch(values["label"]):
+            raise RequestError(f"{mapping!a:.80} does not describe an agent: it needs label, target and params")
         limits = AgentLimits.of(f"agent '{values['label']}'", values.get("limits", {}))
         return AgentSpec(**{**values, "limits": limits, "trusted": trusted})
 
@@ -226,8 +228,8 @@ def refuse(what: str, code: Iterable[str]) -> None:
 
 
 def classes_of_others(identities: Iterable[Any]) -> Iterator[str]:
-    """Describe each class that no yaml of this project names."""
-    yield from (f"class {identity}" for identity in identities if not is_shipped(identity))
+    """Describe each class that data must not name."""
+    yield from (f"class {as_line(str(identity), 100)}" for identity in identities if not is_for_data(identity))
 
 
 @functools.cache
@@ -370,11 +372,9 @@ def _check_type(what: str, parameter: inspect.Parameter, value: Any) -> None:
 
 def _class(what: str, identity: str, trusted: bool) -> type[Any]:
     """The class with an identity: the only way from a text to a class. Raises ``RequestError``, see ``made_of``."""
-    target = find_class_path(identity)
-    if target is None:
-        if not trusted:
-            refuse(what, classes_of_others([identity]))
-        target = identity
+    if not trusted:
+        refuse(what, classes_of_others([identity]))
+    target = class_path_of(identity)
     module_name, _, class_name = target.rpartition(".")
     try:
         found = getattr(importlib.import_module(module_name), class_name)

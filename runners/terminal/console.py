@@ -42,7 +42,7 @@ class _StandardOutput(Console):
 
 def out() -> Console:
     """The console for results: standard output."""
-    return _StandardOutput(highlight=False)
+    return _StandardOutput(highlight=False, emoji=False)  # a label is no code of an emoji
 
 
 def print_line(text: str) -> None:
@@ -52,7 +52,8 @@ def print_line(text: str) -> None:
 
 def print_note(text: str, screen: IO[str] | None = None) -> None:
     """Print text that is not a result to standard error, or to ``screen``, as it is, not wrapped."""
-    Console(file=screen, stderr=True, highlight=False, soft_wrap=True).print(escaped(text), markup=False)
+    console = Console(file=screen, stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    console.print(escaped(text), markup=False)
 
 
 FOLDED = 24  # a text this long or shorter stays in one line
@@ -93,7 +94,7 @@ def narrowed(table: Table, width: int) -> tuple[Table, list[str]]:
 
 def rich_table(table: Table, folded: bool = False) -> RichTable:
     """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
-    made = RichTable(title=table.title or None, title_justify="left")
+    made = RichTable(title=Text(table.title) if table.title else None, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
         folds_here = folded and folds(column)

@@ -13,8 +13,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.results.columns import ResultColumn, Table, csv_of, escaped_json
+from analytics.results.columns import ResultColumn, Table, csv_of
 from analytics.sql.answers import checked_times, sink_parquet
+from analytics.store.texts import make_visible_json
 from runners.terminal import console
 from runners.terminal.files import PRINTED, TableOutput, new_file, write_file
 
@@ -154,7 +155,7 @@ def as_csv(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = Fal
 
 def _json_row(row: Mapping[str, Any]) -> bytes:
     text = json.dumps({name: _json_value(value) for name, value in row.items()}, ensure_ascii=False)
-    return escaped_json(text).encode()
+    return make_visible_json(text).encode()
 
 
 def _json_text(value: Any) -> str | None:

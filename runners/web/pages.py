@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.report.pieces import piece_svg, piece_symbols
-from analytics.results.columns import escaped
+from analytics.store.texts import make_visible
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.browse.library import BusyError
 from runners.browse.links import address
@@ -108,10 +108,8 @@ def environment() -> Environment:
 
 
 def _visible(value: object) -> object:
-    """A value of a template without control and bidirectional characters. Line ends and tabs stay, for text areas."""
-    if type(value) is not str:
-        return value
-    return "".join(each if each in "\r\t" else escaped(each) for each in value) if escaped(value) != value else value
+    """A value of a template without hidden characters. Line ends and tabs stay, for text areas."""
+    return make_visible(value, keep="\r\n\t") if type(value) is str else value
 
 
 @cache

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from agents.learning.learner import Learner
 from agents.learning.policy import Policy
 from analytics import open_archive
 from analytics.policies.policy_store import knowledge_of

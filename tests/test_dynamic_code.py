@@ -1,0 +1,91 @@
+"""Each place where a name that is computed becomes code, an attribute or a process, and why data cannot choose it.
+
+A new place fails the test: it belongs in the table, with the reason why no record, card, label or address reaches it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.paths import ROOT
+from tests.test_house import PACKAGES
+
+IMPORTS = {"import_module", "__import__", "instantiate", "find_spec", "run_path", "run_module", "exec_module"}
+ATTRIBUTES = {"getattr", "setattr", "attrgetter", "methodcaller"}
+PROCESSES = {"Popen", "Process", "system", "popen", "execv", "execve", "execvp", "posix_spawn", "check_call"}
+
+# Why data cannot choose the name.
+GATE = "the gate: an identity of data is in the table of ``runners.arena.identities``, or it is refused"
+FIXED = "it is one of a few names in the code: fields of our own values, modules, programs of ours"
+NAMED = "the user names the folder, class, plugin or program: the gate refuses agents that start programs to data"
+SENT = "this program's own process sent it: of agents, only those that the gate let pass"
+PROVEN = {
+    **dict.fromkeys(("runners/arena/spec.py::_agent_class", "runners/arena/spec.py::_class"), GATE),
+    **dict.fromkeys(
+        (
+            *("agents/base.py::__post_init__", "agents/parameters.py::check_fields"),
+            *("analytics/exchange/formats.py::check_library", "analytics/exchange/text.py::heading_tags"),
+            *("analytics/perfect/position_set.py::judgement", "analytics/ratings/ratings.py::frame"),
+            *("analytics/results/pairings.py::frame", "analytics/upkeep/merging.py::plus"),
+            *("analytics/verify/games.py::read", "quarto/__init__.py::__getattr__"),
+            *("quarto/observations.py::copy", "quarto/observations.py::rules_named"),
+            *("quarto/rules.py::__post_init__", "quarto/solver/table.py::record"),
+            *("quarto/sources.py::_find", "runners/browse/asking.py::_start"),
+            *("runners/cli/main.py::_refuse_shadows", "runners/environments/stable_baselines.py::get_attr"),
+            *("runners/executors/base.py::plain", "runners/executors/on_ray.py::__init__"),
+            *("runners/executors/processes.py::__init__", "runners/hosting/child.py::__init__"),
+            *("runners/hydra_app/arguments.py::check_choices", "runners/judge/shown.py::frame_of"),
+            *("runners/speed/main.py::seconds", "runners/speed/solver.py::run_yardstick"),
+            *("runners/speed/timing.py::compiled", "runners/speed/timing.py::process"),
+            *("runners/speed/warm.py::load_players", "runners/sprt/shown.py::described"),
+            "runners/training/self_improvement.py::__post_init__",
+        ),
+        FIXED,
+    ),
+    **dict.fromkeys(
+        (
+            *("runners/checking/watch.py::__getattr__", "runners/engines/launch.py::_main"),
+            *("runners/engines/process.py::_begin", "runners/hydra_app/launch.py::__init__"),
+            *("runners/hydra_app/launch.py::tell", "runners/polito/live_game.py::_see"),
+            *("runners/polito/live_game.py::turn", "runners/polito/loading.py::_class"),
+            *("runners/polito/loading.py::_defines", "runners/polito/loading.py::_module"),
+            *("runners/polito/loading.py::find_spec", "runners/polito/player.py::_interpreter"),
+            *("runners/polito/player.py::play", "runners/polito/program.py::_tried"),
+            "runners/polito/randomness.py::install",
+        ),
+        NAMED,
+    ),
+    **dict.fromkeys(("runners/executors/processes.py::_task", "runners/hosting/child_program.py::_imported"), SENT),
+}
+
+
+def places(path: Path) -> Iterator[str]:
+    """Each place in a file, as ``file::function``."""
+    name = path.relative_to(ROOT).as_posix()
+    waiting: list[tuple[ast.AST, str]] = [(ast.parse(path.read_text(encoding="utf-8")), "")]
+    while waiting:
+        node, function = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
+        if isinstance(node, ast.Call) and is_dynamic(node):
+            yield f"{name}::{function}"
+        waiting += [(child, function) for child in ast.iter_child_nodes(node)]
+
+
+def is_dynamic(call: ast.Call) -> bool:
+    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if called in IMPORTS:
+        return not (call.args and isinstance(call.args[0], ast.Constant))
+    if called in ATTRIBUTES:
+        return len(call.args) < 2 or not isinstance(call.args[1], ast.Constant)
+    if isinstance(owner, ast.Name) and (owner.id, called) in {("subprocess", "run"), ("os", "fork")}:
+        return True
+    return called in PROCESSES
+
+
+def test_no_name_that_data_gives_becomes_code() -> None:
+    files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    assert {place for file in files for place in places(file)} == {*PROVEN}
