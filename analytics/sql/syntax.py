@@ -32,20 +32,39 @@ POLICY = "policy"  # the macro that is the table of a policy
 
 
 def parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
-    """The tree of a text of SELECTs. For any other text ``error`` is true, and ``error_message`` has the reason."""
+    """The tree of a text of SELECTs. For any other text ``error`` is true, and ``error_message`` has the reason.
+
+    Raises ``RequestError`` for a text that is nested too deeply.
+    """
     # All rows are fetched: an unfinished result would be in the way of what is prepared next.
     known = text.encode(errors="replace").decode()
     ((serialised,),) = connection.execute("SELECT json_serialize_sql($1)", [known]).fetchall()
-    tree: Node = json.loads(serialised)
+    return _tree(serialised)
+
+
+def _tree(serialised: str) -> Node:
+    try:
+        tree: Node = json.loads(serialised)
+    except RecursionError:
+        raise _too_deep() from None
+    if str(tree.get("error_message", "")).startswith("Max expression depth"):  # it advises to change a setting
+        raise _too_deep()
     return tree
+
+
+def _too_deep() -> RequestError:
+    return RequestError("SQL: it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH")
 
 
 def nodes(part: Any) -> Iterator[Node]:
     """All mappings in a tree, each before those inside it."""
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        yield from nodes(value)
+    waiting = [part]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+        if isinstance(value, dict | list):
+            waiting += [*(value.values() if isinstance(value, dict) else value)][::-1]
 
 
 class Read(NamedTuple):
@@ -118,6 +137,7 @@ _CHANGING = frozenset(  # functions that are not consistent, and harmless
         *("now", "today", "get_current_time", "get_current_timestamp", "current_date", "transaction_timestamp"),
     }
 )
+_QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE")
 _SHOWN = ("DESCRIBE", "SUMMARY")  # of a question
 _ONE_SELECT = "a question here is one SELECT that only reads, without EXPLAIN; a PIVOT names its values (IN)"
 
@@ -137,6 +157,7 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
     if tree["error"]:
         is_sql = tree["error_type"] != "parser"
         raise RequestError(f"SQL: {_ONE_SELECT if is_sql else 'Parser Error: ' + tree['error_message']}")
+    _check_queries(tree)
     found = [*nodes(tree)]
     hidden = _catalogue(connection) - {*known}
     for node in found:
@@ -153,6 +174,14 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
     refused = {name for (name,) in connection.execute(_INCONSISTENT, [[*called]]).fetchall()}
     for name in sorted(refused - _CHANGING):
         raise RequestError(f"SQL: {name}() is not allowed here: it does not depend on the games")
+
+
+def _check_queries(tree: Node) -> None:
+    """Raise ``RequestError`` for a part of a question that is no SELECT: in DuckDB 2, WITH may insert and copy."""
+    for node in nodes(tree):
+        kind = str(node.get("type", ""))
+        if kind.endswith("_NODE") and kind not in _QUERIES:
+            raise RequestError(f"SQL: {_ONE_SELECT}")
 
 
 def _catalogue(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -220,14 +249,18 @@ def check(ask: Ask, where: str) -> None:
 def _select(ask: Ask, expression: str) -> Node:
     """The syntax tree of a SELECT of the games that an expression chooses. Raises ``RequestError`` if it is none."""
     text = f"SELECT 1 FROM games WHERE {expression}\n"  # noqa: S608  (it is parsed, not asked)
-    parsed = json.loads(ask(f"SELECT json_serialize_sql({literal(text)})").item())
-    if parsed["error"]:
-        raise RequestError(f"SQL: {parsed['error_message']}")
-    nodes = [statement["node"] for statement in parsed["statements"]]
-    if len(nodes) != 1 or nodes[0]["type"] != "SELECT_NODE":
+    tree = _tree(ask(f"SELECT json_serialize_sql({literal(text)})").item())
+    if tree["error"]:
+        raise RequestError(f"SQL: {tree['error_message']}")
+    queries = [statement["node"] for statement in tree["statements"]]
+    if len(queries) != 1 or queries[0]["type"] != "SELECT_NODE":
         raise RequestError("it goes on after one expression")
-    found: Node = _without_spans(nodes[0])
-    return found
+    _check_queries(tree)
+    try:
+        select: Node = _without_spans(queries[0])
+    except RecursionError:
+        raise _too_deep() from None
+    return select
 
 
 def _without_spans(part: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 from analytics.query.questions import questions
 from analytics.sql.database import OpenArchive
-from analytics.sql.syntax import check_vocabulary
+from analytics.sql.syntax import check, check_vocabulary
 from analytics.sql.views import VIEWS
 from quarto.errors import RequestError
 from tests.paths import SAMPLE
@@ -69,6 +69,17 @@ def test_everything_else_is_refused(guarded: OpenArchive) -> None:
         for view in ("games", "plies", "runs", "results", "seats", "first_plies"):
             count = f"SELECT count(*) AS n FROM {view}"
             assert guarded.first(count, 5).item() == fresh.sql(count).item() > 0
+
+
+def test_a_question_that_is_nested_too_deeply_is_refused_and_says_so(guarded: OpenArchive) -> None:
+    for opening, closing in (("SELECT * FROM (", ")"), ("SELECT (", ")"), ("SELECT ARRAY(", ")")):
+        text = opening * 1000 + "SELECT 1" + closing * 1000
+        with pytest.raises(RequestError, match=r"^SQL: it is nested too deeply: write fewer levels of brackets"):
+            guarded.first(text, 5)
+    assert guarded.first("SELECT * FROM (" * 40 + "SELECT 1 AS x" + ")" * 40, 5).height == 1
+    assert guarded.first("SELECT " + " + ".join("1" * 150) + " AS x", 5).item() == 150
+    with pytest.raises(RequestError, match="nested too deeply"):
+        check(guarded.sql, "plies IN (SELECT * FROM (" * 400 + "SELECT 1" + "))" * 400)
 
 
 def test_our_own_questions_may_read_the_catalogue() -> None:
