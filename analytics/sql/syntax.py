@@ -22,6 +22,7 @@ import duckdb
 import polars as pl
 
 from analytics.sql.views import literal
+from analytics.store.texts import as_line
 from quarto.errors import RequestError
 
 Node = dict[str, Any]
@@ -230,19 +231,19 @@ def check(ask: Ask, where: str) -> None:
     Columns are not looked up: DuckDB names those that it does not find when the condition is used.
     """
     if all(kind == duckdb.token_type.comment for _, kind in duckdb.tokenize(where)):
-        raise RequestError(f"where={where!r} is empty: leave it out to choose all games")
+        raise RequestError(f"where={as_line(repr(where))} is empty: leave it out to choose all games")
     try:
         # Alone, a bracket that it closes and did not open is an error; in brackets, the start of another clause.
         alone, enclosed = _select(ask, where), _select(ask, f"({where}\n)")
     except RequestError as error:
-        raise RequestError(f"where={where!r} is not a condition on games: {error}") from error
+        raise RequestError(f"where={as_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:
-        raise RequestError(f"where={where!r} is not a condition on games: it goes on after one expression")
+        raise RequestError(f"where={as_line(repr(where))} is not a condition on games: it goes on after one expression")
     reason = _changing(ask, alone["where_clause"])
     if reason:
         raise RequestError(
-            f"where={where!r} {reason}, so its result could not be repeated: use columns of the games, as in "
-            "game_id % 10 = 0"
+            f"where={as_line(repr(where))} {reason}, so its result could not be repeated: use columns of the games, as "
+            "in game_id % 10 = 0"
         )
 
 
