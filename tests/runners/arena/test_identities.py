@@ -9,8 +9,7 @@ import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Self
@@ -37,6 +36,7 @@ from runners.arena.spec import AgentSpec, made_of
 from runners.executors.base import Executor
 from runners.training.genetic import GeneticTrainer
 from runners.training.trainer import Trainer
+from tests.audit import watched
 
 # Archives hold these for good: a module may move, and its identity stays, as the key ``id`` of its yaml.
 IN_ARCHIVES = """
@@ -67,11 +67,11 @@ def test_agents_that_start_programs_are_not_for_data() -> None:
     for identity in IN_ARCHIVES.split():
         module, _, name = class_path_of(identity).rpartition(".")
         takes_limits = "limits" in inspect.signature(getattr(importlib.import_module(module), name)).parameters
-        assert takes_limits == starts_programs(identity) == (identity in PROGRAMS), identity
-        assert is_for_data(identity) == (identity not in PROGRAMS)
+        assert takes_limits == starts_programs(identity) == (identity in THAT_START_PROGRAMS), identity
+        assert is_for_data(identity) == (identity not in THAT_START_PROGRAMS)
 
 
-PROGRAMS = ("runners.engines.agent.Engine", "runners.polito.agent.Polito")
+THAT_START_PROGRAMS = ("runners.engines.agent.Engine", "runners.polito.agent.Polito")
 
 
 def write_yaml(folder: Path, name: str, text: str) -> None:
@@ -171,34 +171,18 @@ FORGED_NAMES = (
     "analytics.exchange.importing.ImportedPlayer",
 )
 
-_watched: list[str] | None = None  # what happened while names are put before the gate
-_watcher = threading.get_ident()
 QUIET = ("object.__getattr__", "object.__setattr__", "sys._getframe", "code.__new__", "builtins.id", "marshal.loads")
+PACKAGES = ("quarto", "agents", "analytics", "runners")
+_gatekeeper = threading.get_ident()
 
 
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watched is None or threading.get_ident() != _watcher or event in QUIET:
-        return
-    if event == "open" and isinstance(arguments[1], str) and not set(arguments[1]) & set("wax+"):
-        return  # it reads a source or a yaml
-    if event == "import" and str(arguments[0]).partition(".")[0] in ("agents", "runners", "analytics", "quarto"):
-        return
-    _watched.append(f"{event}{arguments!r:.200}")
-
-
-@contextmanager
-def watched() -> Iterator[list[str]]:
-    """Record what Python reports to auditors in this thread. A hook stays for good, and does nothing afterwards."""
-    global _watched, _watcher  # noqa: PLW0603  (hooks cannot be removed)
-    events: list[str] = []
-    if not hasattr(sys, "_qarena_is_watched"):
-        sys.addaudithook(_watch)
-        sys._qarena_is_watched = True  # type: ignore[attr-defined]
-    _watcher, _watched = threading.get_ident(), events
-    try:
-        yield events
-    finally:
-        _watched = None
+def is_act(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an event of this thread is more than reading a source or a yaml, or importing a module of ours."""
+    if threading.get_ident() != _gatekeeper or event in QUIET:
+        return False
+    if event == "open":
+        return not isinstance(arguments[1], str) or bool(set(arguments[1]) & set("wax+"))
+    return event != "import" or str(arguments[0]).partition(".")[0] not in PACKAGES
 
 
 def callables(modules: Mapping[str, ModuleType]) -> list[str]:
@@ -213,7 +197,7 @@ def callables(modules: Mapping[str, ModuleType]) -> list[str]:
 
 def import_everything() -> None:
     """Import all modules of the project, and libraries that can start programs or write files."""
-    for package in ("quarto", "agents", "analytics", "runners"):
+    for package in PACKAGES:
         for module in pkgutil.walk_packages([str(project_root() / package)], f"{package}."):
             if not any(part in module.name for part in ("templates", "sample", "examples", "stable_baselines")):
                 importlib.import_module(module.name)
@@ -242,7 +226,7 @@ def test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called() ->
     import_everything()
     names = [name for name in callables(dict(sys.modules)) if not is_for_data(name)]
     assert len(names) > 20_000
-    with watched() as events:
+    with watched(is_act) as events:
         assert_refused(OUTER, names)
         assert_refused(DEEPER, names[::20])
     assert Counter(each[:60] for each in events) == {}
@@ -277,7 +261,7 @@ def test_a_name_that_no_yaml_has_is_refused_before_it_is_looked_up(monkeypatch: 
     names = ["agents.trap.Trap", f"{__name__}.Trap", "subprocess.Popen", "tempfile.TemporaryDirectory"]
     names += ["deltalake.DeltaTable", "runners.hosting.child.Child", "runners.engines.process.EngineProcess"]
     assert_refused({**OUTER, **DEEPER}, ["nowhere.\x00Player"])  # reads the table, imports what is around it
-    with watched() as events:
+    with watched(is_act) as events:
         assert_refused({**OUTER, **DEEPER}, [*names, *FORGED_NAMES])
     assert (events, Trap.used) == ([], [])
 
