@@ -242,6 +242,7 @@ def load_rules(name: str) -> Rules:
 
 def rules_of(mapping: Any) -> Rules:
     """Rules from the keys of a yaml in ``conf/rules``. Raises ``RequestError`` for a key or value that is not valid."""
+    from analytics.store.records import NAME_OF_RULES
     from quarto.rules import Rules
 
     known = [each.name for each in fields(Rules)]
@@ -251,6 +252,9 @@ def rules_of(mapping: Any) -> Rules:
     for key, kind, meaning in (("name", str, "a text"), ("rows_and_columns", bool, "true or false")):
         if not isinstance(mapping.get(key, kind()), kind):
             raise RequestError(f"rules.{key}={mapping[key]!r} is not {meaning}")
+    name = mapping.get("name", "classic")
+    if not NAME_OF_RULES.fullmatch(name):
+        raise RequestError(f"rules.name={name!a:.80} is not a name: write letters, digits, '_', '.' and '-' alone")
     try:
         return Rules(**mapping)
     except (TypeError, ValueError) as error:

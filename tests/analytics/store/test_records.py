@@ -165,7 +165,13 @@ def changed(path: tuple[str | int, ...], value: Any, mapping: Any) -> Any:
             "fine",
             "status 'fine': does not match running|interrupted|complete",
         ),
+        (record(), ("seconds",), math.inf, "seconds inf: expected float <= 9"),
         (record(), ("created",), "yesterday", "Invalid isoformat string: 'yesterday'"),
+        (record(), ("created",), "2026-11-27T10:00:00", "created '2026-11-27T10:00:00' has no time zone"),
+        (CARD, ("created",), "2026-11-27", "created '2026-11-27' has no time zone"),
+        (CARD, ("parameters", "rate"), math.inf, "parameters: rate is inf"),
+        (record(), ("spec", "rules", "colour"), 1, "rules: Rules.__init__() got an unexpected keyword argument"),
+        (record(), ("spec", "rules", "squares"), ["plain"], "rules: "),
         (record(), ("code",), None, "code None: expected object, got null"),
         (record(), ("spec", "seed"), 1 << 63, "spec.seed 9223372036854775808: expected int <= 9223372036854775807"),
         (record(), ("spec", "pairings"), [[0, 1], [0, "b"]], "spec.pairings[1][1] 'b': expected int, got str"),
@@ -258,6 +264,8 @@ RECORDS = {
     "name of a parameter": ("runs/*.json", put("spec", "agents", name=True)),
     "rules": ("runs/*.json", put("spec", "rules", "name")),
     "code": ("runs/*.json", put("code", "version")),
+    "code of an agent": ("runs/*.json", put("code", "version", name=True)),
+    "date": ("runs/*.json", put("created")),
     "command": ("runs/*.json", put("command")),
     "setting": ("sweeps/sweep/0.json", put("overrides", "games")),
     "name of a setting": ("sweeps/sweep/0.json", put("overrides", "games", name=True)),
@@ -268,6 +276,9 @@ RECORDS = {
     "gene": ("policies/*/card.json", put("parameters", "rate", name=True)),
     "verdict": ("verdicts/*/*.json", put("command")),
 }
+
+
+SEVERAL_LINES = ("command", "error", "verdict")  # places of texts that were typed or raised
 
 
 @pytest.mark.parametrize("every", [False, *seldom(True)], ids=["one of each", "every"])
@@ -282,12 +293,14 @@ def test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line(whole: Ar
             "verdicts": partial(sprt_verdicts.read, whole, path),
         }
         sound = path.read_bytes()
-        for text in OBEYED if every or place == "label" else OBEYED[:1]:
+        lines = [] if place in SEVERAL_LINES else ["\n", "\t", "x" * 70_000]
+        for text in [*lines, *(OBEYED if every or place == "label" else OBEYED[:1])]:
             forge(path, change(text))
             with pytest.raises(FailureError) as refused:
                 read[pattern.partition("/")[0]]()
             assert str(refused.value).startswith(f"{path} is damaged (")
             assert str(refused.value).isprintable()
+            assert len(str(refused.value)) < 500
             path.write_bytes(sound)
         forge(path, change(OBEYED[0]))
         assert any(problem.file == path for problem in verify(whole).problems)
@@ -299,6 +312,42 @@ def test_a_report_about_such_a_label_is_refused_and_aborts_nothing(archive: Arch
     forge(Path(archive.record_file(RUN_ID)), put("spec", "agents", 0, "label")("\x1b[31m"))
     with OpenArchive(archive.root) as opened, pytest.raises(FailureError, match="is damaged"):
         report(opened)
+
+
+def test_the_bytes_of_a_record_are_utf_8_without_a_mark(tmp_path: Path) -> None:
+    """``json`` accepts a byte order mark and guesses UTF-16 and UTF-32."""
+    content = dump(JOB)
+    for other in (b"\xef\xbb\xbf" + content, *(content.decode().encode(name) for name in ("utf-16", "utf-32-le"))):
+        with pytest.raises(RecordError):
+            parse(other, SweepJob)
+    assert parse(content, SweepJob) == JOB
+
+
+def test_values_that_are_nested_deeply_are_refused() -> None:
+    inner: Any = 1
+    for _ in range(100):
+        inner = {"below": [inner]}
+    values = to_builtins(record()) | {"code": inner}
+    with pytest.raises(RecordError, match="it is nested too deeply: more than 64 levels"):
+        parse(json.dumps(values).encode(), RunRecord)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [
+        *((name, True) for name in ("classic", "own_piece", "a-b.c", "classic(diagonals=none,squares=plain)")),
+        *((name, False) for name in ("", "a b", "a[/bold]b", "[link=http://x]classic[/link]", "a\nerror: b", "größer")),
+        *((name, False) for name in ("a()", "a(b)", "a(b=c", "a(b=[x])", "a" * 201, "a\n", 7, None, ["a"])),
+    ],
+)
+def test_rules_of_a_record_have_a_name_of_letters_and_digits(name: Any, is_valid: bool) -> None:
+    for kept, path in ((record(), ("spec", "rules", "name")), (CARD, ("rules", "name"))):
+        values = changed(path, name, to_builtins(kept))
+        if is_valid:
+            assert typed(values, type(kept))
+            continue
+        with pytest.raises(RecordError, match=r"is not a name: letters, digits|rules: "):
+            typed(values, type(kept))
 
 
 def test_a_label_is_refused_by_the_same_rule_when_it_is_typed() -> None:
