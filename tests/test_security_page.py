@@ -14,7 +14,7 @@ TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
 FLIPPED = "analytics/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
 REBUILD = "runners/policies/test_rebuild.py"
-UNNAMED = "runners/arena/test_spec.py::test_an_agent_that_the_user_did_not_name_runs_no_code_of_others"
+GATE = "runners/arena/test_identities.py"
 ASKING = "runners/browse/test_asking.py"
 REPLAY = "runners/archive/test_replay.py"
 DERIVED = "analytics/verify/test_derived_tables.py"
@@ -46,7 +46,9 @@ PROVEN = {
     "`verify` and players": f"{TABLES}::test_a_policys_table_is_counted_before_it_is_read",
     "**Texts.** Labels": f"{TEXTS}::test_a_label_is_refused_by_the_same_rule_when_it_is_typed",
     "A record is refused if a text": f"{TEXTS}::test_a_record_with_a_text_that_is_not_shown_is_refused_in_one_line",
-    "Commands and conditions": f"{TEXTS}::test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown",
+    "It is refused if a text has more": f"{TEXTS}::test_values_that_are_nested_deeply_are_refused",
+    "Commands, errors and conditions": f"{TEXTS}::test_texts_that_were_typed_or_raised_are_kept_so_that_they_are_shown",
+    "Rules have a name": f"{TEXTS}::test_rules_of_a_record_have_a_name_of_letters_and_digits",
     "A wrong checksum is refused": FLIPPED,
     "**Games.** `verify` replays": "analytics/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
     "It cannot know who": None,
@@ -61,7 +63,9 @@ PROVEN = {
     "`isolation=process` limits": "runners/hosting/test_limits.py::test_a_process_that_dies_or_hangs_costs_one_turn",
     "It is no sandbox.": None,
     "An agent or a class that an archive names": f"{REBUILD}::test_a_class_of_others_is_not_imported",
-    "It runs only if": UNNAMED,
+    "It is an identity, which one table": f"{GATE}::test_whatever_an_archive_may_name_has_an_identity_for_good",
+    "Data reaches no other class": f"{GATE}::test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called",
+    "A class is checked before": f"{GATE}::test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called",
     "`policy rebuild`, `archive replay`": f"{REPLAY}::test_code_of_others_runs_only_if_that_is_allowed",
     "`--trust-agents` allows it": f"{REPLAY}::test_code_of_others_runs_only_if_that_is_allowed",
     "`policy rebuild` builds no agents": f"{REBUILD}::test_the_code_of_a_folder_does_not_run",
@@ -76,6 +80,7 @@ PROVEN = {
     "With `--host`": f"{WEB}::test_where_others_may_connect_only_built_in_agents_play",
     "On this machine too": f"{WEB}::test_a_form_starts_no_program_either_unless_the_server_was_told_so",
     "A question in SQL reads": "analytics/sql/test_strangers.py::test_everything_else_is_refused",
+    "It changes nothing": "analytics/sql/test_strangers.py::test_everything_else_is_refused",
     "A process of its own": f"{ASKING}::test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered",
     "Agents think for one": f"{SESSIONS}::test_many_games_of_one_browser_do_not_keep_another_from_playing",
     "A turn for which": f"{SESSIONS}::test_who_closes_the_page_of_a_slow_agent_can_play_another_one",
