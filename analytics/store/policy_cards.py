@@ -15,6 +15,7 @@ import msgspec
 from analytics.store.archive import Archive
 from analytics.store.records import (
     RUN_ID,
+    CodeFields,
     Count,
     JsonRecord,
     RunId,
@@ -104,6 +105,7 @@ class PolicyCard(StoredRecord, frozen=True):
 
     def __post_init__(self) -> None:
         rules_in(self.rules)
+        typed(self.code, CodeFields, "code")
         check_time(self.created)
         wrong = [f"parameters: {name} is {value}" for name, value in self.parameters.items() if not isfinite(value)]
         if wrong:

@@ -248,6 +248,10 @@ def check_time(text: str) -> None:
 
 class _AgentFields(msgspec.Struct):
     label: Annotated[str, matching(LABEL)]  # printable: it is shown, and a renderer of pictures ends at ESC
+    target: str  # the identity of its class
+    params: Mapping[str, Any]
+    policy_id: RunId | None = None
+    limits: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
 class _SpecFields(msgspec.Struct):
@@ -269,12 +273,16 @@ class _SpecFields(msgspec.Struct):
             raise ValueError(f"agent {self.learner}, the learner, is not in every pairing")
 
 
-class _CodeFields(msgspec.Struct):
-    """The fields of the code of a run that questions read. It has more."""
+class CodeFields(msgspec.Struct):
+    """The fields of every code that played or learned. A code may have more."""
 
-    agents: Mapping[str, str] = msgspec.field(default_factory=dict)
-    extended_by: tuple[str, ...] = ()
-    same_games: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    version: str = ""
+    fingerprint: str = ""
+    agents: Mapping[str, str] = msgspec.field(default_factory=dict)  # fingerprints by label
+    modules: Mapping[str, str] = msgspec.field(default_factory=dict)  # hashes by name
+    files: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)  # hashes by label and name
+    extended_by: tuple[str, ...] = ()  # fingerprints of other code that added games
+    same_games: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)  # by fingerprint of other code
 
 
 class RunRecord(StoredRecord, frozen=True):
@@ -310,7 +318,7 @@ class RunRecord(StoredRecord, frozen=True):
 
     def __post_init__(self) -> None:
         typed(self.spec, _SpecFields, "spec")
-        typed(self.code, _CodeFields, "code")
+        typed(self.code, CodeFields, "code")
         check_time(self.created)
 
     def promised_units(self, table: str) -> int:
