@@ -70,6 +70,8 @@ class _LearnedFields(msgspec.Struct):
     seed: Count
     games: Count
     run_ids: tuple[RunId, ...]
+    command: str = ""
+    where: str | None = None
     imported: _ImportedFields | msgspec.UnsetType = msgspec.UNSET
     derivation: _DerivationFields | msgspec.UnsetType = msgspec.UNSET
     checksums: Mapping[str, Any] = msgspec.field(default_factory=dict)

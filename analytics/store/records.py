@@ -29,7 +29,7 @@ from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import HIDDEN, SURROGATES, as_line, as_typed_text, check_texts
 from quarto.errors import FailureError, RequestError
 from quarto.notation import RULES_NAME
-from quarto.rules import Rules
+from quarto.rules import PIECES, Rules
 
 T = TypeVar("T")
 
@@ -261,7 +261,7 @@ class _SpecFields(msgspec.Struct):
     agents: tuple[_AgentFields, ...]
     pairings: tuple[tuple[Count, Count], ...]
     seed: Count
-    opening_plies: Count
+    opening_plies: Annotated[int, msgspec.Meta(ge=0, lt=PIECES)]
     seats: Annotated[str, one_of(*SEATS)] = "swapped"
     learner: Count | None = None
 

@@ -36,6 +36,8 @@ from runners.terminal.files import STREAM, read_file
 
 LEAST, MOST = 1 << 10, 4 << 30  # bytes of a file: it is made in memory
 
+MOST_SHOWN = 1000  # characters of a problem or a path, in a line
+
 
 def compact(root: PurePath, wanted: Sequence[str], most: int) -> None:
     """Compact the chosen runs, or all, and print totals. Raises ``RequestError`` for a run that is not there."""
@@ -122,7 +124,7 @@ def verify(root: PurePath) -> int:
         found = verification.verify(opened, bar.advance)
     remember(root)
     for problem in found.problems:
-        typer.echo(as_line(str(problem)), err=True)
+        typer.echo(as_line(str(problem), MOST_SHOWN), err=True)
     things = (
         *((found.runs, "run", ""), (found.ranges, "range", "")),
         *((found.games, "game", ""), (found.plies, "ply", "plies")),
@@ -142,7 +144,8 @@ def collect_garbage(root: PurePath, age: str, remove: bool) -> None:
     removed = set(garbage.remove(opened, found, least_age)) if remove else set()
     for file in found:
         fate = "not needed" if file.is_removable(least_age) else "young" if file.ours else "foreign"
-        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {file.path}")
+        path = as_line(str(file.path), MOST_SHOWN)  # anybody may have named it
+        typer.echo(f"{'removed' if file in removed else fate}  {file.bytes:,} bytes  {path}")
     known, count = f"{len(found)} file{'s' * (len(found) != 1)}", sum(file.is_removable(least_age) for file in found)
     typer.echo(f"{len(removed)} of {known} removed" if remove else f"{known}, {count} to remove with --remove")
 
@@ -185,7 +188,7 @@ def import_file(root: PurePath, file: str, rules: str, event: str | None, skip_b
         hint = "--skip-bad imports the others" if len(text.tags) else "no other line is a game"
         raise RequestError(f"{_bad_line(source, text.bad[0], len(text.bad) - 1)} ({hint})")
     for bad in text.bad:
-        typer.echo(_bad_line(source, bad), err=True)
+        typer.echo(as_line(_bad_line(source, bad), MOST_SHOWN), err=True)
     if not len(text.tags):
         if text.bad:
             raise FailureError(f"{source}: no line is a game, so nothing was imported")
@@ -196,7 +199,7 @@ def import_file(root: PurePath, file: str, rules: str, event: str | None, skip_b
     imported = import_games(archive, text, known, code, command)
     for run in imported:
         roll_up_small(archive, run.run_id)  # a text that grows day by day leaves a file each day
-        typer.echo(_import_summary(run))
+        console.print_line(_import_summary(run))
     for lost in sorted({record.run_id for record in text.records} - {run.run_id for run in imported}):
         typer.echo(f"run {lost} is not whole in {source}: its games are single games, without pairs", err=True)
     return 1 if text.bad else 0

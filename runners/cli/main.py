@@ -247,14 +247,17 @@ def _with_plain_flags(command: Any) -> Any:
     return command
 
 
+MOST_SHOWN = 4000  # characters of an error
+
+
 def _line(error: BaseException, debug: bool) -> str:
     """One line about an error that ends a command."""
-    from runners.terminal.console import escaped
+    from analytics.store.texts import as_line
 
     if isinstance(error, MemoryError):
         return "there is not enough memory: end other programs, ask for less, or raise 'ulimit -v' if it is set"
     known = isinstance(error, ArenaError)
-    text = escaped(" ".join((str(error) if known else f"{type(error).__name__}: {error}").split()))
+    text = as_line(str(error) if known else f"{type(error).__name__}: {error}", MOST_SHOWN)
     if known:
         return text
     return text if debug else f"{text} (unexpected; --debug shows where)"

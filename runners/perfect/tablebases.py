@@ -70,7 +70,7 @@ def verify(file: Path | None, sample: int, megabytes: float) -> int:
         wrong = list(tablebase_build.verify(found, sample, megabytes))
         problems += len(wrong)
         for line in wrong:
-            typer.echo(line, err=True)
+            typer.echo(console.escaped(line), err=True)
         counted = console.number_of(len(wrong), "problem")
         console.print_line(f"{found.path}: {sum(found.card.boards):,} boards, {counted}")
     return 1 if problems else 0

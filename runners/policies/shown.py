@@ -10,6 +10,7 @@ from analytics.policies import policy_store
 from analytics.results.columns import words
 from analytics.store import policy_cards
 from analytics.store.archive import Archive
+from analytics.store.texts import as_line
 from runners.arena.agent_policies import description, readers_of
 from runners.policies.lineage import lineage
 from runners.policies.rebuild import rebuild
@@ -43,7 +44,7 @@ def show_rebuilt(root: PurePath, wanted: str, threads: int, trusted: bool) -> in
     with console.progress_bar("learning again", "games"):
         found = rebuild(root, wanted, threads, trusted)
     for difference in found.differences:
-        typer.echo(difference, err=True)
+        typer.echo(as_line(difference, 1000), err=True)  # it names columns of anybody's table
     games = f"{found.card.learned['games']:,} games"
     answer = "differs" if found.differences else "identical"
     typer.echo(f"{answer}: policy {found.card.name} ({found.card.policy_id}), {found.size} from {games}")

@@ -94,7 +94,7 @@ def narrowed(table: Table, width: int) -> tuple[Table, list[str]]:
 
 def rich_table(table: Table, folded: bool = False) -> RichTable:
     """The table for Rich, whose text is not cut and not read as markup; ``folded``: long texts go on below."""
-    made = RichTable(title=Text(table.title) if table.title else None, title_justify="left")
+    made = RichTable(title=Text(table.title, "table.title") if table.title else None, title_justify="left")
     sides: list[JustifyMethod] = ["right" if column.right else "left" for column in table.columns]
     for column, side in zip(table.columns, sides, strict=True):
         folds_here = folded and folds(column)

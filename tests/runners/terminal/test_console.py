@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from analytics.results.columns import words
 from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
@@ -122,6 +123,16 @@ def test_text_in_brackets_is_no_markup(capsys: pytest.CaptureFixture[str]) -> No
     tables.write(pl.DataFrame({"[bold]": ["agents=[random,dumb]", "[/foo]"]}))
     out = capsys.readouterr().out
     assert all(text in out for text in ("[bold]", "agents=[random,dumb]", "[/foo]"))
+
+
+def test_a_title_and_a_label_are_no_markup_and_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ("a[/bold]b", "[link=http://example.org]classic[/link]", ":warning: a")
+    for text in texts:
+        console.show([console.tabulated([words("x", [text])], text)])
+        console.print_line(text)
+        console.print_note(text)
+    shown = capsys.readouterr()
+    assert all(shown.out.count(text) == 3 and shown.err.count(text) == 1 for text in texts)
 
 
 def test_what_a_terminal_would_obey_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
