@@ -26,7 +26,11 @@ CHILD: tuple[Any, dict[str, Any]] = (
     "runners.hosting.child.Child",
     {"served": "x:y", "setup": None, "program": PROGRAM},
 )
-ENGINE = {"label": "e", "target": "runners.engines.agent.Engine", "params": {"command": f"sh -c 'id > {MARK}'"}}
+ENGINE: dict[str, Any] = {
+    "label": "e",
+    "target": "runners.engines.agent.Engine",
+    "params": {"command": f"sh -c 'id > {MARK}'"},
+}
 HOSTILE: dict[str, tuple[Any, dict[str, Any]]] = {
     "child": CHILD,
     "engine's process": ("runners.engines.process.EngineProcess", {"command": PROGRAM}),

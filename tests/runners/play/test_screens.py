@@ -61,7 +61,7 @@ def test_pictures_need_a_terminal_that_can_draw_them(
 
 
 def test_a_person_cannot_be_made_by_a_run(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="people play by qarena play AGENT"):
+    with pytest.raises(RequestError, match=r"does not vouch for \(class runners\.play\.Human\)"):
         AgentSpec("human:ada", HUMAN, {}).build()
 
 
