@@ -136,8 +136,8 @@ class AgentSpec:
         if issubclass(found, KernelAgent) or any(callable(getattr(found, name, None)) for name in AGENT_METHODS):
             return found
         raise RequestError(
-            f"agent '{self.label}': {self.target} is no agent: it is not a KernelAgent, and has neither "
-            "play(batch, rng) nor choose(position, rng) (see agents/base.py)"
+            f"agent '{self.label}' ({as_line(self.target, 100)}) is not a KernelAgent, and has neither "
+            "play(batch, rng) nor choose(position, rng): give it one of them (see agents/base.py)"
         )
 
     def require_trusted(self) -> None:
