@@ -143,8 +143,8 @@ class KernelPlayer(LiftedPlayer):
     """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
 
     def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
-        load(turn)  # so that a faulty one is refused before it plays
-        self.turn = turn
+        self.turn = load(turn)  # now, so that a faulty one is refused before it plays
+        self._turn_kernel = turn
         self.rules = rules
         self.game_words = knowledge.game_words
         self._knowledge = knowledge
@@ -167,7 +167,7 @@ class KernelPlayer(LiftedPlayer):
         self.agent = agent[0]
 
     def fork(self) -> KernelPlayer:
-        return KernelPlayer(self.turn, self._knowledge, self.rules)
+        return KernelPlayer(self._turn_kernel, self._knowledge, self.rules)
 
     def start(self, slots: range) -> None:
         if self.game_words == 0:

@@ -16,10 +16,10 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, cast
@@ -30,15 +30,11 @@ from llvmlite import binding
 from numba import types
 from numba.core import event
 from numba.core.caching import UserProvidedCacheLocator
-from numba.core.compiler_lock import global_compiler_lock
-from numba.core.datamodel.models import OpaqueModel
-from numba.core.registry import CPUDispatcher
-from numba.extending import register_model
+from numba.extending import models, overload, register_model, typeof_impl
 
 from quarto.sources import (
     cache_root,
     compiling,
-    find,
     fingerprint_of,
     kernel_sources,
     outside_fingerprint,
@@ -79,28 +75,6 @@ def cache_directory(outside: str = "") -> Path:
     return chosen
 
 
-@functools.cache
-def import_implementations() -> None:
-    """Import numba's implementations of NumPy's functions, which it needs for all machine code.
-
-    The module imports all of ``scipy.linalg``, a tenth of a second, only to learn whether SciPy is installed. Here it
-    is told without the import. numba imports ``scipy.linalg`` when it compiles a kernel that calls BLAS. Callers hold
-    ``global_compiler_lock``.
-    """
-    linalg: Any = import_module("numba.np.linalg")
-    asked = linalg.ensure_blas
-    linalg.ensure_blas = _require_scipy
-    try:
-        import_module("numba.np.arraymath")
-    finally:
-        linalg.ensure_blas = asked
-
-
-def _require_scipy() -> None:
-    if find("scipy") is None:
-        raise ImportError("SciPy is not installed")
-
-
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
     """Where numba keeps a kernel: the same place for each copy of the project. numba itself asks for the whole path."""
 
@@ -114,82 +88,106 @@ class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]
 
 # ``forceinline`` is named although it is off: a kernel that an inlined function calls is compiled while that function
 # is, and numba lets it inherit what it does not name. The result was ten times the machine code and minutes of LLVM.
-KERNEL_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "forceinline": False}
+KERNEL_OPTIONS = {"nogil": True, "error_model": "numpy", "forceinline": False}
+
+_loading = threading.RLock()  # one thread makes a dispatcher. Taken before numba's own lock, never inside it
+_configuring = threading.Lock()  # one thread lends numba our cache; nothing is compiled meanwhile
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
+class _Compilations(threading.local):
+    """The dispatchers of kernels with a declared signature that this thread compiles: a kernel may call itself."""
+
+    def __init__(self) -> None:
+        self.dispatchers: dict[Kernel, Any] = {}
+
+
+_compilations = _Compilations()
+
+
+def _build_dispatcher(function: FunctionType, options: Mapping[str, Any]) -> Any:
+    """Build numba's dispatcher of a function, which keeps machine code in our directory; other code keeps its own.
+
+    A function without a source file, as in ``python -c``, is compiled in each process.
+    """
+    source = Path(function.__code__.co_filename)
+    if not source.is_file():
+        return numba.njit(**options)(function)
+    with _configuring:
+        before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
+        numba.config.CACHE_DIR = str(cache_directory(outside_fingerprint(function.__module__, source)))
+        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
+        try:
+            return numba.njit(cache=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
+
+
+class Kernel:
     """A compiled function: its machine code is read from the cache, or made, when it is needed first.
 
     With a ``declared`` signature there is machine code for those argument types only, and numba converts arguments to
     them. Without one there is machine code for each combination of types that it is called with.
+
+    numba's dispatcher is shown to callers only when it is complete. A dispatcher that stops compiling while another
+    thread is about to call it refuses that call: it first asks whether arguments must match exactly, then for their
+    types, and then what it may convert.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
-        wrappers = {"no_cfunc_wrapper": declared is None, "no_cpython_wrapper": not from_python}
-        super().__init__(function, targetoptions=KERNEL_OPTIONS | wrappers)
+        functools.update_wrapper(self, function)
+        self.py_func = cast("FunctionType", function)
         self.declared = declared
+        self._options = KERNEL_OPTIONS | {"no_cfunc_wrapper": declared is None, "no_cpython_wrapper": not from_python}
+        self._dispatcher: Any = None
 
-    def load(self) -> None:
-        """Have the machine code of the declared signature from now on. Raises what numba raises in compiling it."""
-        if self.declared is None or self.overloads:
-            return
-        with global_compiler_lock:
-            if not self.overloads:  # another thread may have been first
-                self._prepare()
-                super().compile(self.declared)
-                self.disable_compile()
+    def load(self) -> Any:
+        """Return numba's dispatcher, which kernels are given as a function value.
 
-    def compile(self, sig: Any) -> Any:
-        """The entry point for these argument types, which numba asks for; the declared one, if there is one."""
-        if self.declared is not None:
-            return self.get_compile_result(self.declared).entry_point
-        with global_compiler_lock:
-            self._prepare()
-            return super().compile(sig)
-
-    def get_compile_result(self, sig: Any) -> Any:
-        """The machine code of this signature, which numba asks for when the kernel is passed as a function value.
-
-        numba asks four times in a call of ``play_out``, and would compare signatures for a fifth of a millisecond.
+        Raises what numba raises in compiling the declared signature.
         """
-        if self.declared is None:
-            return super().get_compile_result(sig)
-        self.load()
-        return next(iter(self.overloads.values()))
+        if self._dispatcher is None:
+            with _loading:
+                self.build()
+        return self._dispatcher
 
-    def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
-        """Called by numba in place of the kernel if it has no fitting machine code yet."""
-        if self.declared is None:
-            return super()._compile_for_args(*args, **kws)
-        self.load()
-        return self
+    def build(self) -> Any:
+        """``load`` for a thread that may be compiling a caller: it has numba's lock, and must not wait for ours."""
+        if self._dispatcher is None:
+            dispatcher = _build_dispatcher(self.py_func, self._options)
+            for each in _entries_in(self.py_func):
+                each.build()
+            if self.declared is not None:
+                self._compile(dispatcher)
+            self._dispatcher = dispatcher
+        return self._dispatcher
 
-    def _search_new_conversions(self, *args: Any, **kws: Any) -> bool:
-        """Called by numba if no machine code fits: registers conversions of the arguments, and tells it to look again.
-
-        It looks again only if there were new ones. Another thread may have registered them a moment ago.
-        """
-        super()._search_new_conversions(*args, **kws)
-        return True
-
-    def _prepare(self) -> None:
-        """Have what machine code is made with, and read from."""
-        import_implementations()
-        self._cache_on_disk()
-        load_entries(self.py_func)
-
-    def _cache_on_disk(self) -> None:
-        """Make numba read and write machine code in our directory; other code keeps its own."""
-        if self._cache.cache_path is not None:
-            return
-        before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
-        outside = outside_fingerprint(self.py_func.__module__, Path(self.py_func.__code__.co_filename))
-        numba.config.CACHE_DIR = str(cache_directory(outside))
-        numba.config.CACHE_LOCATOR_CLASSES = f"{__name__}.{KernelLocator.__name__}"
+    def _compile(self, dispatcher: Any) -> None:
+        _compilations.dispatchers[self] = dispatcher
         try:
-            self.enable_caching()
+            dispatcher.compile(self.declared)
         finally:
-            numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES = before
+            del _compilations.dispatchers[self]
+        dispatcher.disable_compile()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the kernel from Python."""
+        dispatcher = self._dispatcher
+        return (self.load() if dispatcher is None else dispatcher)(*arguments)
+
+    def __reduce__(self) -> str:
+        """Copy and pickle a kernel as what it is: a name in its module."""
+        return self.__qualname__
+
+    __qualname__: str
+
+
+@typeof_impl.register(Kernel)
+def _type_of_kernel(called: Kernel, context: Any) -> Any:
+    """Tell numba the type of a kernel that a kernel calls."""
+    if context.purpose.name == "argument":
+        raise TypeError(f"{called.__qualname__} is a kernel: give another one load({called.__qualname__})")
+    dispatcher = _compilations.dispatchers.get(called)
+    return numba.typeof(called.build() if dispatcher is None else dispatcher)
 
 
 _kernels: weakref.WeakSet[Kernel] = weakref.WeakSet()  # all those of imported modules
@@ -221,7 +219,10 @@ class FunctionValue(Kernel):
 
 
 def function_value(signature: Any) -> Callable[[F], F]:
-    """Compile a function that kernels are given as a value, for one signature: cached and so on as with ``kernel``."""
+    """Compile a function that kernels are given as a value, for one signature: cached and so on as with ``kernel``.
+
+    Kernels are given what ``load`` returns.
+    """
 
     def decorate(function: F) -> F:
         compiled = FunctionValue(function, signature)
@@ -241,22 +242,26 @@ class Entry(types.ExternalFunction):  # type: ignore[misc]
     def __init__(self, called: Kernel) -> None:
         super().__init__(f"{called.__module__}.{called.__qualname__}", called.declared)
         self.called = called
-        self._known = False
+        self._has_address = False
 
     def load(self) -> None:
         """Have the machine code, and let LLVM know its address: it ends the process if a caller's code comes first."""
-        if not self._known:
-            compiled = self.called.get_compile_result(self.called.declared)
-            address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cfunc_wrapper_name)
-            binding.add_symbol(self.symbol, address)
-            self._known = True
+        with _loading:
+            self.build()
+
+    def build(self) -> None:
+        """``load`` for a thread that may be compiling a caller, see ``Kernel.build``."""
+        if not self._has_address:
+            compiled = types.CompileResultWAP(self.called.build().get_compile_result(self.called.declared))
+            binding.add_symbol(self.symbol, compiled.address)
+            self._has_address = True
 
     def __call__(self, *arguments: Any) -> Any:
         """Call the kernel from Python."""
         return self.called(*arguments)
 
 
-register_model(Entry)(OpaqueModel)  # as of every external function: it has no value of its own
+register_model(Entry)(models.OpaqueModel)  # as of every external function: it has no value of its own
 
 
 def entry(function: F) -> F:
@@ -264,21 +269,16 @@ def entry(function: F) -> F:
     return cast("F", Entry(cast("Kernel", function)))
 
 
-def load_entries(function: FunctionType) -> None:
-    """Load every entry that a function calls, or that a function calls which becomes a part of it."""
-    for each in _entries_in(function):
-        each.load()
-
-
 @functools.cache
 def _entries_in(function: FunctionType) -> frozenset[Entry]:
+    """Every entry that a function calls, or that a function calls which becomes a part of it."""
     found, seen, waiting = set[Entry](), {function}, [function]
     while waiting:
         current = waiting.pop()
         for value in map(current.__globals__.get, _names_in(current.__code__)):
             if isinstance(value, Entry):
                 found.add(value)
-            elif isinstance(value, CPUDispatcher) and value.py_func not in seen:
+            elif isinstance(value, Kernel | Inlined) and value.py_func not in seen:
                 seen.add(value.py_func)
                 waiting.append(value.py_func)
     return frozenset(found)
@@ -292,19 +292,19 @@ def _names_in(code: CodeType) -> Iterator[str]:
             yield from _names_in(constant)
 
 
-def load(function: Callable[..., Any]) -> None:
+def load(function: Callable[..., Any]) -> Any:
     """Compile a kernel with a declared signature now, or read it from the cache, so that its first call is no slower.
 
-    Raises what numba raises for a function that it cannot compile.
+    Returns what other kernels are given as a function value. Raises what numba raises for a function that it cannot
+    compile.
     """
-    if isinstance(function, Kernel | Entry):
-        function.load()
+    return function.load() if isinstance(function, Kernel | Entry) else function
 
 
 def load_all(packages: tuple[str, ...] = ("",)) -> None:
     """``load`` every kernel of the modules that have been imported, or of those in some packages."""
     for each in list(_kernels):
-        if each.__module__.startswith(packages):
+        if each.declared is not None and each.__module__.startswith(packages):
             each.load()
 
 
@@ -312,19 +312,17 @@ def load_all(packages: tuple[str, ...] = ("",)) -> None:
 INLINED_OPTIONS = KERNEL_OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-class Inlined(CPUDispatcher):  # type: ignore[misc]
-    """A function that becomes a part of the kernels that call it; a call from Python compiles a kernel of its own."""
+class Inlined:
+    """A function that becomes a part of the kernels that call it; a call from Python compiles a kernel of its own.
+
+    To numba it is an overload. So a constant argument is a number like any other until LLVM inlines it; of a function
+    compiled by ``numba.njit`` numba compiles a version for each constant.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function, targetoptions=INLINED_OPTIONS)
-
-    def get_call_template(self, args: Iterable[Any], kws: Mapping[str, Any]) -> Any:
-        """Called by numba for a call in a kernel: a constant argument is a number like any other until LLVM inlines it.
-
-        numba itself would compile a version for each constant.
-        """
-        kws = {name: types.unliteral(each) for name, each in kws.items()}
-        return super().get_call_template(tuple(map(types.unliteral, args)), kws)
+        functools.update_wrapper(self, function)
+        self.py_func = cast("FunctionType", function)
+        overload(self, jit_options=INLINED_OPTIONS, strict=False)(lambda *_arguments: function)
 
     @functools.cached_property
     def _kernel(self) -> Kernel:

@@ -6,7 +6,7 @@ A learner is updated by its games, one after the other. The code is the same in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from agents.base import AGENT_TYPE, RULES_TYPE, KernelAgent, Knowledge
 from agents.learning.policy import Policy
 from quarto.batch import Games
-from quarto.jit import inlined, int64, kernel
+from quarto.jit import inlined, int64, kernel, load
 from quarto.rng import stream
 from quarto.rules import CELLS
 
@@ -59,6 +59,10 @@ class Learner(KernelAgent):
     """
 
     update: ClassVar[UpdateKernel]
+
+    def load_update(self) -> UpdateKernel:
+        """Return the update as kernels take it, compiled."""
+        return cast("UpdateKernel", load(type(self).update))
 
     def grown(self, knowledge: Knowledge) -> Knowledge:
         """The same knowledge with room for at least twice as much. Learners of a fixed size do without this method."""

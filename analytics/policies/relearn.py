@@ -37,7 +37,7 @@ class LearnerState:
     def learn(self, games: Games, training_games: TrainingGames, start: int = 0, end: int | None = None) -> None:
         """Learn from the games of a block in order, from column ``start`` to before ``end``."""
         end = len(games.plies) if end is None else end
-        update, rules = type(self.learner).update, self.rules.tables
+        update, rules = self.learner.load_update(), self.rules.tables
         while start < end:
             start, room = update_from_games(update, rules, self.player.agent, training_games, (start, end), games)
             if not room:

@@ -205,7 +205,7 @@ class _OnlineTraining:
             return span[0], True
         buffers.finished[0] = span[0]
         state = self.state
-        turn, update, both = state.player.turn, type(state.learner).update, (state.player.agent, opponent.agent)
+        turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
         try:
             column, room = play_and_learn(
                 turn, opponent.turn, update, both, self._spec.rules.tables, training_games, span, buffers

@@ -60,7 +60,7 @@ def update_from_views(
 def replay(learner: Learner, dataset: Dataset, seats: NDArray[np.int8]) -> Policy:
     """A learner's policy after all games, by run and id; ``seats`` [G] has a bit for each seat that it learns as."""
     state = LearnerState(learner, dataset.rules)
-    update, rules = type(learner).update, dataset.rules.tables
+    update, rules = learner.load_update(), dataset.rules.tables
     for record, first, end in dataset.spans():
         view, run = 2 * first, run_word(record.run_id)
         while view < 2 * end:
