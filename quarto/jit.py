@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import sys
@@ -33,13 +34,19 @@ from numba.core.caching import UserProvidedCacheLocator
 from numba.extending import models, overload, register_model, typeof_impl
 
 from quarto.sources import (
+    PERMISSIONS,
+    PRIVATE,
     cache_root,
     compiling,
+    find_foreign_access,
     fingerprint_of,
     kernel_sources,
+    make_private_folder,
     outside_fingerprint,
     project_root,
 )
+
+logger = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -53,7 +60,9 @@ float64 = cast("Callable[[Any], float]", np.float64)
 
 @functools.cache
 def cache_directory(outside: str = "") -> Path:
-    """The directory of compiled kernels: in ``$QARENA_CACHE``, else in the user's cache folder, else a temporary one.
+    """Return the directory of compiled kernels: in ``$QARENA_CACHE``, or in the user's cache folder.
+
+    It is a temporary one, with a line in the log, if others could write there or the user cannot.
 
     The last part of its path is a hash of the sources and of the versions of Python, NumPy and numba. ``outside`` is
     the fingerprint of the sources of an agent that is not the project's. All environments of a user share it.
@@ -61,18 +70,36 @@ def cache_directory(outside: str = "") -> Path:
     versions = f"{sys.version} {np.__version__} {numba.__version__} {numba.config.USING_SVML}"  # a library of vectors
     stamp = hashlib.sha256(f"{fingerprint_of(kernel_sources())} {outside} {versions}".encode()).hexdigest()[:16]
     chosen = cache_root() / "kernels" / stamp
+    reason = _find_obstacle(chosen)
+    return _make_temporary_root(reason) / stamp if reason else chosen
+
+
+@functools.cache
+def _make_temporary_root(reason: str) -> Path:
+    """Make a folder for this process instead of the cache, and say why."""
+    logger.warning(
+        "the kernel cache is not used, because %s: kernels are compiled again in each process; "
+        "make that folder your own (chmod go-w), or set QARENA_CACHE to a folder of your own",
+        reason,
+    )
+    root = Path(tempfile.mkdtemp(prefix="quarto-arena-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    return root
+
+
+def _find_obstacle(folder: Path) -> str:
+    """Make a folder of the cache, for this user alone; say what is against using it, if anything is.
+
+    numba unpickles what it finds there, so whoever can write there can run any code as this user.
+    """
     try:
-        chosen.mkdir(parents=True, exist_ok=True)
-        writable = os.access(chosen, os.W_OK)
-    except OSError:
-        writable = False
-    if writable:
-        return chosen
-    # A read-only home: compile anew in each process, in a private folder. Never in a shared one that another user could
-    # have filled: numba unpickles what it finds there.
-    chosen = Path(tempfile.mkdtemp(prefix="quarto-arena-"))
-    atexit.register(shutil.rmtree, chosen, ignore_errors=True)
-    return chosen
+        make_private_folder(folder)
+        foreign, mode = find_foreign_access(folder), folder.stat().st_mode & PERMISSIONS
+        if not foreign and mode & ~PRIVATE:
+            folder.chmod(mode & PRIVATE)  # numba's folders inside have the user's usual mode
+    except OSError as error:
+        return f"{error.filename or folder} cannot be used ({error.strerror})"
+    return foreign or ("" if os.access(folder, os.W_OK) else f"{folder} cannot be written")
 
 
 class KernelLocator(UserProvidedCacheLocator):  # type: ignore[misc]

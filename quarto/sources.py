@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import os
 import pkgutil
+import stat
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,9 @@ OTHER_PACKAGES = ("runners", "analytics")  # of these only the files that import
 INSTALLED = ("site-packages", "dist-packages")  # folders whose packages have versions of their own
 TEXTS = (".py", ".pyw")
 IMPORTING = ("import_module", "__import__")
+PRIVATE = 0o700  # the mode of a folder that nobody else may enter
+PERMISSIONS = 0o777  # the bits of a mode that say who may do what
+ROOT_USER = 0  # its user id and its group id
 STAR = ".*"  # after the name of a module of which everything is imported
 
 
@@ -39,6 +43,57 @@ def cache_root() -> Path:
     """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     return Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena")
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder, and those around it that are missing, that no other user can enter. Raises ``OSError``."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(PRIVATE, exist_ok=True)
+
+
+def find_foreign_access(folder: Path) -> str:
+    """Say who else could change what is in ``folder``, a user's own; empty if only the user and root can.
+
+    Whoever may write to a folder can replace what is in it. So all folders and links on the way count. In a folder with
+    the sticky bit, such as ``/tmp``, others cannot rename or remove what is not theirs. Raises ``OSError``.
+    """
+    own, leaf = os.geteuid(), folder.stat()
+    if leaf.st_uid != own:
+        return f"{folder} belongs to user id {leaf.st_uid}"
+    for path, status in _steps_to(folder):
+        if status.st_uid not in (own, ROOT_USER):
+            kind = "the link " if stat.S_ISLNK(status.st_mode) else ""
+            return f"{kind}{path} belongs to user id {status.st_uid}"
+        sticky = status.st_mode & stat.S_ISVTX and not os.path.samestat(status, leaf)
+        if stat.S_ISDIR(status.st_mode) and not sticky and _is_open_to_others(status):
+            return f"others may write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
+    return ""
+
+
+def _steps_to(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield each folder and link that leads to a path that exists, from the root on, and what a link leads over."""
+    path = path.absolute()
+    for step in (*reversed(path.parents), path):
+        status = step.lstat()
+        yield step, status
+        if stat.S_ISLNK(status.st_mode):
+            yield from _steps_to(step.parent.resolve() / step.readlink())
+
+
+def _is_open_to_others(status: os.stat_result) -> bool:
+    """Whether others may write; a group is not others if it is root's, or the user's own, which has the user's name."""
+    if status.st_mode & stat.S_IWOTH or not status.st_mode & stat.S_IWGRP:
+        return bool(status.st_mode & stat.S_IWOTH)
+    if status.st_gid == ROOT_USER:
+        return False
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(os.geteuid())
+    except KeyError:  # without a name, as in some containers
+        return True
+    return not (group.gr_name == user.pw_name and user.pw_gid == group.gr_gid and set(group.gr_mem) <= {user.pw_name})
 
 
 @dataclass

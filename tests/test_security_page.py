@@ -21,6 +21,7 @@ DERIVED = "analytics/verify/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
 START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
+CACHE = "quarto/test_kernel_cache.py"
 # By the beginning of a sentence: the test that proves it. None: it promises nothing, it says what is not protected.
 PROVEN = {
     "Agents that you name run as you.": None,
@@ -71,6 +72,12 @@ PROVEN = {
     "`policy rebuild` builds no agents": f"{REBUILD}::test_the_code_of_a_folder_does_not_run",
     "Nothing of an archive is unpickled": HERE,
     "Tables are Parquet": FLIPPED,
+    "numba unpickles": None,
+    "The cache is used only if": f"{CACHE}::test_a_cache_where_others_can_write_is_not_read",
+    "All folders and links": f"{CACHE}::test_a_link_to_a_folder_where_others_can_write_is_followed",
+    "A folder with the sticky bit": f"{CACHE}::test_in_a_sticky_folder_of_all_users_the_cache_is_its_users",
+    "Otherwise one line says why": f"{CACHE}::test_a_cache_where_others_can_write_is_not_read",
+    "Folders that the cache needs": f"{CACHE}::test_folders_of_the_cache_are_made_for_their_user_alone",
     "`qarena serve` listens": f"{START}::test_only_this_machine_can_connect_unless_another_address_is_named",
     "A form must come": f"{WEB}::test_a_form_of_another_site_is_refused",
     "`Origin` and a token": f"{WEB}::test_a_form_without_our_token_is_refused",

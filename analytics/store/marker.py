@@ -25,7 +25,7 @@ from analytics.store.ranges import range_named
 from analytics.store.records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION
 from quarto.errors import FailureError, RequestError
-from quarto.sources import cache_root
+from quarto.sources import cache_root, make_private_folder
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +187,7 @@ def remember(root: PurePath) -> None:
     """Remember an archive that was used now. One that cannot be remembered is noted again."""
     memory = memory_of(root)
     with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(memory.parent)
         memory.touch()
 
 
@@ -298,7 +298,7 @@ _READ: dict[Path, tuple[tuple[int, int, int], dict[str, list[str | int]]]] = {}
 
 def _remember(memory: Path, known: dict[str, list[str | int]]) -> None:
     with suppress(OSError):  # a cache that cannot be written costs time only
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(memory.parent)
         with aside(memory) as temporary:
             temporary.write_text(json.dumps(known))
             temporary.replace(memory)
