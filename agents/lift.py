@@ -108,10 +108,14 @@ def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, t
 
 
 class LiftedPlayer(ABC):
-    """Turns for a whole batch of positions. By default it remembers no game, and threads share it."""
+    """Turns for a whole batch of positions. By default it remembers no game, and threads share it.
+
+    A copy, or a pickled one, goes on like the original, unless there is a reason why it cannot.
+    """
 
     game_words: int = 0  # words of uint64 that it remembers of each game
     alone: bool = False  # whether it is to be asked for one position at a time
+    copy_obstacle: str = ""  # why it cannot be copied; empty if it can
 
     def fork(self) -> LiftedPlayer:
         """The same player for another thread."""
@@ -169,6 +173,33 @@ class KernelPlayer(LiftedPlayer):
     def fork(self) -> KernelPlayer:
         return KernelPlayer(self._turn_kernel, self._knowledge, self.rules)
 
+    @classmethod
+    def resume(
+        cls,
+        fresh: tuple[TurnKernel, Knowledge, Rules],
+        memories: NDArray[np.uint64],
+        slots: range,
+        scratch: NDArray[np.uint64],
+    ) -> KernelPlayer:
+        """Build the player that goes on with games in ``slots``; ``memories`` [games, game_words] become its own."""
+        player = cls(*fresh)
+        player._arrays["scratch"][:] = scratch
+        if player.game_words:
+            player._memories = memories
+            player._point_at(slots)
+        return player
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> KernelPlayer:
+        """Copy what it remembers; what it knows is shared, as among threads."""
+        build, (fresh, memories, slots, scratch) = self.__reduce__()
+        copied: KernelPlayer = build(fresh, memories.copy(), slots, scratch)
+        return copied
+
+    def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
+        """Pickle what it is made of: its record holds addresses of this process."""
+        fresh = self._turn_kernel, self._knowledge, self.rules
+        return type(self).resume, (fresh, self._memories, self._slots, self._arrays["scratch"])
+
     def start(self, slots: range) -> None:
         if self.game_words == 0:
             return
@@ -177,6 +208,10 @@ class KernelPlayer(LiftedPlayer):
         else:
             self._memories = self._memories[:0].copy()  # free the old array before making the new one
             self._memories = np.zeros((len(slots), self.game_words), np.uint64)
+        self._point_at(slots)
+
+    def _point_at(self, slots: range) -> None:
+        """Have the record say where the memories of the games in ``slots`` are."""
         self._slots = slots
         first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
         self.agent["memory_address"] = first
@@ -330,6 +365,17 @@ class PythonPlayer(LiftedPlayer):
         self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
         self._agent = agent
         self._lock = threading.Lock()
+        if agent is None:
+            self.copy_obstacle = "it plays in a process of its own"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the lock. Raises ``TypeError`` if it cannot be copied."""
+        if self.copy_obstacle:
+            raise TypeError(f"{type(self).__name__} cannot be copied: {self.copy_obstacle}")
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
 
     def play(
         self,
@@ -376,6 +422,7 @@ class StagedPlayer(LiftedPlayer):
     def __init__(self, early: LiftedPlayer, late: LiftedPlayer, pieces: int) -> None:
         self._early, self._late, self._pieces = early, late, pieces
         self.game_words = early.game_words + late.game_words
+        self.copy_obstacle = early.copy_obstacle or late.copy_obstacle
 
     def fork(self) -> StagedPlayer:
         return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)

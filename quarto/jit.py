@@ -208,7 +208,7 @@ class Kernel:
     __qualname__: str
 
 
-@typeof_impl.register(Kernel)
+@typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
 def _type_of_kernel(called: Kernel, context: Any) -> Any:
     """Tell numba the type of a kernel that a kernel calls."""
     if context.purpose.name == "argument":

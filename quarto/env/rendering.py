@@ -84,6 +84,10 @@ class Renderer:
         self._window: Any = None
         self._clock: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the window: a copy opens it again."""
+        return {"mode": self.mode, "_window": None, "_clock": None}
+
     def watched(self, position: Position) -> None:
         """Show a position that has just come about, if somebody watches."""
         if self.mode == "human":

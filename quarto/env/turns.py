@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.utils import EzPickle
 from numpy.typing import NDArray
 from pettingzoo import AECEnv
 from pettingzoo.utils import wrappers
@@ -28,12 +27,13 @@ def env(rules: Rules | str = "classic", render_mode: str | None = None) -> AECEn
     return wrappers.OrderEnforcingWrapper(wrappers.AssertOutOfBoundsWrapper(wrapped))
 
 
-class raw_env(AECEnv, EzPickle):  # noqa: N801  (PettingZoo's name for it)
+class raw_env(AECEnv):  # noqa: N801  (PettingZoo's name for it)
     """The environment without wrappers. It raises ``ValueError`` for an illegal action.
 
     An observation is ``{"observation": int8 [17, 8], "action_mask": int8 [16]}``, see ``quarto.observations``. A seat
     that does not decide now sees the same position and a mask of zeros. Rewards at the end of a game: 1 for the winner,
-    -1 for the loser, 0 for a draw. Then ``infos`` has the game as text (``game``).
+    -1 for the loser, 0 for a draw. Then ``infos`` has the game as text (``game``). A copy, or a pickled one, goes on
+    with the game.
     """
 
     metadata = {  # noqa: RUF012  (so PettingZoo declares it)
@@ -44,7 +44,6 @@ class raw_env(AECEnv, EzPickle):  # noqa: N801  (PettingZoo's name for it)
     }
 
     def __init__(self, rules: Rules | str = "classic", render_mode: str | None = None) -> None:
-        EzPickle.__init__(self, rules, render_mode)
         super().__init__()
         self.rules = rules_named(rules)
         self.render_mode = render_mode

@@ -17,7 +17,7 @@ from quarto.notation import format_game
 from quarto.position import Position
 from quarto.rules import Rules
 from runners.environments.stepping import positions_of
-from runners.environments.vector import QuartoVectorEnv
+from runners.environments.vector import QuartoVectorEnv, Seed
 
 Step = tuple[NDArray[np.int8], float, bool, bool, dict[str, Any]]
 
@@ -42,6 +42,9 @@ class QuartoEnv(gymnasium.Env):
     Once the game is over the mask allows every action: where Gymnasium begins a new game in the next step, it asks for
     one more action, which it ignores. The first game after ``reset(seed=s)`` is game 0 of seed s, further resets
     without a seed go on with games 1, 2, …; seat and randomness of the opponent depend on both numbers alone.
+
+    A copy, or a pickled one, goes on with the game, also into the file of ``record``. Copying raises ``RequestError``
+    if the opponent plays in a process of its own or by the clock.
     """
 
     metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_SECOND}  # noqa: RUF012  (Gymnasium's form)
@@ -68,10 +71,10 @@ class QuartoEnv(gymnasium.Env):
         self._mask = np.ones(1, np.int8)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.int8], dict[str, Any]]:
         """Begin a new game, in which the opponent may already have decided."""
-        super().reset(seed=seed)
+        super().reset(seed=None if seed is None else int(seed))
         observations, infos = self._games.reset(seed=None if seed is None else [seed])
         return observations[0], self._info(infos)
 

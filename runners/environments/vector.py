@@ -44,6 +44,7 @@ from runners.hosting.guarded_agent import GuardedAgent
 Observations = NDArray[np.int8]  # [N, 17, 8], or [N, 17] where an action is a whole turn
 STILL_MODES = [mode for mode in RENDER_MODES if mode != "human"]
 SEEDS = 1 << 63
+Seed = int | np.integer[Any]
 Steps = tuple[Observations, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 
 
@@ -134,7 +135,7 @@ class QuartoVectorEnv(VectorEnv):
     A game that is over begins anew in the next step, whose action for it is ignored (``AutoresetMode.NEXT_STEP``). With
     ``AutoresetMode.SAME_STEP`` it begins anew at once, and ``infos`` has its last observation in ``final_obs``, where
     ``_final_obs`` is true. Jitted agents are asked for all games at once, agents in Python once for each ply at which
-    they have to decide.
+    they have to decide. A copy, or a pickled one, goes on with all games, as ``QuartoEnv`` says.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the keys that gymnasium.make_vec takes)
@@ -175,7 +176,7 @@ class QuartoVectorEnv(VectorEnv):
         self._has_seeds = False
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seed | Sequence[Seed | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, Any]]:
         """Begin all games anew; those that are not over are lost."""
         envs = self.envs
@@ -189,14 +190,14 @@ class QuartoVectorEnv(VectorEnv):
         observations, masks = self._seen()
         return observations, {"action_mask": masks, "seat": envs["seat"].copy()}
 
-    def _seeds(self, seed: int | Sequence[int | None] | None) -> NDArray[np.uint64]:
+    def _seeds(self, seed: Seed | Sequence[Seed | None] | None) -> NDArray[np.uint64]:
         """A seed for each game: [N] uint64."""
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        super().reset(seed=int(seed) if isinstance(seed, int | np.integer) else None)
         drawn = self.np_random.integers(SEEDS, size=self.num_envs).tolist()
         if seed is None:
-            given: Sequence[int | None] = drawn
-        elif isinstance(seed, int):
-            given = range(seed, seed + self.num_envs)
+            given: Sequence[Seed | None] = drawn
+        elif isinstance(seed, int | np.integer):
+            given = range(int(seed), int(seed) + self.num_envs)
         else:
             given = seed
         if len(given) != self.num_envs:

@@ -101,6 +101,18 @@ class GuardedAgent:
         self._told: dict[str, int] = {}  # counts that another process has
         self._remarks: list[str] = []  # of its players in other processes, or reported to another process
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the lock, for a copy. Raises ``RequestError`` for a player that cannot be copied."""
+        if self._player.copy_obstacle:
+            raise RequestError(
+                f"agent '{self.label}' cannot be copied: {self._player.copy_obstacle}; "
+                "copy a game against another agent, or make another environment and repeat the actions"
+            )
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     def player(self) -> LiftedPlayer:
         """The player for one thread."""
         return self._player.fork()

@@ -211,6 +211,7 @@ class TimedPlayer(PythonPlayer):
         first = make()
         super().__init__(first)
         self.alone = not first.batches
+        self.copy_obstacle = "its turns are limited by the clock, so they cannot be repeated"
         self._make = make
         self._seconds = seconds
         self._label = label

@@ -185,6 +185,8 @@ class PolitoPlayer(LiftedPlayer):
     The other games go on there from their positions, with new players.
     """
 
+    copy_obstacle = "it plays in a process of its own"
+
     def __init__(self, reserve: Reserve) -> None:
         self._reserve = reserve
         self._child: PolitoChild | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import pickle
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -184,3 +186,16 @@ def test_a_game_played_from_python_is_remembered_in_its_slot() -> None:
     goes_on.turn(view_of(EMPTY, CLASSIC), 5)
     assert (answer.cells[0], answer.gifts[0]) == goes_on.turn(view_of(EMPTY, CLASSIC), 5)
     assert (answer.cells[1], answer.gifts[1]) == anew.turn(view_of(EMPTY, CLASSIC), 6)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda player: pickle.loads(pickle.dumps(player))])  # noqa: S301
+def test_a_copied_player_goes_on_with_its_games(copied: Callable[[LiftedPlayer], LiftedPlayer]) -> None:
+    player, slots = lift(Diarist(), CLASSIC, "diarist"), np.array([2, 5], np.uint32)
+    batch, rng = Batch.of([EMPTY, EMPTY]), Streams(np.array([5, 6], np.uint64))
+    player.start(range(2, 8, 3))
+    player.play(batch, rng, slots)
+    first, second = copied(player), copied(copied(player))
+    for _ in range(2):
+        expected_turns = [part.tolist() for part in player.play(batch, rng, slots)]
+        for other in (first, second):
+            assert [part.tolist() for part in other.play(batch, rng, slots)] == expected_turns

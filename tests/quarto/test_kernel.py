@@ -76,7 +76,7 @@ class LoadingNumber(int):
     """A number whose type is asked for while another thread, here the same one, completes the kernel."""
 
 
-@typeof_impl.register(LoadingNumber)
+@typeof_impl.register(LoadingNumber)  # type: ignore[untyped-decorator]
 def type_of_loading_number(_number: LoadingNumber, _context: object) -> types.Type:
     load(sum_from)
     return types.int64

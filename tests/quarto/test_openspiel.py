@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,6 +41,23 @@ def test_the_playthrough_is_as_recorded() -> None:
     flags.FLAGS.mark_as_parsed()
     expected, found = replay(str(PLAYTHROUGH))
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state)), lambda state: state.clone()],  # noqa: S301
+)
+def test_a_copied_state_goes_on_by_itself(copied: Callable[[Any], Any]) -> None:
+    state = loaded("python_quarto(rules=square)").new_initial_state()
+    for action in (3, np.int64(0), 7):
+        state.apply_action(action)
+    other = copied(state)
+    assert (str(other), other.history(), other.get_game()) == (str(state), [3, 0, 7], state.get_game())
+    before = str(state)
+    other.apply_action(5)
+    assert str(state) == before
+    state.apply_action(5)
+    assert (str(other), other.legal_actions()) == (str(state), state.legal_actions())
 
 
 def test_its_states_are_those_of_the_game() -> None:

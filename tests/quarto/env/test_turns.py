@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import random
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,6 +64,28 @@ def test_pettingzoo_makes_it_by_name() -> None:
 
     environment = pettingzoo.make("aec", ENV_ID, rules="square")
     assert environment.unwrapped.rules.squares == "plain"
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
+@pytest.mark.parametrize("name", ["env", "raw_env"])
+def test_a_copy_is_the_same_position_and_goes_on_by_itself(name: str, copied: Callable[[Any], Any]) -> None:
+    import quarto.env
+
+    environment = getattr(quarto.env, name)(render_mode="human")
+    environment.reset(seed=np.int64(1))
+    for action in (3, 0, 7):
+        environment.step(action)
+    other = copied(environment)
+    for action in (5, 1, 6):
+        assert other.unwrapped.game.position == environment.unwrapped.game.position
+        assert other.agent_selection == environment.agent_selection
+        assert np.array_equal(other.last()[0]["action_mask"], environment.last()[0]["action_mask"])
+        before = environment.unwrapped.game.position
+        other.step(action)
+        assert environment.unwrapped.game.position == before
+        environment.step(action)
+    environment.close()
+    other.close()
 
 
 def test_a_seat_places_and_then_gives() -> None:
