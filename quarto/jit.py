@@ -155,9 +155,9 @@ class Kernel:
     With a ``declared`` signature there is machine code for those argument types only, and numba converts arguments to
     them. Without one there is machine code for each combination of types that it is called with.
 
-    numba's dispatcher is shown to callers only when it is complete. A dispatcher that stops compiling while another
-    thread is about to call it refuses that call: it first asks whether arguments must match exactly, then for their
-    types, and then what it may convert.
+    numba's dispatcher is shown to callers only when it is complete. In a call numba first decides whether arguments
+    must match exactly, as they must while it may compile, then finds their types, and then looks for a match. If
+    another thread ended the compiling in between, the call would be refused.
     """
 
     def __init__(self, function: Callable[..., Any], declared: Any = None, from_python: bool = True) -> None:
@@ -212,7 +212,7 @@ class Kernel:
 def _type_of_kernel(called: Kernel, context: Any) -> Any:
     """Tell numba the type of a kernel that a kernel calls."""
     if context.purpose.name == "argument":
-        raise TypeError(f"{called.__qualname__} is a kernel: give another one load({called.__qualname__})")
+        raise TypeError(f"{called.__qualname__} is a kernel: give another kernel load({called.__qualname__})")
     dispatcher = _compilations.dispatchers.get(called)
     return numba.typeof(called.build() if dispatcher is None else dispatcher)
 
@@ -242,7 +242,8 @@ class FunctionValue(Kernel):
 
     def __call__(self, *_arguments: Any) -> Any:
         """Raises ``TypeError``."""
-        raise TypeError(f"{self.__qualname__} is called by kernels alone: give it to one (docs/agents.md)")
+        name = self.__qualname__
+        raise TypeError(f"{name} is called by kernels alone: give one of them load({name}) (docs/agents.md)")
 
 
 def function_value(signature: Any) -> Callable[[F], F]:

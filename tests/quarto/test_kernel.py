@@ -118,7 +118,7 @@ def call_twice(function: Callable[[int], int], number: int) -> int:
 
 def test_kernels_call_kernels_themselves_and_function_values() -> None:
     assert (add_two(1), count_down(5), call_twice(load(add_three), 1)) == (3, 5, 7)
-    with pytest.raises(TypeError, match=r"give another one load\(add_three\)"):
+    with pytest.raises(TypeError, match=r"give another kernel load\(add_three\)"):
         call_twice(add_three, 1)
     with pytest.raises(TypeError, match="called by kernels alone"):
         add_three(1)
