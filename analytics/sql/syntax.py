@@ -29,6 +29,7 @@ Node = dict[str, Any]
 Ask = Callable[[str], pl.DataFrame]  # the answer of an archive to a question: ``OpenArchive.sql``
 
 _BY_TEXT = ("query", "query_table")  # table functions that take a question or the name of a table as a text
+_TOO_DEEP = "it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH"
 POLICY = "policy"  # the macro that is the table of a policy
 
 
@@ -46,26 +47,27 @@ def parsed(connection: duckdb.DuckDBPyConnection, text: str) -> Node:
 def _tree(serialised: str) -> Node:
     try:
         tree: Node = json.loads(serialised)
-    except RecursionError:
-        raise _too_deep() from None
+    except RecursionError:  # DuckDB may answer it nevertheless
+        return {"error": True, "error_type": "parser", "error_message": _TOO_DEEP}
     if str(tree.get("error_message", "")).startswith("Max expression depth"):  # it advises to change a setting
         raise _too_deep()
     return tree
 
 
 def _too_deep() -> RequestError:
-    return RequestError("SQL: it is nested too deeply: write fewer levels of brackets, or name parts of it by WITH")
+    return RequestError(f"SQL: {_TOO_DEEP}")
 
 
 def nodes(part: Any) -> Iterator[Node]:
     """All mappings in a tree, each before those inside it."""
-    waiting = [part]
+    waiting = [part]  # no recursion: a question of a few hundred additions is as deep as Python allows
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            yield value
-        if isinstance(value, dict | list):
-            waiting += [*(value.values() if isinstance(value, dict) else value)][::-1]
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting += reversed(node.values())
+        elif isinstance(node, list):
+            waiting += reversed(node)
 
 
 class Read(NamedTuple):
@@ -235,6 +237,8 @@ def check(ask: Ask, where: str) -> None:
     try:
         # Alone, a bracket that it closes and did not open is an error; in brackets, the start of another clause.
         alone, enclosed = _select(ask, where), _select(ask, f"({where}\n)")
+    except RecursionError as error:
+        raise RequestError(f"where={where[:80]!r}… is not a condition on games: {_TOO_DEEP}") from error
     except RequestError as error:
         raise RequestError(f"where={as_line(repr(where))} is not a condition on games: {error}") from error
     if any(alone[clause] for clause in _OTHER_CLAUSES) or alone["where_clause"] != enclosed["where_clause"]:

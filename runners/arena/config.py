@@ -11,8 +11,6 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from agents.base import AgentLimits
@@ -28,7 +26,6 @@ from runners.arena.config_groups import (
     NOT_PARAMETERS,
     ArchiveSettings,
     RayConfig,
-    as_one_text,
     as_written,
     check_range,
     declared_files,
@@ -37,8 +34,8 @@ from runners.arena.config_groups import (
     plain,
     rules_of,
     settings_of,
-    split,
 )
+from runners.arena.labels import parse_value, split_label
 from runners.arena.spec import (
     AGENT_PARAMETERS,
     POLICY_PARAMETERS,
@@ -231,32 +228,14 @@ def parse_label(text: str, what: str) -> tuple[str, dict[str, Any]]:
 
     Raises ``RequestError`` for a text that is not such a label.
     """
-    found = re.fullmatch(r"\s*([\w.@/-]+)\s*(?:\((.*)\))?\s*", text)
-    if not found:
-        raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
-    parameters = {}
-    for part in split(found[2] or ""):
-        key, equals, value = (each.strip() for each in part.partition("="))
-        if not equals:
-            raise RequestError(
-                f"{what} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
-            )
-        inner = key in AGENT_PARAMETERS and value.endswith(")")  # a label, whose own values are read where it is
-        parameters[key] = value if inner else _value(f"{what} {text!r}", f"{key}={value}")
-    return found[1], parameters
+    name, parameters = split_label(text, what)
+    shown = f"{what} {text!r}"
+    return name, {key: _value(shown, key, value) for key, value in parameters}
 
 
-def _value(what: str, setting: str) -> Any:
-    """The value of ``key=value`` in Hydra's grammar."""
-    try:
-        parsed = OverridesParser.create().parse_override(setting)
-    except HydraException as error:
-        reason = " ".join(str(error).split()).partition(" See https")[0]
-        advice = f"; {as_one_text(setting, in_shell=False)}" if "=" in setting.partition("=")[2] else ""
-        raise RequestError(f"{what}: {setting} cannot be read: {reason}{advice}") from error
-    if parsed.is_sweep_override():
-        raise RequestError(f"{what}: {setting} is more than one value")
-    return parsed.value()
+def _value(what: str, key: str, text: str) -> Any:
+    """The value of a parameter. A label of an agent stays a text: its own values are read where it is built."""
+    return text if key in AGENT_PARAMETERS and text.endswith(")") else parse_value(what, f"{key}={text}")
 
 
 def _described(key: str, value: Any, root: PurePath) -> Any:

@@ -8,7 +8,6 @@ plays is imported here: ``--help`` and the refusal of a wrong name or value need
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -259,24 +258,6 @@ def rules_of(mapping: Any) -> Rules:
         return Rules(**mapping)
     except (TypeError, ValueError) as error:
         raise RequestError(str(error)) from error
-
-
-def split(text: str) -> list[str]:
-    """The parameters of a label, ``a=1,b=[2,3],c="4,5"``, at the commas outside brackets and double quotes."""
-    outside = r',(?![^\[({]*[\])}])(?=(?:[^"]*"[^"]*")*[^"]*$)'
-    return [part.strip() for part in re.split(outside, text) if part.strip()]
-
-
-def as_one_text(setting: str, in_shell: bool) -> str:
-    """Advice on ``key=value`` whose value has characters that mean something to Hydra.
-
-    ``in_shell``: it was typed there, and is no part of a label.
-    """
-    key, _, value = setting.partition("=")
-    text = value.replace('"', r"\"")
-    if in_shell:
-        return f"a text with '=' or a comma needs double quotes inside the single ones, {key}='\"{text}\"'"
-    return f"a text with '=' or a comma needs double quotes, {key}=\"{text}\""
 
 
 @contextmanager

@@ -406,7 +406,7 @@ def _reason(module: str, name: str, error: BaseException) -> str:
 def last_parts(params: Mapping[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """Parameters with the last part of each of these ``paths``, or of every path in a command with arguments."""
     named = {
-        key: re.sub(r"[^\s=]*/", "", value) if " " in value else Path(value).expanduser().resolve().name
+        key: re.sub(r"(?<![^\s=])[^\s=]*/", "", value) if " " in value else Path(value).expanduser().resolve().name
         for key in paths
         if isinstance(value := params.get(key), str)
     }

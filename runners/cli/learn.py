@@ -54,10 +54,10 @@ def build(
     ] = None,
 ) -> None:
     """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
-    from runners.hydra_app.arguments import quoted
+    from runners.arena.labels import quote
     from runners.policies.build import BUILD
 
-    launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quoted(where)}"])])
+    launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quote(where)}"])])
 
 
 @app.command("import")

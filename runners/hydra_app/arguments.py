@@ -14,18 +14,27 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override, Quote, QuotedString
+from hydra.core.override_parser.types import IntervalSweep, Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import YAMLError
 
 from agents.parameters import as_typed
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
-from runners.arena.config_groups import CONF, LIMITS, as_one_text, names, settings_of, split
+from runners.arena.config_groups import CONF, LIMITS, names, settings_of
+from runners.arena.labels import (
+    AGENT_NAME,
+    MOST_OVERRIDE_CHARACTERS,
+    as_one_text,
+    check_size,
+    quote,
+    quote_foreign_words,
+    split_parameters,
+)
 
-LABEL = re.compile(r"[\w.@/-]+(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
+LABEL = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
-PLAIN = re.compile(r"[A-Za-z_]\w*")
+PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TEXTS = ("root", "dir", "name", "policy", "value", "where")  # keys whose values are never numbers
 # A number with an exponent, such as 1e6 or 2.5e3, as a whole value or a part of a list.
 SCIENTIFIC = re.compile(r"(?:(?<=^)|(?<=[,\[({:=]))(\d+(?:\.\d+)?[eE]\+?\d{1,2})(?=$|[,\])}])")
@@ -39,8 +48,9 @@ PLUGINS = {
 }
 THOUSANDS = re.compile(r"games=\d{1,3}(,\d{3})+")
 KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", list: "a list, […,…]"}
-# A line of a yaml: its indentation, a dash, a key, its value, a comment.
-LINE = re.compile(r"""( *)(- )?(?:override )?/?([\w@]+): *("[^"]*"|\[.*?\]|\{.*?\}|[^#]*?) *(?:# ?(.*))?""")
+# A line of a yaml: its indentation, a dash, a key, its value with a comment.
+LINE = re.compile(r"( *)(- )?(?:override )?/?([\w@]+):(.*)")
+CLOSING = {'"': '"', "[": "]", "{": "}"}
 
 
 class Arguments(NamedTuple):
@@ -58,12 +68,14 @@ def parsed(
 
     Raises ``RequestError`` for agents and settings that do not go together.
     """
+    for word in words:
+        check_size("the argument", word, MOST_OVERRIDE_CHARACTERS)
     labels = [word for word in words if LABEL.fullmatch(word)]
     overrides = [in_full(word) for word in words if word not in labels]
     if labels:
         overrides[:0] = _players(labels, overrides)
     if archive is not None:
-        overrides.append(f"archive.root={quoted(archive)}")
+        overrides.append(f"archive.root={quote(archive)}")
     if keep_going:
         overrides.append("keep_going=true")
     return Arguments(overrides, labels, config_dirs)
@@ -80,13 +92,13 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
         name = labels[0].partition("(")[0]
         raise RequestError(f"{own[0]}: a and b are two agents; of one, or of many, write '{name}({key}={value})'")
     if not own:
-        entries = (label if PLAIN.fullmatch(label) else quoted(in_full(label)) for label in labels)
+        entries = (label if PLAIN.fullmatch(label) else quote(in_full(label)) for label in labels)
         return [f"agents=[{','.join(entries)}]"]
     chosen = []
     for seat, label in zip("ab", labels, strict=True):
         name, _, parameters = label.partition("(")
-        chosen.append(f"agent@{seat}={name}")
-        chosen += [f"{seat}.{in_full(part)}" for part in split(parameters.removesuffix(")"))]
+        chosen.append(f"agent@{seat}={quote_foreign_words(name)}")
+        chosen += [f"{seat}.{in_full(part)}" for part in split_parameters(parameters.removesuffix(")"))]
     return chosen
 
 
@@ -94,20 +106,15 @@ def in_full(override: str) -> str:
     """An override with whole numbers written out, ``games=1e6``, and a label in quotes. Texts in quotes stay."""
     key, equals, value = override.partition("=")
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
-        return override
+        return key + equals + quote_foreign_words(value)
     value = SCIENTIFIC.sub(_written_out, value)
     is_label = value.endswith(")") and LABEL.fullmatch(value) and not FUNCTION.match(value)
-    return key + equals + (quoted(value) if is_label else value)
+    return key + equals + (quote(value) if is_label else quote_foreign_words(value))
 
 
 def _written_out(found: re.Match[str]) -> str:
     number = Decimal(found[1])
     return str(int(number)) if number == int(number) else found[1]
-
-
-def quoted(text: str) -> str:
-    """A text as a value of Hydra's overrides: its quotes, commas and ``${`` mean nothing to Hydra and OmegaConf."""
-    return QuotedString(re.sub(r"(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
 
 
 class Key(NamedTuple):
@@ -126,7 +133,8 @@ def keys_in(text: str) -> Iterator[Key]:
     """The keys of a yaml in their order, without their types and choices."""
     path: list[tuple[int, str]] = []
     for found in filter(None, map(LINE.fullmatch, text.splitlines())):
-        indent, dash, key, value, meaning = len(found[1]), found[2], found[3], found[4], found[5] or ""
+        indent, dash, key = len(found[1]), found[2], found[3]
+        value, meaning = _split_comment(found[4].strip(" "))
         path = [each for each in path if each[0] < indent]
         name = ".".join([*(each for _, each in path), key])
         if dash:
@@ -134,6 +142,13 @@ def keys_in(text: str) -> Iterator[Key]:
         elif key not in ("defaults", "_target_"):
             path += [] if value else [(indent, key)]
             yield Key(f"{name}.KEY" if value.startswith("{") else name, value, meaning)
+
+
+def _split_comment(text: str) -> tuple[str, str]:
+    """Split what follows a key of a yaml into its value and its comment."""
+    start = max(0, text.find(CLOSING[text[0]], 1)) if text[:1] in CLOSING else 0
+    value, _, comment = text[start:].partition("#")
+    return (text[:start] + value).rstrip(" "), comment.removeprefix(" ")
 
 
 def check_choices(config: str, overrides: Sequence[Override]) -> None:

@@ -25,7 +25,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
-from runners.arena.config_groups import CONF, as_one_text, check_option, own_modules
+from runners.arena.config_groups import CONF, check_option, own_modules
+from runners.arena.labels import as_one_text
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value

@@ -29,9 +29,10 @@ from analytics.store.archive import Archive
 from analytics.store.records import JsonRecord, SweepJob, dump, load, typed
 from quarto.errors import ArenaError, RequestError
 from runners.arena.config_groups import find_own_modules
+from runners.arena.labels import quote
 from runners.arena.objectives import Target
 from runners.hydra_app.application import LAUNCH, Application, say_how_to_resume, where_typed
-from runners.hydra_app.arguments import Arguments, quoted
+from runners.hydra_app.arguments import Arguments
 from runners.terminal import console
 
 # Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
@@ -80,9 +81,9 @@ class Sweep:
         folder = Path(first.hydra.sweep.dir).absolute()
         created = [each for each in (folder, *folder.parents) if not each.exists()]
         name = sweep_id([*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config)
-        more = [f"hydra.sweep.dir={quoted(str(folder))}"]  # jobs may run in another current folder, or at another time
+        more = [f"hydra.sweep.dir={quote(str(folder))}"]  # jobs may run in another current folder, or at another time
         if not any(each.startswith("sweep.id=") for each in asked.overrides):
-            more.append(f"sweep.id={quoted(name)}")  # quoted, because an id of digits and an e is no number
+            more.append(f"sweep.id={quote(name)}")  # quoted, because an id of digits and an e is no number
         more += _for_launcher(first, asked.overrides)
         if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
             more += _for_optuna(first, asked.overrides, target, name)
@@ -150,7 +151,7 @@ def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
     more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY.items() if f"{RAY_KEY}.{name}" not in given]
     # Processes of a cluster that is there already need the environment variables that jobs read.
     own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
-    return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quoted(value)}" for name, value in own.items())]
+    return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote(value)}" for name, value in own.items())]
 
 
 def _for_optuna(first: DictConfig, overrides: Sequence[str], target: Target | None, name: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -23,9 +22,8 @@ from runners.arena.config_groups import (
     user_config_dir,
 )
 from runners.arena.spec import AgentSpec
+from runners.hydra_app.arguments import keys_in
 from runners.web.site import Site
-
-_PARAMETER = re.compile(r"(\w+): *(.*?)(?:\s+# *(.*))?")
 
 
 class Parameter(NamedTuple):
@@ -109,8 +107,7 @@ class AgentsAndRules:
         if name not in self._parameters:
             with self._configuration():
                 own = parameters_of(settings_of("agent", name))
-                lines = [_PARAMETER.fullmatch(line) for line in text_of("agent", name).splitlines()]
-            texts = {found[1]: found[3] or "" for found in lines if found}
+                texts = {key.name: key.meaning for key in keys_in(text_of("agent", name))}
             self._parameters[name] = [Parameter(key, as_typed(value), texts.get(key, "")) for key, value in own.items()]
         return self._parameters[name]
 

@@ -137,7 +137,7 @@ def _shown(request: Request, given: AskFields, error: ArenaError | None = None) 
 
 def _wrong_word(error: str, text: str) -> str:
     """The part of a question that an error names, which the page marks."""
-    named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|(\w+)\(\) is not allowed', error)
+    named = re.findall(r'"([^"]+)"|at or near "([^"]+)"|named (\w+)|\b(\w+)\(\) is not allowed', error)
     return next((word for words in named for word in words if word and word in text), "")
 
 

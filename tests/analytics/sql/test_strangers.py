@@ -10,7 +10,7 @@ import pytest
 
 from analytics.query.questions import questions
 from analytics.sql.database import OpenArchive
-from analytics.sql.syntax import check, check_vocabulary
+from analytics.sql.syntax import check, check_vocabulary, nodes
 from analytics.sql.views import VIEWS
 from quarto.errors import RequestError
 from tests.paths import SAMPLE
@@ -91,3 +91,22 @@ def test_our_own_questions_may_read_the_catalogue() -> None:
         assert other.sql("SELECT count(*) AS n FROM games").item() == 16_000
         other.close()
         assert opened.sql("SELECT count(*) AS n FROM plies").item() == 143_806
+
+
+SUM = "+".join("1" * 600)
+
+
+def test_questions_nested_deeply_are_answered_or_refused_in_one_line(guarded: OpenArchive) -> None:
+    """Python's own limit of recursion is about 1,000, and each addition is a level of DuckDB's tree."""
+    with pytest.raises(RequestError, match=r"^SQL: Parser Error: it is nested too deeply: write fewer levels"):
+        guarded.first(f"SELECT {SUM} AS n", 5)
+    with OpenArchive(SAMPLE) as opened:
+        assert opened.sql(f"SELECT {SUM} AS n FROM games LIMIT 1").item() == 600
+        with pytest.raises(RequestError, match="is not a condition on games: it is nested too deeply"):
+            check(opened.sql, f"plies < {SUM}")
+        check(opened.sql, f"plies < {SUM[:201]}")
+
+
+def test_nodes_come_before_those_inside_them() -> None:
+    tree = {"name": 1, "a": [{"name": 2, "b": {"name": 3}}, 7, [{"name": 4}]], "c": {"name": 5}}
+    assert [node["name"] for node in nodes(tree)] == [1, 2, 3, 4, 5]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from analytics import open_archive
 from analytics.store.archive import Archive
@@ -184,6 +185,20 @@ def test_a_forged_address_is_one_line_and_writes_nothing(ada: Visitor, change: d
     assert (found.status, found.line.count("\n")) == (400, 0)
     assert line in found.line
     assert not rows(ada, "SELECT * FROM games")
+
+
+@pytest.mark.parametrize(
+    "parameters", ["," * 45_000, f"a={'[' * 20_000}", f"a={'[1,' * 30}"], ids=["long", "open", "deep"]
+)
+def test_a_label_in_a_link_is_checked_before_it_is_read(
+    ada: Visitor, parameters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No reader of the site waits meanwhile: reading configurations holds a lock."""
+    monkeypatch.setattr(OverridesParser, "parse_override", None)
+    for path in ("/play", "/play/game"):
+        refused = ada.get(f"{path}?agent=random({parameters})")
+        assert (refused.status, refused.line.count("\n")) == (400, 0)
+        assert len(refused.line) < 200
 
 
 def test_a_game_of_another_server_can_be_gone_on_with_but_not_as_one_without_help(ada: Visitor) -> None:

@@ -1,0 +1,154 @@
+"""Labels of agents, ``name(parameter=value,…)``, and texts of overrides: each is read once, from left to right.
+
+Such texts come from command lines, from records and from links to a server. So their length and the depth of their
+brackets are checked before anything else looks at them, and no step takes longer than in proportion to the length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.errors import HydraException
+
+from quarto.errors import RequestError
+
+MOST_LABEL_CHARACTERS = 4_096  # labels in archives have at most 200; those that are typed may name every default
+MOST_OVERRIDE_CHARACTERS = 1 << 20  # a sweep may list thousands of values, and a tournament hundreds of agents
+MOST_BRACKETS = 16  # inside one another; Hydra's parser calls itself for each
+AGENT_NAME = re.compile(r"[\w.@/-]+")
+SHOWN = 40  # characters of a text that is too long
+
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+def check_size(what: str, text: str, most: int = MOST_LABEL_CHARACTERS) -> None:
+    """Check the length of a text and the depth of its brackets; ``what`` names it in messages.
+
+    Raises ``RequestError`` for more than ``most`` characters and for brackets deeper than ``MOST_BRACKETS``.
+    """
+    start = f"{what} {text[:SHOWN]!r}…"
+    if len(text) > most:
+        raise RequestError(f"{start} has {len(text):,} characters: write at most {most:,}")
+    if any(depth > MOST_BRACKETS for _, _, depth in _scan(text)):
+        raise RequestError(f"{start} has brackets inside brackets, deeper than {MOST_BRACKETS}: is one not closed?")
+
+
+def _scan(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield each character that may have a meaning, with its index and the depth of brackets after it.
+
+    Characters in quotes have none, nor has one after a backslash.
+    """
+    depth, quote, escaped = 0, "", False
+    for index, character in enumerate(text):
+        if escaped or character == "\\":
+            escaped = not escaped
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            depth += (character in _OPENING) - (character in _CLOSING and depth > 0)
+            yield index, character, depth
+
+
+def split_label(text: str, what: str) -> tuple[str, list[tuple[str, str]]]:
+    """Split ``name(parameter=value,…)`` into the name and the texts of each parameter and its value.
+
+    ``what`` names the setting in messages. Raises ``RequestError`` for a text that is not such a label, and for one
+    that is too long.
+    """
+    check_size(what, text)
+    name, opening, rest = text.strip().partition("(")
+    if not AGENT_NAME.fullmatch(name.rstrip()) or (opening and not rest.endswith(")")) or "\n" in rest:
+        raise RequestError(f"{what} {text!r} is neither a name nor name(parameter=value,…)")
+    parameters = []
+    for part in split_parameters(rest[:-1]):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise RequestError(
+                f"{what} {text!r}: {part!r} is not parameter=value; a text with a comma needs double quotes"
+            )
+        parameters.append((key.strip(), value.strip()))
+    return name.rstrip(), parameters
+
+
+def split_parameters(text: str) -> list[str]:
+    """Split ``a=1,b=[2,3],c="4,5"`` at the commas outside of brackets and quotes; empty parts are left out."""
+    commas = [index for index, character, depth in _scan(text) if character == "," and not depth]
+    bounds = zip([0, *(index + 1 for index in commas)], [*commas, len(text)], strict=True)
+    return [part for start, end in bounds if (part := text[start:end].strip())]
+
+
+def quote(text: str) -> str:
+    """Write a text as a value of Hydra's overrides, whose quotes, commas and ``${`` mean nothing to Hydra."""
+    return QuotedString(re.sub(r"(?<!\\)(\\*)\$\{", r"\1\1\\${", text), Quote.single).with_quotes()
+
+
+def quote_foreign_words(value: str) -> str:
+    """Put the words of a value in quotes that have letters outside ASCII, which Hydra's grammar lacks."""
+    if value.isascii() or "${" in value:
+        return value
+    parts, start = [], 0
+    for end in [*_word_ends(value), len(value)]:
+        word = value[start:end].strip()
+        parts += [word if word.isascii() or word[0] in "\"'" else quote(word), value[end : end + 1]]
+        start = end + 1
+    return "".join(parts)
+
+
+def _word_ends(value: str) -> Iterator[int]:
+    """Yield the indices of the characters between the words of a value: brackets, commas, the first colon of a key."""
+    brackets, last = "", ""
+    for index, character, _ in _scan(value):
+        inside = brackets[-1:]
+        if character in _OPENING:
+            brackets += character
+        elif character in _CLOSING:
+            brackets = brackets[:-1]
+        elif not (
+            character == ","
+            or (character == "=" and inside == "(")
+            or (character == ":" and inside == "{" and last != ":")
+        ):
+            continue
+        last = character
+        yield index
+
+
+def parse_value(what: str, setting: str) -> Any:
+    """Read the value of ``key=value`` in Hydra's grammar, or in JSON, in which labels show lists and mappings.
+
+    Raises ``RequestError`` for a text in neither, and for several values.
+    """
+    key, _, text = setting.partition("=")
+    if text[:1] in ("[", "{"):
+        try:
+            return json.loads(text)
+        except ValueError:
+            pass  # most lists that are typed are no JSON, [a,b]
+    try:  # the key may have letters that Hydra's grammar lacks
+        parsed = OverridesParser.create().parse_override(f"value={quote_foreign_words(text)}")
+    except HydraException as error:
+        reason = " ".join(str(error).split()).partition(" See https")[0]
+        advice = f"; {as_one_text(setting, in_shell=False)}" if "=" in text else ""
+        raise RequestError(f"{what}: {setting} cannot be read: {reason}{advice}") from error
+    if parsed.is_sweep_override():
+        raise RequestError(f"{what}: {key}={text} is more than one value")
+    return parsed.value()
+
+
+def as_one_text(setting: str, in_shell: bool) -> str:
+    """Advice on ``key=value`` whose value has characters that mean something to Hydra.
+
+    ``in_shell``: it was typed there, and is no part of a label.
+    """
+    key, _, value = setting.partition("=")
+    text = value.replace('"', r"\"")
+    if in_shell:
+        return f"a text with '=' or a comma needs double quotes inside the single ones, {key}='\"{text}\"'"
+    return f"a text with '=' or a comma needs double quotes, {key}=\"{text}\""
