@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 from yaml import YAMLError
@@ -31,6 +30,7 @@ from runners.arena.labels import (
     quote_foreign_words,
     split_parameters,
 )
+from runners.hydra_app.sweep_values import first_value, parse_overrides
 
 LABEL = re.compile(rf"{AGENT_NAME.pattern}(\(.*\))?", re.DOTALL)  # an agent: NAME or NAME(parameter=value,…)
 FUNCTION = re.compile(r"(bool|choice|float|glob|int|interval|range|shuffle|sort|str|tag)\(")  # of Hydra's grammar
@@ -165,23 +165,14 @@ def check_choices(config: str, overrides: Sequence[Override]) -> None:
         if THOUSANDS.fullmatch(text):
             plain = text.replace(",", "")
             raise RequestError(f"{text} is several values: write {plain}, or {plain[:-3]}_{plain[-3:]}")
-        options = [] if "." in key or "/" in key or override.is_add() else names(override.key_or_group)
+        options = [] if "." in key or "/" in key else names(override.key_or_group)
         if key == "agent":
             one = first_value(override).partition("=")[2]
             raise RequestError(f"{text}: name the agents one after the other, qarena run {one} OTHER, or agents=[…]")
-        if options and key not in groups and not override.is_delete():
+        if options and key not in groups and not (override.is_delete() or override.is_add()):
             raise RequestError(f"key {key!r} does not exist{nearest(key, groups)}")
         if options and not (override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str)):
             raise RequestError(f"{text}: the group {override.key_or_group} takes one name{nearest('', options)}")
-
-
-def first_value(override: Override) -> str:
-    """An override that is no sweep, with the first of its values."""
-    if not override.is_sweep_override():
-        return str(override.input_line)
-    value = override.value()
-    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()))
-    return f"{override.get_key_element()}={first}"
 
 
 @contextmanager
@@ -193,24 +184,24 @@ def explained(overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
-        raise RequestError(_one_line(error, overrides)) from error
+        raise RequestError(one_line(error, overrides)) from error
     except OSError as error:
         if error.filename is None:
             raise
         raise FailureError(f"cannot write {error.filename}: {error.strerror}") from error
 
 
-def _one_line(error: Exception, overrides: Sequence[str]) -> str:
+def one_line(error: Exception, overrides: Sequence[str]) -> str:
     """The message of a configuration error, with a suggestion if a name is unknown."""
     cause = error.__cause__
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         return _missing(error.missing_cfg_file, error.options or ())
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} cannot be read: {_advice(error.override, _own_text(error))}"
-    if isinstance(cause, ValidationError):
-        return _does_not_fit(cause)
+    if isinstance(invalid := cause or error, ValidationError):
+        return _does_not_fit(invalid)
     if isinstance(cause, ConfigAttributeError | ConfigKeyError):
-        return _unknown_key(cause, OverridesParser.create().parse_overrides(list(overrides)))
+        return _unknown_key(cause, parse_overrides(overrides))
     return _own_text(error)
 
 

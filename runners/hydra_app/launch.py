@@ -6,9 +6,8 @@ import datetime as dt
 import os
 import sys
 import uuid
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial, partialmethod
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,10 @@ import hydra
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import run_job
 from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from quarto.errors import RequestError
@@ -29,7 +26,10 @@ from runners.arena.config_groups import CONF, check_option, own_modules
 from runners.arena.labels import as_one_text
 from runners.hosting.interruption import INTERRUPTED
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
-from runners.hydra_app.arguments import Arguments, check_choices, explained, first_value
+from runners.hydra_app.arguments import Arguments, check_choices, explained, one_line
+from runners.hydra_app.callbacks import Callbacks
+from runners.hydra_app.local_jobs import carry_out_jobs, is_local
+from runners.hydra_app.sweep_values import first_values, other_configurations, parse_overrides
 from runners.terminal import console
 
 if TYPE_CHECKING:
@@ -93,83 +93,49 @@ def _carried_out(application: Application, asked: Arguments, multirun: bool) -> 
     for label in asked.agents:
         check_option("agent", label.partition("(")[0].strip())  # before numba and Polars are loaded
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        first = _first_job(application.config, asked.overrides, multirun)
-        if is_sweep := first.hydra.mode == RunMode.MULTIRUN:
-            for cfg in [first, *_with_other_values(application.config, asked.overrides)]:
-                application.check(cfg, cfg.hydra)
-            target = application.target(first, first.hydra)
-        else:
+        first, given = _first_job(application.config, asked.overrides, multirun)
+        if first.hydra.mode != RunMode.MULTIRUN:
             finished = _single(application.ready(first, first.hydra), first)
-    if is_sweep:
-        from runners.hydra_app.sweep import Sweep, carry_out  # a single request needs none of it
+        else:
+            for cfg in [first, *other_configurations(application.config, first, given)]:
+                application.check(cfg, cfg.hydra)
+            from runners.hydra_app.sweep import Sweep, carry_out  # a single request needs none of it
 
-        sweep = Sweep.of(first, asked, target, application)
-        return max(_multirun(application.config, sweep, partial(carry_out, application)), sweep.report())
+            sweep = Sweep.of(first, asked, application.target(first, first.hydra), application)
+            task = partial(carry_out, application)
+            if is_local(first):
+                return _finish(sweep, lambda: carry_out_jobs(application.config, sweep.overrides, task))
+    if first.hydra.mode == RunMode.MULTIRUN:
+        return _finish(sweep, lambda: _hydra(application.config, ["--multirun", *sweep.overrides], task))
     finished.show()
     return say_how_to_resume() if finished.interrupted else finished.exit_code
 
 
-def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> DictConfig:
+def _first_job(config: str, overrides: Sequence[str], multirun: bool) -> tuple[DictConfig, list[Override]]:
     """The configuration of a single request, or of a sweep's first job, with Hydra's own under ``hydra``.
 
     Each setting that varies has the first of its values. Whether it is a sweep is ``hydra.mode`` then, which a yaml may
-    set too. Raises ``RequestError`` for several values that are no sweep.
+    set too. The overrides come parsed with it. Raises ``RequestError`` for several values that are no sweep.
     """
-    given = OverridesParser.create().parse_overrides(list(overrides))
+    given = parse_overrides(overrides)
     check_choices(config, given)
-    cfg = compose(config, overrides=_firsts(given), return_hydra_config=True)
+    cfg = compose(config, overrides=first_values(given), return_hydra_config=True)
     mode = cfg.hydra.mode
     if multirun and mode == RunMode.RUN:
         raise RequestError("hydra.mode=RUN contradicts a sweep: leave it out, or use the command without -m")
     if not multirun and mode != RunMode.MULTIRUN:
-        for each in given:
-            if each.is_sweep_override():
-                typed = str(each.input_line)
+        for override in given:
+            if override.is_sweep_override():
+                typed = str(override.input_line)
                 text = f"; {as_one_text(typed, in_shell=True)}" if " " in typed or "/" in typed else ""
                 raise RequestError(f"{typed}: several values are a sweep, qarena sweep … or -m{text}")
         cfg.hydra.mode = RunMode.RUN
-        return cfg
+        return cfg, given
     if params := cfg.hydra.sweeper.get("params"):
-        more = OverridesParser.create().parse_overrides([f"{key}={value}" for key, value in params.items()])
-        cfg = compose(config, overrides=_firsts([*more, *given]), return_hydra_config=True)
+        given = [*parse_overrides(f"{key}={value}" for key, value in params.items()), *given]
+        cfg = compose(config, overrides=first_values(given), return_hydra_config=True)
     cfg.hydra.mode = RunMode.MULTIRUN
-    return cfg
-
-
-def _with_other_values(config: str, overrides: Sequence[str]) -> Iterator[DictConfig]:
-    """The first job's configuration with each other value that the user listed, one at a time."""
-    given = OverridesParser.create().parse_overrides(list(overrides))
-    for each in given:
-        if each.is_choice_sweep():
-            for text in [*each.sweep_string_iterator()][1:]:
-                others = [other for other in _firsts(given) if not other.startswith(f"{each.get_key_element()}=")]
-                other = f"{each.get_key_element()}={text}"
-                yield compose(config, [*others, other], return_hydra_config=True)
-
-
-def _firsts(given: Sequence[Override]) -> list[str]:
-    """Overrides that are no sweeps, with the first of their values; of the same key the last."""
-    return list({each.get_key_element(): first_value(each) for each in given}.values())
-
-
-class _Callbacks:
-    """Those that a yaml names under ``hydra.callbacks``. One that fails is a warning, as in a sweep."""
-
-    def __init__(self, cfg: DictConfig) -> None:
-        self._named = [instantiate(each) for each in (cfg.hydra.callbacks or {}).values()]
-
-    def tell(self, moment: str, **what: Any) -> None:
-        """Call a method of each, of the last one first if something ends."""
-        for each in reversed(self._named) if moment.endswith("_end") else self._named:
-            try:
-                getattr(each, moment)(**what)
-            except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
-                warnings.warn(
-                    f"Callback {type(each).__name__}.{moment} raised {type(error).__name__}: {error}", stacklevel=2
-                )
-
-    on_job_start = partialmethod(tell, "on_job_start")
-    on_job_end = partialmethod(tell, "on_job_end")
+    return cfg, given
 
 
 def _single(work: Work, cfg: DictConfig) -> Finished:
@@ -186,7 +152,7 @@ def _single(work: Work, cfg: DictConfig) -> Finished:
         except Exception as error:  # noqa: BLE001  (to one that leaves a task Hydra adds lines of its own)
             outcome.append(error)
 
-    callbacks: Any = _Callbacks(cfg)  # Hydra has no public name for the list of them
+    callbacks: Any = Callbacks(cfg)  # Hydra has no public name for the list of them
     about = {"config": cfg, "config_name": cfg.hydra.job.config_name}
     callbacks.tell("on_run_start", **about)
     hydra_context = HydraContext(GlobalHydra.instance().config_loader(), callbacks)
@@ -198,13 +164,18 @@ def _single(work: Work, cfg: DictConfig) -> Finished:
     return found
 
 
-def _multirun(config: str, sweep: Sweep, task: Callable[[DictConfig], Any]) -> int:
-    """Let Hydra carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one.
+def _finish(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+    """Carry out the jobs of a sweep and print what came of them. Returns the exit code.
 
     Raises what Hydra raises, if that was before the first job.
     """
+    return max(_exit_code(sweep, carry_out), sweep.report())
+
+
+def _exit_code(sweep: Sweep, carry_out: Callable[[], None]) -> int:
+    """Carry out the jobs of a sweep. Returns an exit code, if the jobs do not tell another one; raises as above."""
     try:
-        _hydra(config, ["--multirun", *sweep.overrides], task)
+        carry_out()
     except KeyboardInterrupt:
         return say_how_to_resume(DROPPED)
     except SystemExit as left:  # of a job that was interrupted
@@ -216,6 +187,9 @@ def _multirun(config: str, sweep: Sweep, task: Callable[[DictConfig], Any]) -> i
                 reason = " ".join(str(error).split()).partition(" (Background on")[0]
                 raise RequestError(f"hydra/sweeper=optuna cannot begin: {reason}") from error
             raise
+        if isinstance(error, HydraException):
+            console.print_note(f"the sweep ended before its last job: {one_line(error, sweep.overrides)}")
+            return 1
     return 0
 
 

@@ -7,12 +7,13 @@ view ``sweeps``. The process that started the sweep finds the other in the job's
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,9 @@ from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from msgspec import structs
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from agents.parameters import as_typed
 from analytics.files.backend import location_of
 from analytics.results.columns import ResultColumn
 from analytics.store.archive import Archive
@@ -187,9 +190,8 @@ class Job(JsonRecord, frozen=True):
     @staticmethod
     def begun(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
         """The job that Hydra is about to run, which asks for ``games`` games of each pairing."""
-        overrides = dict(override.lstrip("+").split("=", 1) for override in hydra_cfg.overrides.task if "=" in override)
-        overrides.pop("sweep.id", None)
-        asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": overrides, "games": max(0, games)}
+        settings = list_settings(cfg, hydra_cfg)
+        asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": settings, "games": max(0, games)}
         return Job(hydra_cfg.runtime.output_dir, str(cfg.archive.root), typed(asked | {"status": "failed"}, SweepJob))
 
     def failed(self, error: Exception) -> None:
@@ -222,6 +224,28 @@ class Job(JsonRecord, frozen=True):
     def rows(self) -> int:
         """Its rows in the table."""
         return len(self.columns[0].texts) if self.columns else 0
+
+
+def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
+    """List the keys that a job was given with their values in it, also where an override takes another key's value."""
+    settings = {}
+    for override in OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False):  # type: ignore[arg-type]
+        key, equals, text = str(override).lstrip("+").partition("=")
+        if equals and not key.startswith("~") and key != "sweep.id":
+            settings[key] = _setting(cfg, hydra_cfg.runtime.choices, key, text)
+    return settings
+
+
+def _setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
+    """The value of a key in a job as a text; of a group the option that was chosen."""
+    if key in choices:
+        return as_typed(choices[key])
+    with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
+        value = OmegaConf.select(cfg, key)
+        if not OmegaConf.is_config(value):
+            return as_typed(value)
+        return json.dumps(OmegaConf.to_container(value, resolve=True), ensure_ascii=False, separators=(",", ":"))
+    return text
 
 
 def carry_out(application: Application, cfg: DictConfig) -> float | None:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.utils import JobReturn
+from hydra.errors import ConfigCompositionException
+from hydra.experimental.callback import Callback
 from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
+from omegaconf import DictConfig
 
 from analytics import open_archive
 from analytics.ratings.ratings import ratings
@@ -16,11 +24,12 @@ from analytics.store.archive import Archive
 from analytics.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from quarto.rules import CELLS, NONE, finished_lines
-from runners.arena.config_groups import load_rules
+from runners.arena.config_groups import CONF, load_rules
 from runners.arena.experiment import Experiment, prepare
 from runners.arena.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
 from runners.hydra_app import sweep
 from runners.hydra_app.sweep import sweep_id
+from runners.hydra_app.sweep_values import MOST_TEXTS, first_values, other_configurations, parse_overrides
 from tests.marks import seldom
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import assert_same_rows, play, request, rows, stop_the_second_run, stored_at
@@ -107,6 +116,95 @@ def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qa
     assert [job[:2] for job in jobs] == [(0, "complete"), (1, "failed"), (2, "complete")]
     assert "does not play rules" in jobs[1][2]
     assert [job[3:] for job in jobs] == [("classic", 4), ("own_piece", None), ("square", 4)]
+
+
+def test_a_sweep_records_values_also_where_one_key_takes_another_ones_value(qarena: Qarena, tmp_path: Path) -> None:
+    asked = ("seed=1,2", "opening_plies=${seed}", "games=1_0", "progress=FALSE", "++threads=1")
+    found = qarena("sweep", "rule_based(faithful=true)", "random", *asked)
+    assert (found.code, [row[:3] for row in table_of(found)]) == (0, [["0", "1", "1"], ["1", "2", "2"]])
+    with open_archive(tmp_path / "data/archive") as archive:
+        jobs = archive.sql("SELECT overrides FROM sweeps ORDER BY job")["overrides"].to_list()
+        plies = archive.sql("SELECT overrides.opening_plies AS plies FROM sweeps ORDER BY job")
+    assert plies["plies"].to_list() == [1, 2]
+    assert plies["plies"].dtype.is_integer()
+    assert {key: str(jobs[0][key]) for key in ("games", "threads")} == {"games": "10", "threads": "1"}
+    assert jobs[0]["agents"] == '["rule_based(faithful=true)","random"]'
+    assert str(jobs[0]["progress"]).lower() == "false"
+
+
+def test_a_pattern_stands_for_all_options_of_a_group(qarena: Qarena) -> None:
+    found = qarena("sweep", "agent@a=dumb,random", "agent@b=random", "rules=glob(*,exclude=[own*,torus*])", "games=2")
+    expected = [(agent, rules) for agent in ("dumb", "random") for rules in ("classic", "square")]
+    assert (found.code, [tuple(row[1:3]) for row in table_of(found)]) == (0, expected)
+
+
+@pytest.mark.parametrize("seeds", ["range(0,3000)", ",".join(map(str, range(3000)))], ids=["range", "list"])
+def test_the_first_job_begins_before_those_of_all_other_values_are_composed(
+    seeds: str, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    composed = []
+    load = ConfigLoaderImpl.load_configuration
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", lambda *a, **k: composed.append(1) or load(*a, **k))
+
+    def leave(*_: object) -> None:
+        sys.exit(7)
+
+    monkeypatch.setattr(sweep, "carry_out", leave)
+    assert qarena("sweep", "agent@a=mcts", "a.c=" + ",".join(f"0.{i}" for i in range(200)), f"seed={seeds}").code == 7
+    assert len(composed) <= 3  # for the checks, for the sweep and for the job
+
+
+def test_all_texts_up_to_a_limit_and_the_ends_of_numbers_are_checked_before_the_first_job(qarena: Qarena) -> None:
+    words = ",".join(f"w{i}" for i in range(MOST_TEXTS + 1))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        given = parse_overrides(["seed=5,1,2,9,4", "a.name=x,1,2.5,0.5,nan", "rules=glob(t*)", f"b.name={words}"])
+        first = compose("run", first_values(given), return_hydra_config=True)
+        checked = [*other_configurations("run", first, given)]
+    base = (5, "x", "torus", "w0")
+    seen = [(cfg.seed, str(cfg.a.name), cfg.rules.name, cfg.b.name) for cfg in checked]
+    assert seen[:2] == [(1, *base[1:]), (9, *base[1:])]
+    assert [a for _, a, rules, b in seen[2:] if (rules, b) == base[2:]] == ["nan", "1", "0.5", "2.5"]
+    assert [rules for _, _, rules, _ in seen if rules != "torus"] == ["torus_square"]
+    assert [b for *_, b in seen if b != "w0"] == [f"w{i}" for i in range(1, MOST_TEXTS)]
+
+
+class Watcher(Callback):
+    """A callback of Hydra that keeps what it is told."""
+
+    told: ClassVar[list[str]] = []
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        self.told.append(f"start {config.hydra.mode.name}")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        self.told.append(f"{config.hydra.job.num} {job_return.status.name}")
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        self.told.append("end")
+
+
+def test_callbacks_are_told_of_a_sweep_and_of_its_failures(qarena: Qarena) -> None:
+    Watcher.told.clear()
+    asked = ("agent@a=rule_based", "rules=classic,own_piece,square", "games=2")
+    found = qarena("sweep", *asked, f"+hydra.callbacks.own._target_={__name__}.Watcher")
+    assert found.code == 1
+    assert Watcher.told == ["start MULTIRUN", "0 COMPLETED", "1 FAILED", "2 COMPLETED", "end"]
+
+
+def test_a_combination_that_cannot_be_composed_ends_the_sweep_with_a_line(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = ConfigLoaderImpl.load_sweep_config
+
+    def fail_second(loader: ConfigLoaderImpl, sweep: DictConfig, overrides: list[str]) -> DictConfig:
+        if "seed=2" in overrides:
+            raise ConfigCompositionException("these two do not go together")
+        return load(loader, sweep, overrides)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", fail_second)
+    found = qarena("sweep", "agent@a=dumb", "seed=1,2,3", "games=2")
+    assert (found.code, [row[0] for row in table_of(found)]) == (1, ["0"])
+    assert found.err.endswith("the sweep ended before its last job: these two do not go together\n")
 
 
 @pytest.mark.slow

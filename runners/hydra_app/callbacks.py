@@ -1,0 +1,30 @@
+"""The callbacks of Hydra (``hydra.callbacks``), for what is carried out without ``hydra.main``."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partialmethod
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+
+class Callbacks:
+    """Those that a yaml names under ``hydra.callbacks``. One that fails is a warning, as in Hydra."""
+
+    def __init__(self, cfg: DictConfig) -> None:
+        self._named = [instantiate(node) for node in (cfg.hydra.callbacks or {}).values()]
+
+    def tell(self, moment: str, **what: Any) -> None:
+        """Call a method of each, of the last one first if something ends."""
+        for callback in reversed(self._named) if moment.endswith("_end") else self._named:
+            try:
+                getattr(callback, moment)(**what)
+            except Exception as error:  # noqa: BLE001  (a callback is a stranger's)
+                warnings.warn(
+                    f"Callback {type(callback).__name__}.{moment} raised {type(error).__name__}: {error}", stacklevel=2
+                )
+
+    on_job_start = partialmethod(tell, "on_job_start")
+    on_job_end = partialmethod(tell, "on_job_end")
