@@ -42,7 +42,8 @@ def cache_root() -> Path:
     It holds files that the project can make again.
     """
     user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    return Path(os.environ.get("QARENA_CACHE") or user_cache / "quarto-arena")
+    named = os.path.expanduser(os.environ.get("QARENA_CACHE", ""))  # noqa: PTH111  (no error if there is no such user)
+    return Path(named or user_cache / "quarto-arena")
 
 
 def make_private_folder(folder: Path) -> None:

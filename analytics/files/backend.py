@@ -26,7 +26,6 @@ from quarto.errors import FailureError, RequestError
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://?(.*)", re.DOTALL)
 SCHEMES = ("s3", "gs", "az")  # of object storage
-DEFAULT_ARCHIVE: PurePath = Path(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
 _CONTAINER = re.compile(r"[a-z0-9][a-z0-9_.-]{1,221}[a-z0-9]")
 _KEY = re.compile(r"([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]+/?|")
 
@@ -57,8 +56,21 @@ class ObjectUrl(PurePosixPath):
         return "/".join(self.parts[2:])
 
 
+def expand_home(path: str | PurePath) -> Path:
+    """Return the path with a user's home folder in place of ``~`` or ``~NAME``; where there is none, as it is.
+
+    Shells do that too, but not after ``=`` and not in quotes.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (``Path.expanduser`` raises if there is no such user)
+
+
+DEFAULT_ARCHIVE: PurePath = expand_home(os.environ.get("QARENA_ARCHIVE", "data/archive"))  # where no other is named
+
+
 def location_of(text: str | PurePath) -> PurePath:
     """The location that a user named: a folder, or a URL that begins with ``s3://``, ``gs://`` or ``az://``.
+
+    ``~`` is the user's home folder.
 
     Raises ``RequestError`` for a malformed URL, and one of another kind.
     """
@@ -68,7 +80,7 @@ def location_of(text: str | PurePath) -> PurePath:
         raise RequestError("an archive needs a name: --archive DIR")
     found = _URL.fullmatch(str(text))
     if not found or not (found[1] in SCHEMES or "://" in str(text)):
-        return Path(text)
+        return expand_home(text)
     scheme, rest = found[1], found[2]
     if scheme not in SCHEMES:
         raise RequestError(f"{text}: {scheme}:// is not a kind of archive: name a folder, or s3://, gs:// or az://")

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.backend import explained
+from analytics.files.backend import expand_home, explained
 from analytics.files.local import replace
 from analytics.parquet import encoder
 from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
@@ -41,7 +41,7 @@ VALUES = (1, 0, -1)
 def home() -> Path:
     """The folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
-    return Path(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
+    return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
 
 
 class Card(JsonRecord, frozen=True):

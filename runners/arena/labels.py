@@ -126,6 +126,8 @@ def parse_value(what: str, setting: str) -> Any:
     Raises ``RequestError`` for a text in neither, and for several values.
     """
     key, _, text = setting.partition("=")
+    if text.startswith("~"):  # a path, which the agent reads; the label does not depend on the user's home folder
+        return text
     if text[:1] in ("[", "{"):
         try:
             return json.loads(text)

@@ -22,7 +22,8 @@ app = options.group("archive", "Check, index, compact, merge, export and import 
 def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     form: Annotated[str, Option("--format", help="text, csv, spreadsheet, minari, d3rlpy, rlds or dataset.")],
     output: Annotated[
-        str, Option(help="A new file (for minari a folder like quarto-v0, for dataset a folder); - prints text or csv.")
+        Path,
+        Option(help="A new file (for minari a folder like quarto-v0, for dataset a folder); - prints text or csv."),
     ],
     where: options.Where = None,
     perspective: Annotated[
@@ -47,7 +48,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     from runners.archive.upkeep import export_games
 
     request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks, licence)
-    export_games(archive, request, output, force)
+    export_games(archive, request, str(output), force)
 
 
 @app.command("import")

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from copy import copy
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -234,17 +235,27 @@ def _commands(typed: str) -> Any:
     one = copy(app)
     one.registered_commands = [each for each in app.registered_commands if _name_of(each.callback) == typed]
     one.registered_groups = [each for each in app.registered_groups if _name_of(each.typer_instance) == typed]
-    return _with_plain_flags(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
+    return _adapt(typer.main.get_command(one if one.registered_commands or one.registered_groups else app))
 
 
-def _with_plain_flags(command: Any) -> Any:
-    """The command, in whose help a flag shows no type: it takes no value."""
+def _adapt(command: Any) -> Any:
+    """Let the help of a command show no type of a flag, which takes no value, and expand ``~`` in each of its paths."""
     for option in command.get_params(typer.Context(command)):
         if getattr(option, "is_flag", False):
             option.metavar = ""
-    for each in getattr(command, "commands", {}).values():
-        _with_plain_flags(each)
+        option.callback = option.callback or _expand_homes
+    for inner in getattr(command, "commands", {}).values():
+        _adapt(inner)
     return command
+
+
+def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
+    """The value of an option or argument, with home folders expanded if it is a path or a list of paths."""
+    from analytics.files.backend import expand_home
+
+    if isinstance(value, list | tuple):
+        return type(value)(_expand_homes(_context, _parameter, item) for item in value)
+    return expand_home(value) if isinstance(value, Path) else value
 
 
 MOST_SHOWN = 4000  # characters of an error

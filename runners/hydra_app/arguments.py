@@ -19,6 +19,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from yaml import YAMLError
 
 from agents.parameters import as_typed
+from analytics.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, how_to_install, nearest
 from runners.arena.config_groups import CONF, LIMITS, names, settings_of
 from runners.arena.labels import (
@@ -103,8 +104,13 @@ def _players(labels: Sequence[str], overrides: Sequence[str]) -> list[str]:
 
 
 def in_full(override: str) -> str:
-    """An override with whole numbers written out, ``games=1e6``, and a label in quotes. Texts in quotes stay."""
+    """An override with whole numbers written out, ``games=1e6``, and a label or a path from ``~`` in quotes.
+
+    Texts in quotes stay.
+    """
     key, equals, value = override.partition("=")
+    if value.startswith("~") and "," not in value:
+        return key + equals + quote(str(expand_home(value)))
     if "'" in value or '"' in value or key.rpartition(".")[2] in TEXTS:
         return key + equals + quote_foreign_words(value)
     value = SCIENTIFIC.sub(_written_out, value)
@@ -267,7 +273,7 @@ def _advice(override: str, text: str) -> str:
     if override.count("(") > override.count(")"):
         return "a closing bracket is missing, and the shell needs quotes around brackets: 'mcts(iterations=5)'"
     if "=~" in override:
-        return "the shell does not expand '~' there; write $HOME"
+        return "'~' begins a path here only if it is the whole value; write $HOME in a list"
     if "=" in override.partition("=")[2]:
         return f"{text}; {as_one_text(override, in_shell=True)}"
     return f"{text}; quote brackets and spaces for the shell"

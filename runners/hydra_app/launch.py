@@ -8,7 +8,6 @@ import sys
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hydra
@@ -21,6 +20,7 @@ from hydra.errors import HydraException
 from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig
 
+from analytics.files.backend import expand_home
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF, check_option, own_modules
 from runners.arena.labels import as_one_text
@@ -83,7 +83,7 @@ def _set_environment() -> None:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises instead of printing and leaving
     for name in FOLDERS:
         if name in os.environ:
-            os.environ[name] = str(Path(os.environ[name]).absolute())
+            os.environ[name] = str(expand_home(os.environ[name]).absolute())
     os.environ[COMMAND] = console.shell_line(sys.argv[1:])
     os.environ[LAUNCH] = f"{now:%Y-%m-%d}/{now:%H-%M-%S}-{uuid.uuid4().hex[:6]}"
 

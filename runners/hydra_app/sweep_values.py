@@ -18,6 +18,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override, OverrideTy
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import RequestError
+from runners.arena.labels import quote_foreign_words
 
 MOST_TEXTS = 40  # values of a key, numbers excepted, that are checked before the first job: 10 ms each
 
@@ -33,7 +34,7 @@ def first_value(override: Override) -> str:
     if not override.is_sweep_override():
         return str(override.input_line)
     value = override.value()
-    first = value.start if isinstance(value, IntervalSweep) else next(iter(override.sweep_string_iterator()), None)
+    first = value.start if isinstance(value, IntervalSweep) else next(_texts(override), None)
     if first is None:
         raise RequestError(f"{override.input_line} stands for no value, so no job would run: write at least one")
     return f"{override.get_key_element()}={first}"
@@ -47,8 +48,13 @@ def first_values(given: Sequence[Override]) -> list[str]:
 def list_values(override: Override) -> list[str]:
     """List the texts of an override's values, in the order of its jobs."""
     if override.is_sweep_override():
-        return [f"{override.get_key_element()}={text}" for text in override.sweep_string_iterator()]
+        return [f"{override.get_key_element()}={text}" for text in _texts(override)]
     return [f"{override.get_key_element()}={override.get_value_element_as_str()}"]
+
+
+def _texts(override: Override) -> Iterator[str]:
+    """The values of a sweep as texts; names of options from ``glob`` may have letters that Hydra's grammar lacks."""
+    return map(quote_foreign_words, override.sweep_string_iterator())
 
 
 def other_configurations(config: str, first: DictConfig, given: Sequence[Override]) -> Iterator[DictConfig]:
@@ -83,7 +89,7 @@ def _values_to_check(values: Iterable[Any], every: bool) -> list[str]:
         if type(value) in numbers and not isnan(value):
             numbers[type(value)].append(value)
         else:
-            others[Transformer.str(value)] = None
+            others[quote_foreign_words(Transformer.str(value))] = None
     extremes = [extreme for some in numbers.values() if some for extreme in (min(some), max(some))]
     return [*([*others] if every else [*others][:MOST_TEXTS]), *dict.fromkeys(map(str, extremes))]
 

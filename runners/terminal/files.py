@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from analytics.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, nearest
 
 STREAM = "-"  # a name that means the standard input or output
@@ -22,7 +23,7 @@ def read_file(name: str) -> bytes:
     if name == STREAM:
         return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return expand_home(name).read_bytes()
     except OSError as error:
         raise RequestError(
             f"cannot read {name}: {error.strerror or error}; name a text file, or - for standard input"

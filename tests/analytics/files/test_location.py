@@ -35,6 +35,14 @@ def test_a_folder_is_a_path_and_a_url_is_taken_apart_and_shown_as_it_was_typed()
             open(child)  # noqa: SIM115, PTH123
 
 
+def test_a_home_folder_is_expanded_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert location_of("~/games") == Path("/home/ada/games")
+    assert location_of(Path("~")) == Path("/home/ada")
+    assert location_of("~nobody_of_this_name/games") == Path("~nobody_of_this_name/games")
+    assert location_of("a/~/b") == Path("a/~/b")
+
+
 def test_a_malformed_url_is_refused_in_one_line() -> None:
     for text, complaint in {
         "http://host/archive": "http:// is not a kind of archive: name a folder, or s3://, gs:// or az://",

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from analytics import open_archive
+from analytics.perfect.tablebase import home as tablebase_home
 from analytics.store.archive import Archive
+from quarto.sources import cache_root
 from runners.arena.config_groups import CONF, OWN_FOLDERS, find_own_modules, own_modules
 from runners.hydra_app.arguments import in_full, keys_in, parsed
 from tests.marks import seldom
@@ -227,3 +230,51 @@ def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes
     assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
     assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
     assert name == "train" or "--archive here/games" in found.out
+
+
+def test_names_outside_ascii_are_names(own: Path, tmp_path: Path, qarena: Qarena) -> None:
+    for name in ("naïve", "Ünï", "日本"):
+        (own / f"agent/{name}.yaml").write_text("_target_: agents.dumb.Dumb\n")
+    match = ("games=2", "progress=false", "--config-dir", "own", "--archive", "Späße ü")
+    for words in (
+        ("run", "naïve", "Ünï", "日本"),
+        ("run", "Ünï", "dumb", "a.name=Größe 1"),
+        ("run", "agents=[naïve, dumb, {agent: Ünï, name: C:/ï}]"),
+        ("sweep", "agent@a=naïve,Ünï", "agent@b=dumb"),
+        ("sweep", "agent@a=glob(*ï*)", "agent@b=dumb", "a.name=ä b,'ä,c'"),
+    ):
+        found = qarena(*words, *match)
+        assert (found.code, found.err.count("error")) == (0, 0), found.err
+    with open_archive(tmp_path / "Späße ü") as archive:
+        labels = {label for row in archive.sql("SELECT agent_0, agent_1 FROM games").rows() for label in row}
+        jobs = archive.sql("SELECT DISTINCT overrides['agent@a'], overrides['a.name'] FROM sweeps ORDER BY ALL").rows()
+    assert labels == {"naïve", "Ünï", "日本", "Größe 1", "C:/ï", "dumb", "ä b", "ä,c"}
+    named = {("naïve", "ä b"), ("naïve", "ä,c"), ("Ünï", "ä b"), ("Ünï", "ä,c")}
+    assert set(jobs) == {("naïve", None), ("Ünï", None), *named}
+    assert qarena("agents", "check", "naive", "--config-dir", "own").err.startswith(
+        "error: agent 'naive' does not exist; did you mean 'naïve'?"
+    )
+    assert "Größe 1" in qarena("crosstable", "--archive", "Späße ü").out
+
+
+def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
+    own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shells leave ``~`` alone after ``=`` and in quotes."""
+    home = tmp_path / "home"
+    home.mkdir()
+    own.rename(home / "own")
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser())))
+    monkeypatch.setenv("HOME", str(home))
+    match = ("beside", "dumb", "games=2", "progress=false", "--config-dir=~/own", "hydra.run.dir=~/out")
+    for archive in ("--archive=~/one", "archive.root=~/two", "archive.root='~/three'"):
+        assert qarena("run", *match, archive).code == 0
+    assert qarena("sql", "SELECT 1", "--archive", "~/one", "--output=~/rows.csv").code == 0
+    assert qarena("archive", "export", "--archive=~/two", "--format", "text", "--output=~/games.txt").code == 0
+    assert qarena("archive", "import", "~/games.txt", "--archive=~/four").code == 0
+    monkeypatch.setenv("QARENA_CACHE", "~/cache")
+    monkeypatch.setenv("QARENA_TABLEBASE", "~/bases")
+    assert (cache_root(), tablebase_home()) == (home / "cache", home / "bases")
+    made = {path.name for path in home.iterdir()}
+    assert made == {"own", "out", "one", "two", "three", "four", "rows.csv", "games.txt"}
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
