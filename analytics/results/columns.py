@@ -305,6 +305,8 @@ def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
 
 # Spreadsheets read cells that begin so as formulas; some read the wide signs of Chinese and Japanese too.
 _FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
+# Ids such as 12345e678901 and 000123 would become other numbers.
+_NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"
 _HIDDEN_IN_CELLS = f"[{HIDDEN}--\n]"  # in Rust's syntax; line ends stay
 
 
@@ -316,7 +318,8 @@ def escaped(text: str) -> str:
 def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
     """Comma-separated values, their control characters visible.
 
-    ``for_spreadsheet``: a text that would be read as a formula begins with an apostrophe. Numbers stay numbers.
+    ``for_spreadsheet``: a text that would be read as a formula or a number begins with an apostrophe. Numbers stay
+    numbers.
     """
     import polars as pl  # the command line imports this module, and few commands write tables
 
@@ -334,5 +337,5 @@ def _plain(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
         texts = texts.map_elements(escaped, pl.String)
     if not for_spreadsheet:
         return texts
-    formulas = texts.str.contains(_FORMULA)
-    return pl.select(pl.when(formulas).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()
+    misread = texts.str.contains(f"{_FORMULA}|{_NUMERAL}")
+    return pl.select(pl.when(misread).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -29,6 +30,21 @@ from quarto.errors import ArenaError, FailureError, RequestError
 _Taken = TypeVar("_Taken")
 
 Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+_ORIGIN = os.getpid()  # the process in which the threads of Polars are
+
+
+def _check_threads() -> None:
+    """Raise ``RequestError`` in a process that ``fork()`` made from one with this module.
+
+    Polars' threads are not there, and whatever waits for them waits for ever, without a word.
+    """
+    if os.getpid() != _ORIGIN:
+        raise RequestError(
+            "an archive cannot be asked in a process that fork() made, because threads of Polars are missing there: "
+            "start processes by multiprocessing.get_context('spawn')"
+        )
 
 
 class OpenArchive:
@@ -68,6 +84,7 @@ class OpenArchive:
         self.files = ArchiveFiles(self._root, self._check)
 
     def _connected(self) -> Connection:
+        _check_threads()
         if self._connection is None:
             self._connection = Connection(self.files, self._limits)
         return self._connection
@@ -187,6 +204,7 @@ class OpenArchive:
 
     def view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
         """The rows of a view, of one run or of all."""
+        _check_threads()
         if name in views.FILLED and run_id is None:
             return views.frame(name, self.archive).lazy()
         if run_id is not None:
@@ -230,6 +248,7 @@ class OpenArchive:
         Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
         follow: which columns will be read is not known yet.
         """
+        _check_threads()
         if run_id is not None:
             self.files.require_run(run_id)
         found = self.again(lambda: self.files.sound(table, run_id))

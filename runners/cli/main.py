@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 from typer import Option
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from quarto.errors import ArenaError, RequestError
 from quarto.sources import INSTALLED, compiling
@@ -44,6 +44,21 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
+
+
+class SqlCommand(TyperCommand):
+    """``qarena sql``, whose question may begin with a comment, ``-- …``: names of options have no spaces in them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words after the command; those that are no options for all their dashes are questions."""
+        questions = [] if "--" in args else [word for word in args if _is_question(word)]
+        options = [word for word in args if word not in questions]
+        return super().parse_args(ctx, [*options, "--", *questions] if questions else args)
+
+
+def _is_question(word: str) -> bool:
+    """Whether a word begins with dashes and a space, or has a space before its first ``=``."""
+    return word.startswith("-") and len(word.partition("=")[0].split(maxsplit=1)) > 1
 
 
 app = typer.Typer(
@@ -77,7 +92,7 @@ for panel, commands in PANELS.items():
         if isinstance(command, typer.Typer):
             app.add_typer(command, rich_help_panel=panel)
         else:
-            app.command(rich_help_panel=panel)(command)
+            app.command(rich_help_panel=panel, cls=SqlCommand if command is archive.sql else TyperCommand)(command)
 
 
 def _name_of(command: Any) -> str:
@@ -100,6 +115,14 @@ def options(
     ] = False,
 ) -> None:
     """Experiments with the board game Quarto: play, log every ply, ask in SQL."""
+
+
+def _check_folder() -> None:
+    """Raise if the current folder was deleted: no path could be relative to it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise RequestError("the current folder was deleted or moved: go to one that exists, cd ~") from None
 
 
 def _refuse_shadows() -> None:
@@ -177,6 +200,7 @@ def _main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without box-drawing characters gets question marks
     try:
+        _check_folder()
         _refuse_shadows()
         notice = compiling.announce = CompilingNotice()
         try:
@@ -188,7 +212,9 @@ def _main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         raise SystemExit(INTERRUPTED) from None
-    except SystemExit:
+    except SystemExit as left:
+        if isinstance(left.__context__, BrokenPipeError):  # Typer has met it first, and ends with 1
+            raise SystemExit(0) from None
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
         if debug:

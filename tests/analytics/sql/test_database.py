@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import subprocess
 import sys
 import textwrap
@@ -44,6 +45,24 @@ from tests.paths import ROOT
 OTHER = record(spec_of(seed=8))  # a run that the archive does not hold yet
 
 WIDENED = {pl.Int8: pl.Int32, pl.Categorical: pl.String, pl.Enum: pl.String}
+
+
+def test_after_a_fork_a_question_is_an_error_and_does_not_hang(
+    opened: OpenArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    questions = (
+        lambda: opened.sql("SELECT 1"),
+        lambda: opened.first("SELECT 1", 1),
+        opened.games,
+        opened.runs,
+        opened.boards,
+        lambda: opened.policy("counts"),
+        lambda: opened.ordered_openings(2),
+    )
+    for question in questions:
+        with pytest.raises(RequestError, match=r"process that fork\(\) made.*get_context\('spawn'\)"):
+            question()
 
 
 def test_types_are_the_same_with_and_without_games(opened: OpenArchive, tmp_path: Path) -> None:

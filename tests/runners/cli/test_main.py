@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -154,6 +156,7 @@ def test_callbacks_of_hydra_are_told_of_a_single_run_and_one_that_fails_is_a_war
         (RuntimeError("a\nbug"), 1, "error: RuntimeError: a bug (unexpected; --debug shows where)\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (BrokenPipeError(), 0, ""),
+        (BrokenPipeError(errno.EPIPE, "which Typer takes for a failure"), 0, ""),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -163,8 +166,35 @@ def test_an_error_is_one_line_and_an_exit_code(
     def fail(wide: bool) -> None:
         raise error
 
+    for name in ("stdout", "stderr"):  # Typer puts others there
+        monkeypatch.setattr(sys, name, getattr(sys, name))
     monkeypatch.setattr("runners.checking.listing.show_agents", fail)
     assert qarena("agents") == (code, "", line)
+
+
+def test_a_deleted_folder_is_one_line_with_a_remedy(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert "the current folder was deleted or moved: go to one that exists" in qarena("run", "games=2").refusal
+
+
+@pytest.mark.parametrize("question", ["-- a = 1\nSELECT 1 AS x", "--all\tin one\nSELECT 1 AS x", "- 1"])
+def test_a_question_may_begin_with_a_comment(question: str, played: Path, qarena: Qarena) -> None:
+    for words in (
+        (question,),
+        ("--format", "csv", question),
+        (question, "--format=csv"),
+        ("--format=csv", "--", question),
+    ):
+        found = qarena("sql", *words)
+        if question == "- 1":
+            assert "Parser Error" in found.refusal
+        else:
+            assert (found.code, "1" in found.out) == (0, True)
+    assert "No such option: --al" in qarena("sql", "--al", "SELECT 1").refusal
 
 
 def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:

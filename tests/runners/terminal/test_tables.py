@@ -111,6 +111,18 @@ def test_for_a_spreadsheet_texts_are_no_formulas_and_numbers_stay_numbers(tmp_pa
     assert [row[2:4] for row in rows[:2]] == [["'-x", "-1"], ["y", "-1"]]
 
 
+def test_for_a_spreadsheet_ids_that_look_like_numbers_stay_texts(tmp_path: Path) -> None:
+    misread = ["12345e678901", "123456789012", "000123456789", "1.5", "1,234", "1E+5"]
+    others = ["12345e67890f", "e12", "1e5e5", "1-0", ".", "1 2", "x1"]
+    frame = pl.DataFrame({"run_id": [*misread, *others], "12": [1e5] * 13})
+    write(frame, TableOutput("spreadsheet", tmp_path / "x.csv"))
+    with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
+        heading, *rows = csv.reader(file)
+    assert heading == ["run_id", "'12"]
+    assert [row[0] for row in rows] == [*(f"'{text}" for text in misread), *others]
+    assert {row[1] for row in rows} == {"100000.0"}
+
+
 def test_other_csv_changes_no_text_but_shows_its_control_characters(tmp_path: Path) -> None:
     heading, *rows = written("csv", tmp_path / "x.csv")
     assert heading[3] == "=head\\x1b"
