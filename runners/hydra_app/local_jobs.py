@@ -57,5 +57,5 @@ def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
 def _task_overrides(sweep: DictConfig) -> list[str]:
     """The overrides of jobs: those under ``hydra.sweeper.params``, then those that were typed."""
     params = sweep.hydra.sweeper.get("params") or {}
-    typed = OmegaConf.to_container(sweep.hydra.overrides.task, resolve=False)  # ${seed} has another value in each job
-    return [*(f"{key}={value}" for key, value in params.items()), *map(str, typed)]
+    typed: Any = OmegaConf.to_container(sweep.hydra.overrides.task, resolve=False)  # ${seed} differs from job to job
+    return [*(f"{key}={value}" for key, value in params.items()), *typed]

@@ -229,8 +229,9 @@ class Job(JsonRecord, frozen=True):
 def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
     """List the keys that a job was given with their values in it, also where an override takes another key's value."""
     settings = {}
-    for override in OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False):  # type: ignore[arg-type]
-        key, equals, text = str(override).lstrip("+").partition("=")
+    given: Any = OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False)
+    for override in given:
+        key, equals, text = override.lstrip("+").partition("=")
         if equals and not key.startswith("~") and key != "sweep.id":
             settings[key] = _setting(cfg, hydra_cfg.runtime.choices, key, text)
     return settings

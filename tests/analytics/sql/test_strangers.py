@@ -102,7 +102,7 @@ def test_questions_nested_deeply_are_answered_or_refused_in_one_line(guarded: Op
         guarded.first(f"SELECT {SUM} AS n", 5)
     with OpenArchive(SAMPLE) as opened:
         assert opened.sql(f"SELECT {SUM} AS n FROM games LIMIT 1").item() == 600
-        with pytest.raises(RequestError, match="is not a condition on games: it is nested too deeply"):
+        with pytest.raises(RequestError, match="is not a condition on games: .*it is nested too deeply"):
             check(opened.sql, f"plies < {SUM}")
         check(opened.sql, f"plies < {SUM[:201]}")
 

@@ -142,9 +142,14 @@ def test_a_pattern_stands_for_all_options_of_a_group(qarena: Qarena) -> None:
 def test_the_first_job_begins_before_those_of_all_other_values_are_composed(
     seeds: str, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    composed = []
+    composed: list[str] = []
     load = ConfigLoaderImpl.load_configuration
-    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", lambda *a, **k: composed.append(1) or load(*a, **k))
+
+    def count(loader: ConfigLoaderImpl, config_name: str, *others: Any, **more: Any) -> DictConfig:
+        composed.append(config_name)
+        return load(loader, config_name, *others, **more)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", count)
 
     def leave(*_: object) -> None:
         sys.exit(7)
