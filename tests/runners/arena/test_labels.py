@@ -94,6 +94,11 @@ def test_words_outside_ascii_are_words(value: str, expected: object) -> None:
     assert parse_value("agent", f"a={value}") == expected
 
 
+def test_a_path_in_a_home_folder_is_the_agents_to_expand() -> None:
+    """So the label is the same for every user."""
+    assert parse_label("polito(folder=~/players, seed=3)", "agent") == ("polito", {"folder": "~/players", "seed": 3})
+
+
 @pytest.mark.parametrize(
     "label",
     [
