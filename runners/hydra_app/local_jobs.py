@@ -43,14 +43,15 @@ def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictCo
     callbacks: Any = Callbacks(sweep)
     callbacks.tell("on_multirun_start", config=sweep, config_name=config)
     given = {override.get_key_element(): override for override in parse_overrides(_task_overrides(sweep))}
+    configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
     for number, values in enumerate(itertools.product(*map(list_values, given.values()))):
-        configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # a job has changed it
         LOG.info("\t#%s : %s", number, " ".join(filter_overrides(values)))
         job = loader.load_sweep_config(sweep, [*values])
         with open_dict(job):
             job.hydra.job.id = job.hydra.job.num = number
         context = HydraContext(loader, callbacks)
         run_job(task, job, "hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context)
+        configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job has changed it
     callbacks.tell("on_multirun_end", config=sweep, config_name=config)
 
 

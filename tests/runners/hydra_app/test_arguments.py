@@ -269,6 +269,9 @@ def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
     match = ("beside", "dumb", "games=2", "progress=false", "--config-dir=~/own", "hydra.run.dir=~/out")
     for archive in ("--archive=~/one", "archive.root=~/two", "archive.root='~/three'"):
         assert qarena("run", *match, archive).code == 0
+    with monkeypatch.context() as session:
+        session.setenv("QARENA_ARCHIVE", "~/five")
+        assert qarena("run", *match).code == 0
     assert qarena("sql", "SELECT 1", "--archive", "~/one", "--output=~/rows.csv").code == 0
     assert qarena("archive", "export", "--archive=~/two", "--format", "text", "--output=~/games.txt").code == 0
     assert qarena("archive", "import", "~/games.txt", "--archive=~/four").code == 0
@@ -276,5 +279,5 @@ def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
     monkeypatch.setenv("QARENA_TABLEBASE", "~/bases")
     assert (cache_root(), tablebase_home()) == (home / "cache", home / "bases")
     made = {path.name for path in home.iterdir()}
-    assert made == {"own", "out", "one", "two", "three", "four", "rows.csv", "games.txt"}
+    assert made == {"own", "out", "one", "two", "three", "four", "five", "rows.csv", "games.txt"}
     assert [path.name for path in tmp_path.iterdir()] == ["home"]

@@ -196,6 +196,15 @@ def test_callbacks_are_told_of_a_sweep_and_of_its_failures(qarena: Qarena) -> No
     assert Watcher.told == ["start MULTIRUN", "0 COMPLETED", "1 FAILED", "2 COMPLETED", "end"]
 
 
+def test_batches_that_were_asked_for_are_those_of_hydras_own_sweeper(qarena: Qarena) -> None:
+    asked = ("agent@a=dumb", "seed=1,2,3", "games=2")
+    own = qarena("sweep", *asked, "hydra.sweeper.max_batch_size=2")
+    assert "Launching 2 jobs locally" in own.err
+    local = qarena("sweep", *asked)
+    assert (local.code, table_of(local)) == (own.code, table_of(own))
+    assert re.findall(r"\t#\d", local.err) == ["\t#0", "\t#1", "\t#2"]
+
+
 def test_a_combination_that_cannot_be_composed_ends_the_sweep_with_a_line(
     qarena: Qarena, monkeypatch: pytest.MonkeyPatch
 ) -> None:
