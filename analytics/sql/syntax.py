@@ -48,7 +48,7 @@ def _tree(serialised: str) -> Node:
     try:
         tree: Node = json.loads(serialised)
     except RecursionError:  # DuckDB may answer it nevertheless
-        return {"error": True, "error_type": "parser", "error_message": _TOO_DEEP}
+        return {"error": True, "error_type": "depth", "error_message": _TOO_DEEP}
     if str(tree.get("error_message", "")).startswith("Max expression depth"):  # it advises to change a setting
         raise _too_deep()
     return tree
@@ -158,6 +158,8 @@ def check_vocabulary(connection: duckdb.DuckDBPyConnection, text: str, known: Co
     """Raise ``RequestError`` unless a question reads views and table macros ``known``, and what it defines itself."""
     tree = parsed(connection, text)
     if tree["error"]:
+        if tree["error_type"] == "depth":
+            raise _too_deep()
         is_sql = tree["error_type"] != "parser"
         raise RequestError(f"SQL: {_ONE_SELECT if is_sql else 'Parser Error: ' + tree['error_message']}")
     _check_queries(tree)
