@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 # Codes of the types in the encoded bytes.
@@ -181,7 +182,9 @@ MAGIC = b"PAR1"
 ENDING = 8  # bytes: the size of the footer, and the magic
 VALUE_BYTES = 8  # that a value takes in memory, at most; texts are kept once
 MOST_UNPACKED = 1000  # bytes of a table for each byte of its file; of what we write, 440 at most
-HEADER = 1 << 16  # of a page, at most
+HEADER = 1 << 16  # bytes of the header of a page, at most
+USUAL_HEADER = 512  # that are read of it at first
+SHOWN = 80  # letters of the name of a column in a message
 UNCOMPRESSED = 0  # codec
 FREE_BYTES = 1 << 20  # of a table or a footer, however small the file is
 
@@ -194,23 +197,58 @@ class Footer(NamedTuple):
 
 
 # What the footer says of a column of a row group: its codec, its values, its bytes unpacked and packed, and the offsets
-# of its first page of values and of its dictionary, which it may lack.
-CODEC, VALUES, UNPACKED, PACKED, DATA, DICTIONARY = 4, 5, 6, 7, 9, 11  # fields by id
-COLUMN: Wanted = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, DICTIONARY), I64)}
-FOOTER: Wanted = {2: [{4: BINARY}], 3: I64, 4: [{1: [COLUMN], 3: I64}]}  # names, rows, row groups
-PAGE: Wanted = {2: I32, 3: I32}  # bytes unpacked and packed
+# of its first page of values, of an index (which nobody writes) and of its dictionary, which it may lack.
+CODEC, VALUES, UNPACKED, PACKED, DATA, INDEX, DICTIONARY = 4, 5, 6, 7, 9, 10, 11  # fields by id
+COLUMN: Wanted = {3: {CODEC: I32} | dict.fromkeys((VALUES, UNPACKED, PACKED, DATA, INDEX, DICTIONARY), I64)}
+PHYSICAL, NAME = 1, 4  # fields of an element of the schema; a group of columns has no physical type
+FOOTER: Wanted = {2: [{PHYSICAL: I32, NAME: BINARY}], 3: I64, 4: [{1: [COLUMN], 3: I64}]}  # schema, rows, row groups
+# Of the header of a page: its type, its bytes unpacked and packed, and by type the struct and field of its encoding.
+ENCODING_OF_PAGE = {0: (5, 2), 2: (7, 2), 3: (8, 4)}  # data, dictionary, data of version 2
+PAGE: Wanted = {1: I32, 2: I32, 3: I32} | {of_type: {field: I32} for of_type, field in ENCODING_OF_PAGE.values()}
+
+BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY = 6, 7  # physical types with values of any size
+TYPES = {0: "BOOLEAN", 1: "INT32", 2: "INT64", 4: "FLOAT", 5: "DOUBLE", BYTE_ARRAY: "BYTE_ARRAY"}  # that are read
+ENCODINGS = dict(enumerate(("PLAIN", "", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED")))
+ENCODINGS |= {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT"}
+CODECS = dict(enumerate(("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")))
 
 
-def footer_of(file: io.BufferedIOBase) -> Footer:
-    """The facts about the table in a file, which is at its beginning then.
+class Storage(NamedTuple):
+    """The ways in which columns may be stored: what a file has besides is not read."""
 
-    Raises ``ValueError`` for a file that is no Parquet file, contradicts itself, or would unpack to too much.
+    codecs: frozenset[int]
+    encodings: frozenset[int]  # of texts: values of other types take 8 bytes at most, however they are encoded
+
+
+# The archive's encoder does not compress; Polars writes the tables of policies with zstd. Both write texts as they are
+# or with a dictionary. Nothing else is needed, so a stranger's file reaches no other decoder.
+OURS = Storage(frozenset({0, 6}), frozenset({0, 8}))
+# Other programs also write texts after their lengths. DELTA_BYTE_ARRAY is left out: a value repeats the beginning of
+# the one before, so a hundred kilobytes unpack to gigabytes, which no number in the file tells.
+OF_OTHERS = Storage(frozenset(CODECS), frozenset({0, 2, 6, 8}))
+
+
+class _StorageError(ValueError):
+    """A column is stored in a way that is not read; the message says which."""
+
+
+def footer_of(file: io.BufferedIOBase, storage: Storage = OURS) -> Footer:
+    """Return the facts about the table in a file, which is at its beginning then.
+
+    Raises ``ValueError`` for a file that is no Parquet file, contradicts itself, would unpack to too much, or has a
+    column that is stored in another way than ``storage`` allows.
     """
     size = file.seek(0, os.SEEK_END)
     try:
-        found, groups = _parsed(_content(file, size))
+        found, columns, groups = _parsed(_content(file, size))
         _require(sum(chunk[PACKED] for _, chunks in groups for chunk in chunks) <= size)
-        unpacked = sum(_in_memory(chunk, rows, file) for rows, chunks in groups for chunk in chunks)
+        unpacked = sum(
+            _in_memory(column, chunk, rows, file, storage)
+            for rows, chunks in groups
+            for column, chunk in zip(columns, chunks, strict=True)
+        )
+    except _StorageError:
+        raise
     except (LookupError, ValueError, RecursionError) as error:
         raise ValueError("is not a readable Parquet file: its footer is damaged") from error
     if unpacked > MOST_UNPACKED * size + FREE_BYTES:
@@ -230,34 +268,68 @@ def _content(file: io.BufferedIOBase, size: int) -> bytes:
     return file.read(length)
 
 
-def _parsed(content: bytes) -> tuple[Footer, list[tuple[int, list[dict[int, int]]]]]:
-    """The facts in a footer, and its row groups: the rows and the columns of each."""
+class _Column(NamedTuple):
+    """A column as the schema has it."""
+
+    name: str
+    physical: int  # type
+
+
+def _parsed(content: bytes) -> tuple[Footer, list[_Column], list[tuple[int, list[dict[int, int]]]]]:
+    """The facts in a footer, its columns with values, and its row groups: the rows and the chunks of each."""
     found, _ = read_struct(content, 0, FOOTER)
-    names = [each[4].decode() for each in found[2]]
+    _, *elements = [(each[NAME].decode(), each.get(PHYSICAL)) for each in found[2]]  # the first is the whole
     groups = [(group[3], [column[3] for column in group[1]]) for group in found[4]]
-    _require(all(map(str.isprintable, names)))  # they are shown
+    _require(all(name.isprintable() for name, _ in elements))  # they are shown
     _require(min((rows for rows, _ in groups), default=0) >= 0 and found[3] == sum(rows for rows, _ in groups))
-    return Footer(found[3], tuple(names[1:])), groups  # the first element is the whole
+    columns = [_Column(name, physical) for name, physical in elements if physical is not None]
+    return Footer(found[3], tuple(name for name, _ in elements)), columns, groups
 
 
-def _in_memory(chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase) -> int:
-    """The bytes that a column of a row group may take in memory.
+def _in_memory(column: _Column, chunk: Mapping[int, int], rows: int, file: io.BufferedIOBase, storage: Storage) -> int:
+    """The bytes that a column of a row group may take in memory. Raises ``_StorageError`` for one that is not read.
 
-    Readers make room for a compressed page by the size in its header, whatever the footer says.
+    Readers make room for a compressed page by the size in its header, and unpack texts by the encoding in it, whatever
+    the footer says. So the pages of such columns are looked at one by one.
     """
-    _require(min(chunk.values()) >= 0 and DATA in chunk)
+    _require(min(chunk.values()) >= 0 and DATA in chunk and INDEX not in chunk)
+    _require(chunk.get(DICTIONARY, 0) < chunk[DATA])  # readers begin with the first page, or with the dictionary
+    _check(column.physical in TYPES, column, "values of type", _text(column.physical, TYPES))
+    _check(chunk[CODEC] in storage.codecs, column, "pages packed by", _text(chunk[CODEC], CODECS))
     sizes = [chunk[UNPACKED], VALUE_BYTES * max(rows, chunk[VALUES])]
-    if chunk[CODEC] != UNCOMPRESSED:
+    if chunk[CODEC] != UNCOMPRESSED or column.physical == BYTE_ARRAY:
         at, pages = chunk.get(DICTIONARY) or chunk[DATA], 0
         end = at + chunk[PACKED]
         while at < end:
-            file.seek(at)
-            header, size = read_struct(file.read(HEADER), 0, PAGE)
+            header, size = _page_at(file, at)
             _require(min(header[2], header[3]) >= 0)
+            if column.physical == BYTE_ARRAY:
+                of_type, field = ENCODING_OF_PAGE[header[1]]
+                encoding = header[of_type][field]
+                _check(encoding in storage.encodings, column, "texts encoded as", _text(encoding, ENCODINGS))
             pages += header[2]
             at += size + header[3]
         sizes.append(pages)
     return max(sizes)
+
+
+def _page_at(file: io.BufferedIOBase, at: int) -> tuple[dict[int, Any], int]:
+    """The header of the page that begins at a byte of a file, and its size. Only one with long statistics is long."""
+    for size in (USUAL_HEADER, HEADER):
+        file.seek(at)
+        content = file.read(size)
+        with suppress(IndexError):
+            return read_struct(content, 0, PAGE)
+    raise IndexError
+
+
+def _text(code: int, names: Mapping[int, str]) -> str:
+    return names.get(code) or ("FIXED_LEN_BYTE_ARRAY" if code == FIXED_LEN_BYTE_ARRAY else f"number {code}")
+
+
+def _check(allowed: bool, column: _Column, what: str, value: str) -> None:
+    if not allowed:
+        raise _StorageError(f"has a column {column.name[:SHOWN]!r} with {what} {value}, which is not read")
 
 
 def _require(sound: bool) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from agents.learning.policy import Policy, begin_of_groups
 from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
 from analytics.files.local import LOCAL
-from analytics.parquet.metadata import footer_of
+from analytics.parquet.metadata import OF_OTHERS, footer_of
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError, nearest
@@ -71,7 +71,7 @@ def read_table(path: Path) -> pl.DataFrame:
     try:
         with LOCAL.open(path) as file:
             if path.suffix.lower() == ".parquet":
-                footer_of(file)
+                footer_of(file, OF_OTHERS)
                 frame = pl.read_parquet(cast(IO[bytes], file))
             else:
                 frame = pl.read_csv(cast(IO[bytes], file))

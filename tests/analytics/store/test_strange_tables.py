@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from analytics.derived_tables.tables import DERIVED
-from analytics.parquet.encoder import encode
+from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, facts_for
 from analytics.parquet.metadata import (
     BINARY,
     BYTE,
@@ -22,13 +22,18 @@ from analytics.parquet.metadata import (
     I32,
     I64,
     LIST,
+    OF_OTHERS,
     STRUCT,
     Footer,
     footer_of,
+    i32,
+    nested,
     read_struct,
+    struct,
     varint,
     zigzag,
 )
+from analytics.parquet.packing import pack_ascending
 from analytics.policies import policy_store
 from analytics.policies.imported import read_table
 from analytics.sql.database import OpenArchive
@@ -173,6 +178,61 @@ def test_a_table_has_no_more_rows_than_its_units_can_have(archive: Archive) -> N
         opened.sql("SELECT count(*) FROM plies")
 
 
+def prefixed(name: str = "agent_0", rows: int = 1000, size: int = 1000) -> bytes:
+    """Return a table of one long text, repeated: each value is the beginning of the one before (DELTA_BYTE_ARRAY)."""
+    numbers = np.zeros((2, rows), np.int64)  # letters that are repeated, letters that are new
+    numbers[0, 1:], numbers[1, 0] = size, size
+    content = b""
+    for row in numbers:
+        room = buffer_for(rows)
+        content += room[: pack_ascending(row, room, 0, facts_for(), 0)].tobytes()
+    content += b"x" * size
+    of_page = nested(5, [i32(1, rows), i32(2, 7), i32(3, 3), i32(4, 3)])
+    header = struct([i32(1, 0), i32(2, len(content)), i32(3, len(content)), of_page])
+    file = ParquetFile({name: pl.String()})
+    file.add([ColumnChunk(b"", header, memoryview(content), (0, 3), b"x", b"x")], rows)  # it says PLAIN
+    return bytes(file.ended())
+
+
+def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
+    frame = pl.read_parquet(prefixed())
+    assert (len(prefixed()), frame["agent_0"].to_list()) == (pytest.approx(1300, abs=300), ["x" * 1000] * 1000)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint", "imported"),
+    [
+        (prefixed, "'agent_0' with texts encoded as DELTA_BYTE_ARRAY", False),
+        (
+            lambda: parquet(pl.DataFrame({"won": [1, 2]}), compression="snappy"),
+            "'won' with pages packed by SNAPPY",
+            True,
+        ),
+        (
+            lambda: parquet(pl.DataFrame({"share": pl.Series([1, 2], dtype=pl.Decimal(38))})),
+            "'share' with values of type FIXED_LEN_BYTE_ARRAY",
+            False,
+        ),
+    ],
+    ids=["encoding", "codec", "type"],
+)
+def test_what_no_table_of_ours_is_stored_as_is_not_read(
+    content: Callable[[], bytes], complaint: str, imported: bool, whole: Archive, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"has a column {complaint}, which is not read"):
+        footer_of(io.BytesIO(content()))
+    if imported:
+        assert footer_of(io.BytesIO(content()), OF_OTHERS).rows == 2
+    else:
+        (tmp_path / "values.parquet").write_bytes(content())
+        with pytest.raises(RequestError, match=complaint):
+            read_table(tmp_path / "values.parquet")
+    path = forged(whole, "games", content())
+    assert any(problem.file == path and complaint in problem.what for problem in verify(whole).problems)
+    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match="damaged: run 'qarena archive verify'"):
+        opened.sql("SELECT count(*) FROM games")
+
+
 @pytest.mark.usefixtures("unread")
 def test_a_table_to_be_imported_is_counted_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "values.parquet"
@@ -182,9 +242,9 @@ def test_a_table_to_be_imported_is_counted_before_it_is_read(tmp_path: Path) -> 
 
 
 def test_footers_say_what_readers_find() -> None:
-    nested = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
+    lists = parquet(pl.DataFrame({"a": [[1, 2], [3]], "b": ["x", "y"]}))
     empty = parquet(pl.DataFrame(schema={"a": pl.Int8}))
-    for content in (short(), nested, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
+    for content in (short(), lists, empty, *(path.read_bytes() for path in sorted(SAMPLE.rglob("*.parquet"))[::7])):
         frame, found = pl.read_parquet(content, hive_partitioning=False), footer_of(io.BytesIO(content))
         assert found.rows == len(frame)
         assert set(frame.columns) <= set(found.columns)
