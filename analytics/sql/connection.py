@@ -1,20 +1,23 @@
 """A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
 
-It has a temporary folder, ``Scratch``: for the rows that questions spill, and for a plain name of the archive.
+It has a temporary folder, ``Scratch``, for the rows that questions spill. The process has one more if an archive has a
+name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
 import stat
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePath
 from typing import Any, ClassVar
 
@@ -91,7 +94,7 @@ class Connection:
         root = backend.absolute(self._files.archive.root)
         if not isinstance(root, Path):
             return path
-        plain = self.scratch.plain(root)
+        plain = plain_path(root)
         return path if plain == root else plain / backend.absolute(path).relative_to(root)
 
     def close(self) -> None:
@@ -270,7 +273,6 @@ def _readable(frame: Any) -> Any:
 
 PREFIX = "quarto-arena-sql-"
 _LOCK = "lock"
-_ARCHIVE = "archive"
 _PATTERN = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
 _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 
@@ -278,7 +280,8 @@ _YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
 class Scratch:
     """A new temporary folder. Folders that killed processes of this user left are removed.
 
-    Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more.
+    Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more. The
+    folder is removed with the last reference to it, and when the interpreter ends.
     """
 
     folders: ClassVar[set[Path]] = set()  # of this process: what ends it at once removes them
@@ -288,35 +291,50 @@ class Scratch:
         try:
             remove_abandoned(Path(tempfile.gettempdir()))
             self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-            self._lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            except OSError:
+                self.folder.rmdir()
+                raise
         except OSError as error:
             raise FailureError(
                 f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
             ) from error
         self.folders.add(self.folder)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self._remove = weakref.finalize(self, _remove, self.folder, lock, os.getpid())
 
     @property
     def spill(self) -> Path:
         """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
         return self.folder / "spill"
 
-    def plain(self, root: Path) -> Path:
-        """A path to an archive that is plain."""
-        if is_plain(root):
-            return root
-        link = self.folder / _ARCHIVE
-        if not link.is_symlink():
-            link.symlink_to(root, target_is_directory=True)
-        return link
-
     def remove(self) -> None:
         """Remove the folder with all that is in it. May be called twice."""
-        shutil.rmtree(self.folder, ignore_errors=True)  # links in it are removed, not followed
-        self.folders.discard(self.folder)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._remove()
+
+
+def _remove(folder: Path, lock: int, process: int) -> None:
+    """Remove a folder, and close its lock. In a fork of its process, which goes on with it, only the lock is closed."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
+    Scratch.folders.discard(folder)
+    os.close(lock)
+
+
+def plain_path(root: Path) -> Path:
+    """Return a path to an archive that DuckDB and Polars take as it is: if need be a link, until the process ends."""
+    if is_plain(root):
+        return root
+    link = _folder_of_links(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    with suppress(FileExistsError):
+        link.symlink_to(root, target_is_directory=True)
+    return link
+
+
+@cache
+def _folder_of_links(_process: int) -> Scratch:
+    return Scratch()
 
 
 def is_plain(path: PurePath) -> bool:

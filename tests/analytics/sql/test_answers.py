@@ -251,6 +251,34 @@ def test_what_a_killed_process_spilled_is_removed_by_the_next_question(shared: A
     assert list(temporary.iterdir()) == []
 
 
+def test_archives_that_nobody_closes_leave_neither_descriptors_nor_folders(shared: Archive, temporary: Path) -> None:
+    code = (
+        "import os, resource, sys, tempfile; from pathlib import Path; from analytics import open_archive\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))\n"
+        "for _ in range(300):\n"
+        "    opened = open_archive(Path(sys.argv[1]))\n"
+        "    assert opened.sql('SELECT 1 AS one').item() == 1\n"
+        "    assert len(os.listdir(tempfile.gettempdir())) <= 3\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, str(shared.root)], env={**os.environ, "TMPDIR": str(temporary)}, check=True
+    )
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_frame_of_an_archive_with_an_odd_name_outlives_it(shared: Archive, tmp_path: Path) -> None:
+    shutil.copytree(shared.root, tmp_path / "a[rb]?")
+    assert open_archive(tmp_path / "a[rb]?").games().collect().height == 48
+
+
+def test_a_fork_leaves_the_folder_of_its_parent(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scratch = Scratch()
+    with monkeypatch.context() as in_fork:
+        in_fork.setattr(os, "getpid", lambda: -1)
+        scratch.remove()
+    assert [*temporary.iterdir()] == [scratch.folder]
+
+
 def test_only_own_folders_of_that_name_are_removed(temporary: Path) -> None:
     (temporary / f"{PREFIX}file").write_bytes(b"")
     (temporary / "other").mkdir()
