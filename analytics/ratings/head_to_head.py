@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -20,6 +20,7 @@ from analytics.results.pairings import (
     results_of,
     shared_openings,
     sharing,
+    sharing_frame,
 )
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among
@@ -146,7 +147,9 @@ def openings_shared(
     agents = {key: (found[key].first, found[key].second) for key in seeds}
     runs = {run_id for run_id, _ in seeds}
     chosen = [record for record in records if record.run_id in runs]
-    return shared_openings(agents, seeds, _ask(opened, question(agents, seeds), where or EVERYTHING, chosen))
+    frames = {"_sharing": sharing_frame(seeds)}
+    groups = _ask(opened, question(agents, seeds), where or EVERYTHING, chosen, frames)
+    return shared_openings(agents, seeds, groups)
 
 
 def of_tallies(opened: OpenArchive, records: Iterable[RunRecord]) -> Results:
@@ -181,12 +184,18 @@ def of_games(opened: OpenArchive, where: str, records: Sequence[RunRecord]) -> R
     return {key: found[key] for key in sorted(found, key=lambda key: (order[key[0]], key[1]))}
 
 
-def _ask(opened: OpenArchive, text: str, where: str, records: Iterable[RunRecord]) -> pl.DataFrame:
-    """The answer to a question in SQL about the games of these runs that a condition chooses."""
+def _ask(
+    opened: OpenArchive,
+    text: str,
+    where: str,
+    records: Iterable[RunRecord],
+    frames: Mapping[str, pl.DataFrame] | None = None,
+) -> pl.DataFrame:
+    """Return the answer to a question in SQL about the games of these runs that ``where`` chooses, and ``frames``."""
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     of_runs = among(record.run_id for record in records)
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)")
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)", **(frames or {}))
 
 
 def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:

@@ -228,7 +228,7 @@ def _ordered(tallies: Tallies) -> Tallies:
 
 # What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
 # loss of the first agent in seat 1 is a win of seat 0.
-_GAMES_OF_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1).astype(np.float64)
+_GAMES_OF_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class _Pairs:
         return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
 
     def games(self, cells: NDArray[np.int64]) -> SeatGames:
-        counts = np.einsum("mc,cg->mg", cells, _GAMES_OF_CELL)
+        counts = (cells @ _GAMES_OF_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
         return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
 
     @cached_property
@@ -261,10 +261,16 @@ class _Pairs:
         alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
         return alone
 
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
+        shares: NDArray[np.float64] = self._alone / np.maximum(1, self._alone.sum(axis=1))[:, None]
+        return shares
+
     def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
         """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
         pairs, groups = self._alone.sum(axis=1), len(self.grouped)
-        drawn = dice.multinomial(pairs, self._alone / np.maximum(1, pairs)[:, None])
+        drawn = dice.multinomial(pairs, self._shares)
         if groups:
             drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
         return drawn

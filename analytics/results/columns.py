@@ -95,6 +95,11 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
 
 
+def format_pace(number: float, seconds: float) -> str:
+    """Format how many of ``number`` things there were a second; a dash if the clock stood still meanwhile."""
+    return f"{number / seconds:,.0f}" if seconds > 0 else MISSING
+
+
 def percent(share: float) -> str:
     """A share or a score (0 to 1) in percent."""
     return f"{100 * share:.2f}"
@@ -190,21 +195,30 @@ def standing_columns(frame: pl.DataFrame, with_intervals: bool = True) -> list[R
     ]
 
 
+MOST_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
+
+
 def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """The score of each agent (row) against each other one (column). ``frame`` is as for ``standing_columns``."""
+    """Return the score of each agent (row) against the first ``MOST_OPPONENTS`` of them (columns).
+
+    ``frame`` is as for ``standing_columns``.
+    """
     return [
         _against(agent, agent, frame["agent"], frame[f"v {agent}"], percent, spare)
-        for spare, agent in enumerate(frame["agent"])
+        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
     ]
 
 
 def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
-    """The probability that an agent (row) is above another (column). ``frame`` is as for ``rating_columns``."""
+    """Return the probability that an agent (row) is above one of the first ``MOST_OPPONENTS`` (columns).
+
+    ``frame`` is as for ``rating_columns``.
+    """
     return [
         _against(
             f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], lambda share: f"{100 * share:.1f}", spare
         )
-        for spare, agent in enumerate(frame["agent"])
+        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
     ]
 
 

@@ -42,7 +42,7 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     late: tuple[Count, Count] = (0, 0)  # games forfeited by a turn that took too long, by agent: first, second
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(*map(_added, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
+        return sum_tallies((self, other))
 
     @property
     def pair_count(self) -> int:
@@ -114,16 +114,27 @@ class Tally(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 msgspec.json.Decoder(Tally)  # reads the declarations of its fields before threads need them, see ``records.known``
 
 
-def _added(mine: Any, other: Any) -> Any:
-    """The sums of counts, or of tuples of the same form."""
-    return tuple(map(_added, mine, other)) if isinstance(mine, tuple) else mine + other
+def sum_tallies(tallies: Iterable[Tally]) -> Tally:
+    """Return the tally of all pairs of several tallies, which are added count by count: there may be thousands."""
+    counts = [sum(column) for column in zip(*map(_counts, tallies), strict=True)]
+    if not counts:
+        return Tally()
+    rows: list[Row] = [(counts[first], counts[first + 1], counts[first + 2]) for first in range(0, CELLS, 3)]
+    illegal, errors, late = ((counts[first], counts[first + 1]) for first in range(CELLS, CELLS + 6, 2))
+    return Tally((rows[0], rows[1], rows[2]), (rows[3], rows[4]), illegal, errors, counts[-1], late)
+
+
+def _counts(tally: Tally) -> tuple[int, ...]:
+    """Return all counts of a tally: 15 cells, 2 illegal, 2 errors, 2 late, plies."""
+    (one, two, three), (zero, last) = tally.pairs, tally.singles
+    return (*one, *two, *three, *zero, *last, *tally.illegal, *tally.errors, *tally.late, tally.plies)
 
 
 def summed(tallies: Iterable[tuple[Key, Tally]]) -> dict[Key, Tally]:
     """The sum of the tallies with each key, in the order in which the keys come first."""
     totals: dict[Key, Tally] = {}
     for key, each in tallies:
-        totals[key] = totals.get(key, Tally()) + each
+        totals[key] = totals[key] + each if key in totals else each
     return totals
 
 

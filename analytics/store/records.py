@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import PurePath
 from typing import Annotated, Any, TypeVar, cast
 
@@ -285,7 +285,7 @@ class CodeFields(msgspec.Struct):
     same_games: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)  # by fingerprint of other code
 
 
-class RunRecord(StoredRecord, frozen=True):
+class RunRecord(StoredRecord, frozen=True, dict=True):  # ``dict``: it keeps its cached properties
     """One experiment executed. Raises ``ValueError`` for an invalid spec or date.
 
     ``spec`` holds everything that affects the games, and what else the runner needs:
@@ -352,11 +352,11 @@ class RunRecord(StoredRecord, frozen=True):
         imposed = self.spec["opening_plies"] > 0 and "imported" not in self.spec
         return int(self.spec["seed"]) if imposed else None
 
-    @property
+    @cached_property
     def rules(self) -> Rules:
         return rules_in(self.spec["rules"])
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The agents' labels, in the order of the spec."""
         return tuple(agent["label"] for agent in self.spec["agents"])
@@ -377,9 +377,9 @@ class RunRecord(StoredRecord, frozen=True):
         """The number of pairs that were asked for, per pairing; games without a twin count as pairs."""
         return self.games // (1 + self.swapped)
 
-    @property
+    @cached_property
     def pairings(self) -> tuple[tuple[str, str], ...]:
-        """Each pairing's labels: first agent, second agent."""
+        """Each pairing's labels: first agent, second agent. Built once, because callers look up one after the other."""
         labels = self.labels
         return tuple((labels[first], labels[second]) for first, second in self.spec["pairings"])
 

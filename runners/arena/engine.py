@@ -39,6 +39,7 @@ MAX_PAIRS = 16384
 # needs more: if the players of a block remember more, fewer of its games are in lockstep at a time.
 GAME_MEMORY = 1 << 28
 GRACE = 2.0  # seconds after a request to stop, in which a block may end
+ROUNDED = 1e-6  # of a unit: a sum of fractions that should be whole may be a little less
 
 
 class Order(NamedTuple):
@@ -69,6 +70,8 @@ class Pace:
     def __init__(self, most: int = MAX_PAIRS) -> None:
         self._most = max(1, min(most, MAX_PAIRS))
         self._pairs: dict[int, int] = {}
+        self._share = 0.0  # sum of 1 / pairs over these: a chunk must not look at each of 44,850 pairings
+        self._lock = threading.Lock()  # of both
 
     def pairs(self, pairing: int) -> int:
         """The number of pairs to order next."""
@@ -76,14 +79,18 @@ class Pace:
 
     def units(self, pairings: int) -> int:
         """The number of units to play next, if so many pairings take turns."""
-        a_unit = sum(1 / self._pairs.get(pairing, self.FIRST) for pairing in range(pairings)) / pairings
-        return max(1, min(int(1 / a_unit), self._most * pairings))
+        with self._lock:
+            a_unit = (self._share + max(0, pairings - len(self._pairs)) / self.FIRST) / pairings
+        return max(1, min(int(1 / a_unit + ROUNDED), self._most * pairings))
 
     def update(self, pairing: int, pairs: int, seconds: float) -> None:
         """Take into account the time of a block that was played."""
         fitting = int(pairs * self.SECONDS / max(seconds, 1e-9))
-        before = self._pairs.get(pairing, self.FIRST)
-        self._pairs[pairing] = max(1, min(fitting, max(before, pairs * self.GROWTH)))
+        with self._lock:
+            before = self._pairs.get(pairing)
+            now = max(1, min(fitting, max(before or self.FIRST, pairs * self.GROWTH)))
+            self._share += 1 / now - (1 / before if before else 0.0)
+            self._pairs[pairing] = now
 
 
 class BatchEngine:
@@ -154,7 +161,7 @@ class BatchEngine:
 
         Raises ``AllForfeitedError`` and ``StuckError``.
         """
-        self.require_played()
+        self.require_played(self.pairings[order.pairing])
         started, games, thoughts = time.perf_counter(), list[Games](), list[Thoughts]()
         for part in self._parts(order):
             size = (1 + self.swapped) * part.pairs
@@ -195,10 +202,14 @@ class BatchEngine:
         self.guarded[agent].take(player)
         self._local = threading.local()
 
-    def require_played(self) -> None:
-        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless that is to go on."""
-        for agent in () if self.keep_going else self.guarded:
-            agent.require_played()
+    def require_played(self, agents: Iterable[int] | None = None) -> None:
+        """Raise ``AllForfeitedError`` if an agent has forfeited all its games so far, unless that is to go on.
+
+        ``agents`` are the indices of those that are looked at, by default all: before a block only its own are.
+        """
+        if not self.keep_going:
+            for agent in self.guarded if agents is None else map(self.guarded.__getitem__, agents):
+                agent.require_played()
 
     def misbehaviour(self) -> list[str]:
         """A line for each way in which an agent forfeited games so far."""

@@ -174,7 +174,6 @@ def _played(experiment: Experiment, objective: Objective) -> Finished:
         if value is not None and objective.heading != DEFAULT:  # which is in the tables anyway
             console.print_line(f"Objective: {objective.heading}: {objective.text(value)}")
 
-    more = any(result.games > request.games for result in outcome.results)
     return Finished(
         run_id=outcome.run_id,
         show=show,
@@ -182,18 +181,33 @@ def _played(experiment: Experiment, objective: Objective) -> Finished:
         stopped=outcome.stopped,
         judgement=None if value is None else Judgement(objective.name, value),
         columns=_columns(outcome, objective, value),
-        notes=[f"asked for {request.games:,} games a pairing; its run holds more, and all are counted"] if more else [],
+        notes=_notes(request, outcome),
     )
 
 
+def _notes(request: Request, outcome: Outcome) -> list[str]:
+    """What a reader of a run's rows in the table of a sweep should know."""
+    from runners.terminal.results import MOST_ROWS
+
+    games, pairings, notes = request.games, len(outcome.results), list[str]()
+    if any(result.games > games for result in outcome.results):
+        notes.append(f"asked for {games:,} games a pairing; its run holds more, and all are counted")
+    if pairings > MOST_ROWS:
+        notes.append(f"has {pairings:,} pairings, of which the first {MOST_ROWS} are shown")
+    return notes
+
+
 def _columns(outcome: Outcome, objective: Objective, value: float | None) -> list[ResultColumn]:
-    """The pairings as a sweep shows them; the value of the objective stands in the first row."""
-    if not outcome.results:
+    """The first pairings as a sweep shows them; the value of the objective stands in the first row."""
+    from runners.terminal.results import MOST_ROWS
+
+    first = outcome.results[:MOST_ROWS]
+    if not first:
         return []
-    shown = _pairings(outcome.results)
+    columns = _pairings(first)
     if value is not None:
-        shown.append(ResultColumn(objective.heading, [objective.text(value), *[""] * (len(outcome.results) - 1)]))
-    return shown
+        columns.append(ResultColumn(objective.heading, [objective.text(value), *[""] * (len(first) - 1)]))
+    return columns
 
 
 def _pairings(found: Sequence[PairingResult]) -> list[ResultColumn]:
@@ -222,15 +236,15 @@ def show_outcome(outcome: Outcome, log: Path) -> None:
         return
     if len(outcome.results) > 1:
         from analytics.results.pairings import crosstable
-        from runners.terminal.results import show_crosstable
+        from runners.terminal.results import ALL, show_crosstable
 
         # Intervals of agents need the games where pairings share openings; the tables of a run take tallies alone.
         shared = any(each.by_pairs for each in outcome.results)
-        show_crosstable(crosstable(outcome.results), intervals=not shared)
+        command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+        show_crosstable(crosstable(outcome.results), intervals=not shared, how=f"{command} {ALL}")
         if shared:
-            command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
             console.print_line(f"Pairings share openings; intervals over openings: {command}")
-    _show_pairings(outcome.results, outcome.mover_chooses)
+    _show_pairings(outcome)
     if any(each.tally.is_uniform for each in outcome.results):
         from analytics.query.selection import repeated_games
 
@@ -265,7 +279,11 @@ def _summary(outcome: Outcome) -> str:
     return f"{console.speed(outcome.played, outcome.seconds)}; {where}."
 
 
-def _show_pairings(found: Sequence[PairingResult], mover_chooses: bool) -> None:
+def _show_pairings(outcome: Outcome) -> None:
+    """Print the first pairings of a run, and how to see all of them."""
+    from runners.terminal.results import ALL, MOST_ROWS, note_left_out
+
+    found = outcome.results[:MOST_ROWS]
     seats = [
         column(
             f"win in seat {seat}",
@@ -277,7 +295,9 @@ def _show_pairings(found: Sequence[PairingResult], mover_chooses: bool) -> None:
     ]
     plies = column("plies", [each.mean_plies for each in found], "{:.2f}".format, 6)
     console.show([console.tabulated([*_pairings(found), *seats, plies], "Pairings (the first agent's view, in %)")])
-    console.print_line(seats_explained(mover_chooses))
+    command = f"{console.program()} crosstable --run {outcome.run_id}{archive_option(outcome.root)}"
+    note_left_out(len(outcome.results), "pairings", f"{command} {ALL}")
+    console.print_line(seats_explained(outcome.mover_chooses))
 
 
 RUN = RunApplication()

@@ -29,7 +29,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics import archive_option
-from analytics.results.columns import ResultColumn, Table, duration
+from analytics.results.columns import ResultColumn, Table, duration, format_pace
 from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
 
@@ -162,10 +162,22 @@ def show(*choices: Sequence[Table], wide: bool | None = None) -> None:
 def _print(console: Console, tables: Sequence[Table], folded: bool = False) -> None:
     width = console.width
     for table in tables:
+        if not folded and _is_plain(console, table):
+            title = [table.title.ljust(full_width(table) - cell_len(table.title) + len(table.title))]
+            console.out("\n".join([*(title if table.title else []), *drawn(table)]), highlight=False)
+            continue
         least = 1 + sum((least_width(column) if folded else width_of(column)) + FRAME for column in table.columns)
         console.width = max(width, least)
         console.print(rich_table(table, folded), crop=False)
     console.width = width
+
+
+def _is_plain(console: Console, table: Table) -> bool:
+    """Return whether ``drawn`` gives what Rich would print: nothing is bold, boxes are not ASCII, the title fits.
+
+    Rich takes 80 microseconds a cell, and tables of hundreds of agents have thousands.
+    """
+    return not (console.is_terminal or console.options.ascii_only) and cell_len(table.title) <= full_width(table)
 
 
 def _print_left_out(console: Console, headings: Sequence[str], has_option: bool) -> None:
@@ -190,7 +202,7 @@ def program() -> str:
 
 def speed(games: int, seconds: float) -> str:
     """The number of games played, the time they took, and the games a second."""
-    return f"{games:,} games in {seconds:.1f} s, {games / seconds:,.0f} games a second with every ply on disk"
+    return f"{games:,} games in {seconds:.1f} s, {format_pace(games, seconds)} games a second with every ply on disk"
 
 
 def number_of(count: int, thing: str, things: str = "") -> str:

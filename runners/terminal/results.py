@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from analytics.results.columns import (
+    MOST_OPPONENTS,
     ResultColumn,
     opponent_columns,
     pairing_columns,
@@ -16,7 +18,7 @@ from analytics.results.columns import (
     superiority_columns,
 )
 from analytics.results.pairings import Crosstable, crosstable
-from runners.terminal.console import print_line, show, tabulated
+from runners.terminal.console import print_line, print_note, show, tabulated
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,17 +26,39 @@ if TYPE_CHECKING:
     from analytics.ratings.head_to_head import HeadToHead
     from analytics.ratings.ratings import Ratings
 
+MOST_ROWS = 400  # agents, or pairings, of a table: 300 agents have 44,850 pairings, which fill a terminal for minutes
+ALL = "--output FILE for all"
+
+
+def note_left_out(rows: int, things: str, how: str = ALL) -> None:
+    """Say how many rows of a table are left out, and how to see them; print nothing if there are few enough."""
+    if rows > MOST_ROWS:
+        print_note(f"the first {MOST_ROWS} of {rows:,} {things} are shown; {how}")
+
+
+def _note_opponents(agents: int, how: str = ALL) -> None:
+    """Say that a table of agents against agents has columns for the first ones only, if that is so."""
+    if agents > MOST_OPPONENTS:
+        print_note(f"columns for the first {MOST_OPPONENTS} of {agents:,} agents only; {how}")
+
+
 # Crosstables.
 
 
-def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None = None) -> None:
-    """Print agents by score, and the mean score of each agent (row) against each other agent (column)."""
-    frame, title = table.frame(), "Crosstable (score in %, win 1, draw ½)"
-    agents, totals, against = ranked(table.agents), standing_columns(frame, intervals), opponent_columns(frame)
+def show_crosstable(table: Crosstable, intervals: bool = True, wide: bool | None = None, how: str = ALL) -> None:
+    """Print agents by score, and the mean score of each agent (row) against the best ones (columns).
+
+    Notes say what is left out, and ``how`` to see it.
+    """
+    frame = Crosstable(table.standings[:MOST_ROWS]).frame(MOST_OPPONENTS)
+    title = "Crosstable (score in %, win 1, draw ½)"
+    agents, totals, against = ranked([*frame["agent"]]), standing_columns(frame, intervals), opponent_columns(frame)
     apart = [
         [tabulated(agents + totals, title), tabulated(agents + others)] for others in (against, _numbered("v", against))
     ]
     show([tabulated(agents + totals + against, title)], *apart, wide=wide)
+    note_left_out(len(table.standings), "agents", how)
+    _note_opponents(len(table.standings), how)
     if table.groups > 1:
         print_line(f"{table.groups} groups of agents have no games between them: compare scores within a group only.")
 
@@ -50,7 +74,9 @@ def show_head_to_head(met: HeadToHead, by_seat: bool, wide: bool | None = None) 
     if len(others) > 1 and not by_seat:
         show_crosstable(crosstable(others, met.shared), wide=wide)
     title = f"Head to head ({met.rules} rules; the first agent's view, in %)"
-    show([tabulated(pairing_columns(met.frame(by_seat)), title)], wide=wide)
+    first = replace(met, results=met.results[:MOST_ROWS])
+    show([tabulated(pairing_columns(first.frame(by_seat)), title)], wide=wide)
+    note_left_out(len(met.results), "pairings")
     if by_seat:
         print_line(seats_explained(met.mover_chooses))
 
@@ -81,6 +107,7 @@ def _zero(frame: pl.DataFrame, anchor: str | None, anchor_elo: float) -> str:
 
 def _show_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
     """Print the ratings of agents that games connect, and the probability that an agent is above another."""
+    size, frame = len(frame), frame.head(MOST_ROWS)
     agents, elos, sure = ranked([*frame["agent"]]), rating_columns(frame), superiority_columns(frame)
     show(
         [tabulated(agents + elos + sure, f"{title}; > probability of being above, in %")],
@@ -90,3 +117,5 @@ def _show_group(frame: pl.DataFrame, title: str, wide: bool | None) -> None:
         ),
         wide=wide,
     )
+    note_left_out(size, "agents")
+    _note_opponents(size)

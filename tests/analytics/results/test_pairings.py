@@ -18,8 +18,18 @@ from analytics import open_archive
 from analytics.query.selection import GameFilter
 from analytics.ratings.head_to_head import by_seats, head_to_head
 from analytics.ratings.ratings import Ratings, Tallies, rate
-from analytics.results.pairings import Crosstable, PairingResult, SharedOpenings, crosstable, question, results
+from analytics.results.pairings import (
+    Crosstable,
+    PairingResult,
+    SharedOpenings,
+    crosstable,
+    question,
+    results,
+    sharing_frame,
+)
 from analytics.sql.database import OpenArchive
+from analytics.sql.lazy_rows import Stream
+from analytics.statistics.davidson import reachable
 from analytics.statistics.tally import Tally, quantile, summed, wilson, win_rate
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -201,18 +211,39 @@ def test_two_deterministic_agents_that_met_twice_on_the_same_openings_met_once(t
     assert width(reach[1]) == pytest.approx(width(reach[0]), rel=0.15)
 
 
+@pytest.mark.parametrize("agents", [1, 7, 8, 20])
+def test_who_is_reached_by_a_path_of_edges(agents: int) -> None:
+    dice = np.random.default_rng(agents)
+    for share in (0.02, 0.05, 0.1, 0.3):
+        edges = dice.random((agents, agents)) < share
+        expected = np.eye(agents, dtype=np.bool_)
+        for _ in range(agents):
+            expected |= expected @ edges
+        assert np.array_equal(reachable(edges), expected)
+
+
+def test_the_frame_of_a_crosstable_has_as_many_opponents_as_are_wanted() -> None:
+    tallies = {pair: Tally(pairs=((0, 0, 1), (0, 0, 0), (0, 0, 2))) for pair in combinations("abcd", 2)}
+    table = crosstable([PairingResult(0, *pair, tally, False) for pair, tally in tallies.items()])
+    assert [name for name in table.frame(2).columns if name.startswith("v ")] == ["v a", "v b"]
+    assert table.frame(2).equals(table.frame().drop("v c", "v d"))
+    assert Crosstable(()).frame().is_empty()
+
+
 def test_groups_are_few_even_and_whole() -> None:
     agents, seeds = {("abc", 0): ("a", "b")}, {("abc", 0): 7}
     columns = "'abc' AS run_id, 0 AS pairing, i >> 1 AS pair_id, i AS game_id, i % 3 - 1 AS winner"
     rows = f"SELECT {columns} FROM range({{}}) AS numbers(i)"
     asked = f"SELECT openings, sum(pairs)::INTEGER FROM ({question(agents, seeds)}) GROUP BY ALL"
     with duckdb.connect() as connection:
+        connection.register("_sharing", Stream(sharing_frame(seeds)))
         many = dict(connection.execute(f"WITH games AS ({rows.format(200_000)}) {asked}").fetchall())
         assert set(many) == set(range(1024))
         assert 90 <= min(many.values()) <= max(many.values()) <= 105
         every = rows.format(1 << 25) + " WHERE i % 65536 < 2"
         assert len(connection.execute(f"WITH games AS ({every}) {asked}").fetchall()) > 300
         crowd = {("abc", number): (f"a{number}", "b") for number in range(3000)}
+        connection.register("_sharing", Stream(sharing_frame(dict.fromkeys(crowd, 7))))
         few = f"SELECT DISTINCT openings FROM ({question(crowd, dict.fromkeys(crowd, 7))})"
         assert len(connection.execute(f"WITH games AS ({rows.format(20_000)}) {few}").fetchall()) == 256
 

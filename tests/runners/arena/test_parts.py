@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from analytics.store.range_files import read_games
 from analytics.store.ranges import Range, UnitLine
 from quarto.batch import Block
 from quarto.errors import FailureError
-from runners.arena.engine import MAX_PAIRS, Pace
+from runners.arena.engine import MAX_PAIRS, ROUNDED, Pace
 from runners.arena.experiment import Experiment, RangeWriter, prepare
 from runners.arena.playing import Parts, orders_of
 from runners.hosting.guarded_agent import StuckError
@@ -97,6 +98,16 @@ def test_a_pace_settles_at_blocks_of_its_time(seconds_a_pair: float, settled: in
     assert pace.pairs(0) == pytest.approx(settled, abs=1)
     assert pace.units(1) == pace.pairs(0)
     assert pace.units(2) <= 2  # the other pairing may take a second
+
+
+def test_the_units_of_a_chunk_follow_from_the_pace_of_every_pairing() -> None:
+    pace, dice = Pace(), random.Random(1)
+    for _ in range(300):
+        pairing = dice.randrange(7)
+        pairs = pace.pairs(pairing)
+        pace.update(pairing, pairs, pairs * Pace.SECONDS * dice.choice((0.01, 0.3, 0.5, 2)))
+        share = sum(1 / pace.pairs(pairing) for pairing in range(7)) / 7
+        assert pace.units(7) == max(1, min(int(1 / share + ROUNDED), 7 * MAX_PAIRS))
 
 
 # Ranges of games become files.

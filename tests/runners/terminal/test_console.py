@@ -10,6 +10,7 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
 
@@ -17,12 +18,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.results.columns import words
+from analytics.results import columns
+from analytics.results.columns import MISSING, ResultColumn, words
 from analytics.results.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
 from runners.hydra_app.application import show_outcome
 from runners.terminal import console, files, tables
+from runners.terminal import results as shown_results
 from runners.terminal.console import progress_bar
 from runners.terminal.results import show_crosstable
 from tests.runners.experiments import play
@@ -56,6 +59,47 @@ def test_the_tables_of_a_tournament_are_whole_on_any_terminal(
         assert f" {heading} " in text
     left_out = "Left out to fit 80 columns: win in seat 0, win in seat 1, plies (a wider terminal"
     assert (left_out in text) == (width == 80)
+
+
+def test_a_large_tournament_is_printed_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = play(tmp_path / "games", AGENTS, "games=2")
+    monkeypatch.setattr(shown_results, "MOST_ROWS", 3)
+    for module in (shown_results, columns):
+        monkeypatch.setattr(module, "MOST_OPPONENTS", 2)
+    show_outcome(outcome, Path("qarena.log"))
+    printed = capsys.readouterr()
+    rows = [line for line in printed.out.splitlines() if line.startswith("│")]
+    assert len(rows) == 3 + 3
+    assert printed.out.splitlines()[2].split()[-4:-1:2] == [row.split()[3] for row in rows[:2]]
+    how = f"crosstable --run {outcome.run_id} --archive {tmp_path / 'games'} --output FILE for all"
+    told = [line for line in printed.err.splitlines() if how in line]
+    assert [line.partition(";")[0] for line in told] == [
+        "the first 3 of 4 agents are shown",
+        "columns for the first 2 of 4 agents only",
+        "the first 3 of 6 pairings are shown",
+    ]
+
+
+def test_a_clock_that_stands_still_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = play(tmp_path / "games", "agents=[random,dumb]", "games=2")
+    show_outcome(replace(outcome, seconds=0.0), Path("qarena.log"))
+    assert f"2 games in 0.0 s, {MISSING} games a second with every ply on disk" in capsys.readouterr().out
+
+
+def test_what_is_piped_is_what_rich_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = [ResultColumn("naïve", ["a", "日本"], right=False), ResultColumn("", ["1", "22"])]
+    for title in ("", "日本", "a title that is longer than the table"):
+        for ours in (True, False):
+            monkeypatch.setattr(console, "_is_plain", lambda *_, ours=ours: ours)
+            console.show([console.tabulated(wide, title)])
+        ours_and_theirs = capsys.readouterr().out.splitlines()
+        half = len(ours_and_theirs) // 2
+        if "longer" not in title:
+            assert ours_and_theirs[:half] == ours_and_theirs[half:]
+    monkeypatch.undo()
+    assert not console._is_plain(console.out(), console.tabulated(wide, title))
 
 
 def test_columns_for_which_a_terminal_has_no_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
