@@ -128,6 +128,7 @@ def require_small(path: PurePath, size: int) -> None:
 
 TEMPORARY = ".tmp-"  # prefix of the name of every file that is not finished
 
+NO_INODES = "the file system has no inode left (see 'df -i'): remove files and run the same command again"
 _ADVICE = {
     errno.ENOSPC: "the disk is full: free some space and run the same command again",
     errno.EDQUOT: "your disk quota is used up: free some space and run the same command again",
@@ -147,10 +148,22 @@ def explained(what: str, path: PurePath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = _ADVICE.get(error.errno or 0, error.strerror or str(error))
+        reason = NO_INODES if lacks_inodes(error, path) else _ADVICE.get(error.errno or 0, error.strerror or str(error))
         if error.errno == errno.EACCES and what in _READING:
             raise FailureError(f"cannot {what} {path}: permission denied: let this user read it") from error
         raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
+
+
+def lacks_inodes(error: OSError, path: PurePath) -> bool:
+    """Return whether a file could not be made at ``path`` because there are too many, which is reported as a full disk.
+
+    File systems that make inodes as they need them (Btrfs) say that they have none in all.
+    """
+    if error.errno != errno.ENOSPC or not isinstance(path, Path):
+        return False
+    folder = next((folder for folder in (path, *path.parents) if folder.exists()), Path.cwd())
+    status = os.statvfs(folder)
+    return status.f_files > 0 and status.f_favail == 0
 
 
 def temporary_name() -> str:

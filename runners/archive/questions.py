@@ -29,7 +29,7 @@ from analytics.files.backend import location_of
 from analytics.files.local import backend_of
 from analytics.query.openings import Explored, OpeningsQuery, cells_alike, checked, explore
 from analytics.report.page import report, sections_of, sections_page, sections_svg
-from analytics.results.columns import game_name, opening_columns, words
+from analytics.results.columns import format_pace, game_name, opening_columns, words
 from analytics.sql.answers import Limits
 from analytics.sql.connection import Scratch
 from analytics.sql.database import OpenArchive
@@ -89,7 +89,7 @@ def index(
         raise typer.Exit(INTERRUPTED)
     added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
     if indexed.games:
-        speed = f"{indexed.games / seconds:,.0f} a second"
+        speed = f"{format_pace(indexed.games, seconds)} a second"
         console.print_line(
             f"{indexed.games:,} games indexed in {seconds:.1f} s, {speed}: {indexed.rows:,} rows{added}; "
             f"use 'qarena openings{archive_option(root)}', or the view positions in SQL"

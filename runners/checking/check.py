@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from agents.base import ERROR, LATE, Agent
 from agents.lift import lift
+from analytics.results.columns import format_pace
 from quarto.batch import Batch, Block, Games, side_by_side
 from quarto.errors import OURS, FailureError, raised_at
 from quarto.jit import uint64
@@ -333,7 +334,7 @@ def _speed(spec: RunSpec) -> CheckFinding:
         seconds += played.seconds
         turns += int(played.block.games.plies.sum()) + len(played.block.games.plies)
         first, pairs = first + pairs, min(2 * pairs, 8192)
-    return CheckFinding("speed", True, f"{turns / seconds:,.0f} turns a second on one thread, alone with itself")
+    return CheckFinding("speed", True, f"{format_pace(turns, seconds)} turns a second on one thread, alone with itself")
 
 
 GAMES = 1024  # that are played at random, without finishing a line

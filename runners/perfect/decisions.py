@@ -29,7 +29,7 @@ from analytics.query.mistakes import (
     worst_mistakes,
 )
 from analytics.query.selection import GameFilter, repeated_games, select
-from analytics.results.columns import ResultColumn, column, decision_columns, duration, game_name, words
+from analytics.results.columns import ResultColumn, column, decision_columns, duration, format_pace, game_name, words
 from analytics.sql.database import OpenArchive
 from analytics.sql.views import among, literal
 from analytics.store.archive import Archive, chosen_runs
@@ -154,9 +154,9 @@ def _summary(done: AnnotationSummary, seconds: float, root: PurePath, wanted: Ga
     if not done.games:
         chosen = "all decisions" if wanted.where is None else "all decisions of these files"
         return f"Nothing to judge: {chosen} in {root} are judged."
-    speed = done.decisions / seconds
     return (
-        f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, {speed:,.0f} a second; "
+        f"{done.decisions:,} decisions of {done.games:,} games judged in {seconds:.1f} s, "
+        f"{format_pace(done.decisions, seconds)} a second; "
         f"see them in the view decisions, or with 'qarena mistakes{same_games(root, wanted.runs)}'"
     )
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -215,6 +216,22 @@ def test_when_the_disk_refuses_nothing_is_lost_or_left(
     monkeypatch.undo()
     assert snapshot(Path(archive.root)) == before
     assert store(archive, RUN_ID, [random_block(1, 0, 90)])
+
+
+@pytest.mark.parametrize(
+    ("inodes", "free", "cause"),
+    [(60, 0, "no inode left (see 'df -i')"), (60, 1, "the disk is full"), (0, 0, "the disk is full")],
+)
+def test_a_file_system_without_inodes_is_not_called_full(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, inodes: int, free: int, cause: str
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_files=inodes, f_favail=free))
+    with pytest.raises(FailureError, match=re.escape(cause)):
+        store(archive, RUN_ID, [random_block(1, 0, 90)])
 
 
 @pytest.mark.parametrize("sync", range(1, 8))
