@@ -13,11 +13,13 @@ from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.child_program import Message, Serve
+from runners.hosting.compile_clock import record_compiling
 from runners.hosting.limits import batch_of
 
 
 def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     """Make an agent, and return the fields of ``AgentFacts`` and what answers for it: first rules, then positions."""
+    record_compiling(setup["compiling"])
     policy = setup["policy"] and _policy(setup["policy"], content)
     described = setup["label"], setup["target"], setup["params"]
     agent: Any = AgentSpec(*described, policy=policy, trusted=setup["trusted"]).build()

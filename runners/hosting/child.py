@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -18,6 +18,7 @@ from agents.base import LateError
 from analytics.store.records import known
 from quarto.errors import Failed, RemoteError
 from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, how_it_ended, write_message
+from runners.hosting.compile_clock import CompileClock, deadline_after
 
 PROGRAM = (sys.executable, "-m", "runners.hosting.child_program")
 MOST_BYTES = 1 << 26  # of an answer
@@ -38,7 +39,7 @@ class Child:
     A child that dies, is late or writes nonsense is ended: it must not be asked again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  (each is a fact about the process)
         self,
         served: str,
         setup: Any,
@@ -48,18 +49,21 @@ class Child:
         variables: Mapping[str, str] | None = None,
         shared: Sequence[int] = (),
         is_quiet: bool = False,
+        clock: CompileClock | None = None,
     ) -> None:
         """Start a process and send its first request: ``setup`` and ``content``.
 
         ``served``: ``module:function``; ``megabytes``: of memory beyond what its imports take, on Linux; ``program``:
         the command of ``child_program``; ``variables``: environment; ``shared``: open files that it has too, under the
-        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error. Raises
+        same numbers; ``is_quiet``: what it prints is dropped instead of going to standard error; ``clock``:
+        in which it records the time of compiling, under the same number, and which is closed with it. Raises
         ``ChildDiedError``.
         """
         requests, self._to = os.pipe()
         self._from, answers = os.pipe()
         lifeline, self._lifeline = os.pipe()
-        pipes = requests, answers, lifeline
+        pipes, self._clock = (requests, answers, lifeline), clock
+        shared = [*shared, *([clock.descriptor] if clock else [])]
         self._process = subprocess.Popen(  # noqa: S603  (this program)
             [*(program or PROGRAM), served, str(megabytes or ""), *map(str, pipes)],
             stdin=subprocess.DEVNULL,
@@ -89,10 +93,11 @@ class Child:
     def receive(self, kind: type[T], seconds: float | None = None) -> tuple[T, bytes]:
         """Its next answer: a value of ``kind``, and bytes.
 
-        Raises ``RemoteError`` for what its function raised, ``ChildDiedError``, and ``LateError`` after ``seconds``.
+        Raises ``RemoteError`` for what its function raised, ``ChildDiedError``, and ``LateError`` after ``seconds``, in
+        which it did not compile.
         """
         with self._ended_if_it_fails():
-            deadline = None if seconds is None else time.monotonic() + seconds
+            deadline = None if seconds is None else deadline_after(seconds, self._clock)
             message, text, further = HEADER.unpack(self._read(HEADER.size, deadline))
             if message not in (ANSWER, FAILURE) or text + further > MOST_BYTES:
                 raise ChildDiedError(NO_ANSWER)
@@ -123,6 +128,8 @@ class Child:
         for descriptor in pipes:
             with suppress(OSError):  # it is closed
                 os.close(descriptor)
+        if self._clock is not None:
+            self._clock.close()
 
     @contextmanager
     def _ended_if_it_fails(self) -> Iterator[None]:
@@ -132,11 +139,12 @@ class Child:
             self.end()
             raise
 
-    def _read(self, length: int, deadline: float | None) -> bytes:
+    def _read(self, length: int, deadline: Callable[[], float] | None) -> bytes:
         parts = []
         while length:
-            if not self.has_answer(None if deadline is None else max(0.0, deadline - time.monotonic())):
-                raise LateError
+            while not self.has_answer(None if deadline is None else max(0.0, deadline() - time.monotonic())):
+                if deadline is not None and deadline() <= time.monotonic():
+                    raise LateError
             part = os.read(self._from, length)
             if not part:
                 self._died()

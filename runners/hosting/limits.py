@@ -6,9 +6,10 @@ A child process may die, hang or take too much memory.
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cached_property
 from queue import Empty, SimpleQueue
@@ -25,6 +26,7 @@ from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, end_all
+from runners.hosting.compile_clock import CompileClock, deadline_after, own_clock
 from runners.hosting.guarded_agent import StuckError, jitted_with_limits
 from runners.hosting.interruption import WORKING
 
@@ -99,7 +101,9 @@ class IsolatedAgent:
 
     def _made(self) -> tuple[Child, AgentFacts]:
         with self._explained() as asked:
-            asked.append(Child(SERVED, self._setup, self._content, self.limits.megabytes))
+            clock = CompileClock()
+            setup = {**self._setup, "compiling": clock.descriptor}
+            asked.append(Child(SERVED, setup, self._content, self.limits.megabytes, clock=clock))
             return asked[0], asked[0].receive(AgentFacts)[0]
 
     @contextmanager
@@ -265,12 +269,13 @@ class _Voice:
     def ask(self, batch: Batch, rng: Streams, told: Thoughts, seconds: float) -> Answer | None:
         """The answer, and thoughts into ``told``; None: it is late, and this thread must not be asked again."""
         self._questions.put((batch.copy(), Streams(rng.seeds.copy()), told))  # its own: it may answer much later
-        try:
-            return self._answers.get(timeout=seconds)
-        except Empty:
-            self._questions.put(None)
-            self._thread.name = f"{WORKING} on"  # nobody waits for it
-            return None
+        deadline = deadline_after(seconds, own_clock())
+        while (left := deadline() - time.monotonic()) > 0:
+            with suppress(Empty):
+                return self._answers.get(timeout=left)
+        self._questions.put(None)
+        self._thread.name = f"{WORKING} on"  # nobody waits for it
+        return None
 
 
 Answer = tuple[Any, Any] | BaseException  # cells and gifts, or what the agent raised

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from numba.core import event
 
 from agents.base import AgentLimits, LateError
 from agents.dumb import Dumb
@@ -32,6 +33,7 @@ from runners.arena.config_groups import LIMITS
 from runners.arena.engine import BatchEngine, Order
 from runners.arena.spec import AgentSpec
 from runners.hosting.child import Child, ChildDiedError
+from runners.hosting.compile_clock import CompileClock, _Recorder, deadline_after
 from runners.hosting.guarded_agent import StuckError
 from runners.hosting.interruption import still_working
 from runners.hosting.limits import TimedAgent
@@ -141,6 +143,47 @@ def test_a_late_turn_forfeits_its_game_and_is_counted(kind: type[Sluggish]) -> N
     assert found == ["forfeit_time"] * 2
     (line,) = engine.misbehaviour()
     assert re.fullmatch(r"agent 'it' took too long for a turn, first in position \S+ \S: 2 times", line)
+
+
+class Compiling(OneByOne):
+    """Compiles for a while in its first turn, as with a cold cache."""
+
+    ready = False
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        if not self.ready:
+            self.ready = True
+            with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):  # one inside another
+                time.sleep(1.5 * IN_TIME)
+        return super().choose(position, rng)
+
+
+IN_TIME = 0.6  # seconds of a turn
+
+
+def test_compiling_is_no_part_of_a_turn() -> None:
+    played = endings(TimedAgent(Compiling, IN_TIME))[1]
+    isolated = AgentSpec("it", f"{__name__}.Compiling", {}, limits=AgentLimits(IN_TIME, "process"), trusted=True)
+    assert played == endings(isolated.build())[1]
+    assert "forfeit_time" not in played
+
+
+def test_a_clock_of_compiling_goes_on_while_it_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = CompileClock()
+    recorder = _Recorder(clock.descriptor)
+    deadline = deadline_after(5.0, clock)
+    assert (clock.seconds(), deadline()) == (0.0, 15.0)
+    recorder.on_start(None)
+    now[0] = 12.0
+    assert (clock.seconds(), deadline()) == (2.0, 17.0)
+    recorder.on_end(None)
+    now[0] = 20.0
+    assert (clock.seconds(), deadline()) == (2.0, 17.0)
+    assert deadline_after(5.0, clock)() == 25.0
+    clock.close()
+    clock.close()
 
 
 def test_an_agent_in_time_plays_the_same_games_with_a_limit() -> None:
