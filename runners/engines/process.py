@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -30,7 +30,7 @@ MOST_LINE = 4096  # bytes of an answer
 MOST_NODES = (1 << 63) - 1  # that are stored
 MOST_INFO = 10_000  # lines before a turn
 SHOWN = 200  # characters of an answer or of standard error that a message repeats
-MOST_ERRORS = 1 << 16  # bytes of standard error that are read when it has ended
+MOST_ERRORS = 1 << 16  # bytes of standard error that are kept
 LOGGED = 10  # lines of these that the log gets
 TROUBLE = re.compile("error|panic|exception|fatal|abort|failed|assert", re.IGNORECASE)
 FLUSH = "it may leave an answer out, or not flush its output"
@@ -70,7 +70,7 @@ class EngineProcess:
         """Start and greet it. Raises ``EngineError``, ``LateError``."""
         lifeline, self._lifeline = os.pipe()
         self._said_before = 0  # bytes of its standard error when it was asked last
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (its standard error, as long as it lives)
+        self._said = _StandardError()
         self._process = subprocess.Popen(  # noqa: S603  (the user named the program)
             [
                 *(sys.executable, "-m", "runners.engines.launch", str(lifeline), str(self._megabytes or "")),
@@ -78,13 +78,14 @@ class EngineProcess:
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._said.writing_end,
             bufsize=0,
             pass_fds=(lifeline,),
             process_group=0,  # Ctrl-C is for the run
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         os.close(lifeline)
+        self._said.begin()
         self._to, self._from = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._to.fileno(), False)
         self.thought = Thought()  # of the last turn, or the next one
@@ -131,7 +132,7 @@ class EngineProcess:
             self._read()  # it has ended, or written what nobody asked for
         if self._lines or self._rest:
             raise EngineError(f"it wrote {shown(self._lines[-1] if self._lines else self._rest)} without being asked")
-        self._said_before = os.fstat(self._said.fileno()).st_size
+        self._said_before = self._said.size
         informed, self.thought = 0, Thought()
         for line in self.answers(content, seconds):
             turn = TURNS.get(line)
@@ -200,8 +201,7 @@ class EngineProcess:
             code = self._process.wait(timeout=QUIT_SECONDS)
         except subprocess.TimeoutExpired:
             return EngineError("it closed its standard output")
-        self._said.seek(max(self._said_before, self._said.seek(0, os.SEEK_END) - MOST_ERRORS))
-        said = [line for line in self._said.read().decode(errors="replace").splitlines() if line.strip()]
+        said = [line for line in self._said.since(self._said_before).splitlines() if line.strip()]
         ended = f"with exit code {code}" if code >= 0 else f"by signal {-code} ({signal.strsignal(-code)})"
         limit = f", and megabytes={self._megabytes} limits its memory" if code and self._megabytes else ""
         error = EngineError(f"its process ended {ended}{limit}{f': {_gist(said):.{SHOWN}}' if said else ''}")
@@ -228,12 +228,39 @@ class EngineProcess:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        for file in (self._to, self._from, self._said):
+        for file in (self._to, self._from):
             with suppress(OSError):
                 file.close()
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+
+
+class _StandardError:
+    """The last of what a process writes to its standard error; a thread reads it, so it fills no disk."""
+
+    def __init__(self) -> None:
+        self._reading_end, self.writing_end = os.pipe()
+        self.size = 0  # bytes so far
+        self._kept = b""  # the last of them
+        self._thread = threading.Thread(target=self._read, name="standard error of an engine", daemon=True)
+
+    def begin(self) -> None:
+        """Read from now on; the process has the writing end."""
+        os.close(self.writing_end)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._reading_end, "rb", buffering=0) as errors:
+            while part := errors.read(CHUNK):
+                self._kept = (self._kept + part)[-MOST_ERRORS:]
+                self.size += len(part)
+
+    def since(self, size: int) -> str:
+        """Return what was written after the first ``size`` bytes, as far as it is kept; the process has ended."""
+        self._thread.join(QUIT_SECONDS)  # longer only if a process that it started holds the pipe
+        new = min(self.size - size, len(self._kept))
+        return self._kept[len(self._kept) - new :].decode(errors="replace")
 
 
 def _gist(said: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import shlex
 import shutil
@@ -26,6 +27,7 @@ from runners.arena.config import agent_named, load_agent
 from runners.arena.config_groups import load_rules
 from runners.checking import check
 from runners.engines.agent import Engine, EnginePlayer
+from runners.engines.process import MOST_ERRORS, _StandardError
 from runners.engines.protocol import TURNS, parsed_position, parsed_rules, position_lines, rules_line
 from runners.play.engine import EngineServer, converse
 from tests.paths import ROOT
@@ -102,6 +104,20 @@ def batch(*texts: str) -> tuple[Batch, Streams]:
 
 
 FIVE = ("0.../.1../..../.... 2",) * 5
+
+
+def test_of_a_flood_on_standard_error_the_end_is_kept() -> None:
+    said = _StandardError()
+    writing = os.dup(said.writing_end)
+    said.begin()
+    for _ in range(40):
+        os.write(writing, b"x" * MOST_ERRORS)
+    before = 40 * MOST_ERRORS
+    os.write(writing, b"no such piece\n")
+    os.close(writing)
+    assert said.since(before) == "no such piece\n"
+    assert said.size == before + 14
+    assert said.since(0) == "x" * (MOST_ERRORS - 14) + "no such piece\n"
 
 
 @pytest.mark.parametrize(
