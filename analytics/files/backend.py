@@ -15,12 +15,12 @@ import shlex
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from quarto.errors import FailureError, RequestError
 
@@ -353,6 +353,20 @@ def _seconds(name: str, default: float) -> float:
     if not 0 < seconds < float("inf"):
         raise RequestError(f"{name}={text} is not a time: write a number of seconds above 0")
     return seconds
+
+
+HIDDEN, LEAST_SECRET = "***", 4  # a shorter password alone may be a part of any word
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text, such as a traceback, without the users and passwords of the endpoints in the environment."""
+    for name in {name for names in ENDPOINTS.values() for name in names}:
+        with suppress(ValueError):  # it is no URL
+            user, at, _ = urlsplit(os.environ.get(name, "")).netloc.rpartition("@")
+            password = user.partition(":")[2]
+            for secret in (user + at if user else "", password, unquote(password)):
+                text = text.replace(secret, HIDDEN) if len(secret) >= LEAST_SECRET else text
+    return text
 
 
 def _shown(endpoint: str) -> str:

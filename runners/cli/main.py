@@ -217,9 +217,11 @@ def _main() -> None:
             raise SystemExit(0) from None
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
+        from analytics.files.backend import hide_credentials
+
         if debug:
-            traceback.print_exc()
-        typer.echo(f"error: {_line(error, debug)}", err=True)
+            typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
+        typer.echo(f"error: {hide_credentials(_line(error, debug))}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
 
 

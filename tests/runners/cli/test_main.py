@@ -206,6 +206,22 @@ def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_no_error_shows_the_credentials_of_an_endpoint(
+    debug: Sequence[str], qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(wide: bool) -> None:
+        raise FailureError("no answer of https://ada:pass%2Fword@host:9000/ (ada, pass/word)")
+
+    monkeypatch.setattr("runners.checking.listing.show_agents", fail)
+    for name, endpoint in (("AWS_ENDPOINT_URL", "https://ada:pass%2Fword@host:9000"), ("GOOGLE_BASE_URL", "http://[")):
+        monkeypatch.setenv(name, endpoint)
+    shown = qarena("agents", *debug)
+    assert shown.err.endswith("error: no answer of https://***host:9000/ (ada, ***)\n")
+    assert ("Traceback" in shown.err) == bool(debug)
+    assert "word" not in shown.err
+
+
 @contextmanager
 def somebody_else() -> Iterator[None]:
     """Root may write anywhere, so be nobody for a while."""
