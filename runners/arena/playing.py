@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Self
 
 from analytics.files.backend import location_of
@@ -34,6 +34,7 @@ from runners.hosting.guarded_agent import Misbehaviour
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
 LEAST_SECONDS = 1.0  # of work in a part, if there is so much
 WATCH_SECONDS = 0.5  # in a worker: between two looks at what waits to be written
+LISTING_SECONDS, LISTING_PAUSE = 30.0, 0.5  # that the listings of a store may be old; between two of them
 PATIENCE = 0.25  # of the time that a part may take: before that is over, loading what is needed looks like slow turns
 
 
@@ -150,18 +151,27 @@ class _Progress:
 
 
 def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
-    """Raise ``FailureError`` if units are not there that tasks wrote: somebody has removed files."""
+    """Raise ``FailureError`` if units are not there that tasks wrote: somebody has removed files.
+
+    A store may list an object only seconds after it was written, so there it is waited for.
+    """
     archive, run_id = experiment.archive, experiment.run_id
-    if not written:
-        return
-    there = archive.ranges(run_id).covered if archive.run(run_id) is not None else []
-    gone = [each for first, end in written for each in missing(there, end, first)]
-    if gone:
+    until = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
+    while gone := _unlisted(archive, run_id, written):
+        if time.monotonic() < until:
+            time.sleep(LISTING_PAUSE)
+            continue
         raise FailureError(
             f"units {gone[0][0]} to {gone[0][1] - 1} of run {run_id} were written to archive {archive.root} and are "
             "not there: somebody removes files while the run is played; once that ends, the same command plays them "
             "again (if the whole archive was removed, remove what is left of its folder first)"
         )
+
+
+def _unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> list[Range]:
+    """Return the units that were written and that no listed file has."""
+    there = archive.ranges(run_id).covered if written and archive.run(run_id) is not None else []
+    return [each for first, end in written for each in missing(there, end, first)]
 
 
 class Parts:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,11 +18,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
+from analytics.files.backend import ObjectUrl
 from analytics.ratings.head_to_head import head_to_head
 from analytics.results.columns import game_name
 from analytics.store.archive import Archive
 from analytics.verify.archive import verify
-from quarto.errors import RequestError
+from quarto.errors import FailureError, RequestError
 from runners.arena import experiment, playing, replaying
 from runners.arena.code import code_of
 from runners.arena.engine import Pace
@@ -431,3 +434,36 @@ def test_elsewhere_than_in_the_main_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [(False, before)]
+
+
+class LateListings:
+    """An archive on object storage whose listings show a file only at the third look."""
+
+    root = ObjectUrl("s3://bucket/archive")
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def run(self, _run_id: str) -> object:
+        return self
+
+    def ranges(self, _run_id: str) -> SimpleNamespace:
+        self.looks += 1
+        return SimpleNamespace(covered=[(0, 8)] if self.looks < 3 else [(0, 16)])
+
+
+def test_a_store_may_list_a_file_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playing, "LISTING_PAUSE", 0.0)
+    archive = LateListings()
+    held: Any = SimpleNamespace(archive=archive, run_id="0123456789ab")
+    playing._require_written(held, [(0, 16)])
+    assert archive.looks == 3
+    monkeypatch.setattr(playing, "LISTING_SECONDS", 0.0)
+    with pytest.raises(FailureError, match=r"units 16 to 23 of run 0123456789ab were written .* are not there"):
+        playing._require_written(held, [(0, 16), (16, 24)])
+    archive.looks = 0
+    monkeypatch.setattr(playing, "LISTING_SECONDS", 60.0)
+    monkeypatch.setattr(archive, "root", Path("archive"), raising=False)
+    with pytest.raises(FailureError, match="units 8 to 15"):  # a folder lists what it holds
+        playing._require_written(held, [(0, 16)])
+    assert archive.looks == 1
