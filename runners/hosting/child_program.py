@@ -52,10 +52,11 @@ def belong_to_run(lifeline: int) -> None:
     """Let this process live no longer than its run, leave Ctrl-C to the run, and go first where memory runs out.
 
     Nothing is ever written on ``lifeline``: when its other end closes, the kernel of Linux ends this process, whatever
-    Python is doing then. Other kernels ignore this signal by default, so there Python ends it when it comes to it.
+    Python is doing then, and what it started in its process group, if that is its own. Other kernels ignore this signal by default, so there Python ends it when it comes to it.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    leads = os.getpgrp() == os.getpid()
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(OSError):

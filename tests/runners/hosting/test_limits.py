@@ -70,6 +70,23 @@ def test_requests_are_answered_until_the_child_and_all_it_started_are_ended() ->
         time.sleep(0.01)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels ignore the signal in programs that are not ours")
+def test_what_a_child_started_ends_with_a_run_that_is_killed() -> None:
+    code = (
+        "import time; from runners.hosting.child import Child; "
+        f"child = Child({SERVED!r}, {{}}); print(child.receive(int)[0], flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        started = int(run.stdout.readline())
+        assert is_running(started)
+        run.kill()
+    deadline = time.monotonic() + 5
+    while is_running(started):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(("request_", "kind"), [("sleep", LateError), ("number", ChildDiedError)])
 def test_a_child_that_does_not_answer_as_it_should_is_ended(request_: str, kind: type[Exception]) -> None:
     child = Child(SERVED, {})
