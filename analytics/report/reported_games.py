@@ -158,16 +158,13 @@ class ReportedGames:
         ``run_id``, ``pairing``, ``game`` (0 or 1, Int64), ``agent_0``, ``agent_1``, ``rules`` (String),
         ``mover_chooses`` (Boolean), ``imposed`` (Int64, plies).
         """
-        rows = [
-            (
-                *(run_id, pairing, game),
-                *(self.names.name(run_id, agents[seat]) for seat in (game, 1 - game)),
-                *(record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]),
-            )
-            for run_id, record in self.records.items()
-            for pairing, agents in enumerate(record.pairings)
-            for game in range(2)
-        ]
+        rows = []
+        for run_id, record in self.records.items():
+            names = {label: self.names.name(run_id, label) for label in record.labels}
+            common = record.rules.name, record.rules.mover_chooses, record.spec["opening_plies"]
+            for pairing, (first, second) in enumerate(record.pairings):
+                rows.append((run_id, pairing, 0, names[first], names[second], *common))
+                rows.append((run_id, pairing, 1, names[second], names[first], *common))
         return pl.DataFrame(rows, schema=PLAYERS, orient="row")
 
 
