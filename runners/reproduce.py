@@ -39,7 +39,7 @@ from runners.arena.experiment import Experiment, prepare
 from runners.arena.playing import carry_out
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec, RunSpec
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import write_file
@@ -325,7 +325,7 @@ def reproduce(request: ReproduceRequest) -> int:
     if stop.is_set():
         again = f"{console.program()} {request.settings.command}"
         console.print_note(f"interrupted; all games played so far are in the archive. To continue:\n  {again}")
-        return INTERRUPTED
+        return exit_code()
     done = f"{count:,} games played, all of them in {root}" if count else f"Nothing to play: {root} has all games"
     console.print_line(f"{done}.")
     return 0

@@ -40,7 +40,7 @@ from analytics.upkeep.rolling import add_up
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_position
 from runners.executors.base import THREADS, Executor, Stop, Task, available_cores
-from runners.hosting.interruption import INTERRUPTED, end_at_once, interruptible
+from runners.hosting.interruption import end_at_once, exit_code, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import TableOutput, write_file
@@ -86,7 +86,7 @@ def index(
         indexed, added_up = bring_up_to_date(archive, runs, end_ply, threads, executor, stop)
     if stop.is_set():
         console.print_note("interrupted: what is indexed is kept; run the same command again to index the rest")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(exit_code())
     added, seconds = f"; {added_up:,} sums made" if added_up else "", time.perf_counter() - started
     if indexed.games:
         speed = f"{format_pace(indexed.games, seconds)} a second"

@@ -20,7 +20,7 @@ from runners.arena.experiment import engine_of
 from runners.arena.progress import Progress
 from runners.arena.replaying import Replay, replay_run
 from runners.arena.spec import POLICY_PARAMETERS, AgentSpec, RunSpec
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.terminal.console import print_line, print_note, progress_bar
 
 
@@ -104,6 +104,6 @@ def show_replay(root: PurePath, run_id: str, threads: int, trusted: bool) -> int
         return 1
     if replayed.interrupted:
         print_line(f"interrupted after {replayed.games:,} games, which are the same")
-        return INTERRUPTED
+        return exit_code()
     print_line(f"identical: run {run_id}, {replayed.games:,} games played again")
     return 0

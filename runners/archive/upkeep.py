@@ -29,7 +29,7 @@ from analytics.verify import archive as verification
 from quarto.errors import FailureError, RequestError
 from runners.arena.code import code_by
 from runners.arena.config_groups import load_rules
-from runners.hosting.interruption import INTERRUPTED
+from runners.hosting.interruption import exit_code
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import STREAM, read_file
@@ -53,7 +53,7 @@ def compact(root: PurePath, wanted: Sequence[str], most: int) -> None:
                 total = Compacted(*(a + b for a, b in zip(total, done, strict=True)))
     except KeyboardInterrupt:
         console.print_note("interrupted: the files made so far count; run the same command again to go on")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(exit_code()) from None
     console.print_line(_summary(total, root))
 
 

@@ -21,7 +21,7 @@ from quarto.rules import CLASSIC
 from runners.arena.config import agent_named, load_agent
 from runners.arena.spec import AgentSpec
 from runners.hosting.guarded_agent import unlogged
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.judge.judging import AgentVerdict, JudgeOptions, chosen_agents, games_with, judge
 from runners.terminal import console
 from runners.terminal.console import progress_bar
@@ -210,7 +210,8 @@ def score_and_show(request: ScoreRequest, options: JudgeOptions, table: TableOut
     with interruptible() as stop:
         found = carry_out(request, options, stop)
     if found is None:
-        return INTERRUPTED
+        console.print_note("interrupted: nothing is scored; run the same command again")
+        return exit_code()
     if table.is_printed:
         show(found, table.wide)
     else:

@@ -41,9 +41,8 @@ class Watch:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._handler = signal.getsignal(signal.SIGINT)
-            if self._handler == signal.SIG_IGN:  # so it is for what a script does in the background
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+            # A script's job in the background ignores it; and the command's own handler takes it for the user's.
+            self._handler = signal.signal(signal.SIGINT, signal.default_int_handler)
             self._timer.start()
         return self
 
@@ -51,8 +50,8 @@ class Watch:
         with self._lock:
             self._is_open = False
         self._timer.cancel()
-        if self._handler == signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
 
     @property
     def seconds_left(self) -> float:

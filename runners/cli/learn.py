@@ -215,7 +215,7 @@ def make(
         parts = parts_of(chosen(datasets or []), games, seed)
         if not carry_out(MakeRequest(folder, parts, threads, f"qarena {options.typed()}", permalink), stop):
             typer.echo("interrupted: the same command goes on from here", err=True)
-            raise typer.Exit(interruption.INTERRUPTED)
+            raise typer.Exit(interruption.exit_code())
 
 
 @benchmark.command("score")

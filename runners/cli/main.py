@@ -9,7 +9,8 @@ import io
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -19,11 +20,11 @@ import typer
 from typer import Option
 from typer.core import TyperCommand, TyperGroup
 
-from quarto.errors import ArenaError, RequestError
+from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import INSTALLED, compiling
 from runners.cli import archive, learn, perfect, play
 from runners.cli.options import MARKUP, ROOT
-from runners.hosting.interruption import INTERRUPTED, answered_interrupts
+from runners.hosting.interruption import answered_interrupts, exit_code, is_asked
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
 # hundreds, looking through them took a sixth of the time of a short command.
@@ -37,13 +38,25 @@ class Commands(TyperGroup):
         """The names of the commands, panel by panel."""
         return sorted(super().list_commands(ctx), key=[*map(_name_of, chain(*PANELS.values()))].index)
 
+    def make_context(self, *arguments: Any, **extra: Any) -> typer.Context:
+        """Parse the command line. Raises ``typer.Exit`` at Ctrl-C."""
+        with _said_interrupted():
+            return super().make_context(*arguments, **extra)  # type: ignore[return-value]  # Typer's own context
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Carry out a command. Raises ``typer.Exit`` at Ctrl-C."""
-        try:
+        with _said_interrupted():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _said_interrupted() -> Iterator[None]:
+    """Inside the context a ``KeyboardInterrupt`` becomes a line and ``typer.Exit``."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(exit_code()) from None
 
 
 class SqlCommand(TyperCommand):
@@ -211,7 +224,7 @@ def _main() -> None:
         raise SystemExit(0) from None
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(exit_code()) from None
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # Typer has met it first, and ends with 1
             raise SystemExit(0) from None
@@ -221,6 +234,9 @@ def _main() -> None:
 
         if debug:
             typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
+        if is_asked() and not isinstance(error, FailureError):  # into which a library turned a KeyboardInterrupt
+            typer.echo("interrupted", err=True)
+            raise SystemExit(exit_code()) from None
         typer.echo(f"error: {hide_credentials(_line(error, debug))}", err=True)
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -31,6 +32,7 @@ from runners.executors.processes import (
     lost_too_often,
     task_data,
 )
+from runners.hosting.interruption import SIGNALS
 
 AUTO = "auto"  # the cluster to which this machine belongs
 LOCAL = "local"  # a cluster on this machine that is started, and ended with the run
@@ -197,6 +199,7 @@ def _checked(address: str) -> str:
 
 def _drive(connection: Connection, address: str) -> None:
     """Connect, and carry out what the run sends, until that is gone."""
+    _leave_group()
     nothing = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # Ray's C++ code writes there what Python cannot stop
         os.dup2(nothing, descriptor)
@@ -215,6 +218,18 @@ def _drive(connection: Connection, address: str) -> None:
         ending.start()
         ending.join(SHUTDOWN_SECONDS)  # it never ends if the node has died
         os._exit(0)  # what was started on this machine dies with this process
+
+
+def _leave_group() -> None:
+    """Leave the run's group of processes, with all that Ray starts: signals to the group are for the run alone.
+
+    What has come since this process was started is dropped.
+    """
+    os.setsid()
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _connected(address: str) -> int:

@@ -18,14 +18,16 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from quarto.errors import ArenaError, Failed, FailureError, RequestError, failed_by
 from runners.executors.base import POLL_SECONDS, Executor, Stop, Task, WorkerPool
 from runners.hosting.child_program import belong_to_run, how_it_ended
+from runners.hosting.interruption import SIGNALS
 
 MOST_LOSSES = 3  # of workers, one after the other, between which no part is finished
 DEATH_SECONDS = 1.0
@@ -41,7 +43,7 @@ class Processes(Executor):
 
     def __init__(self) -> None:
         self._folder = Path.cwd()  # to which paths are relative; Hydra may change the current folder later
-        self._stopping = multiprocessing.get_context("spawn").Event()
+        self._pools = count()
         self._workers: list[_Worker] = []
         self.close = weakref.finalize(self, _end_all, self._workers)  # ends the processes
         atexit.register(self.close)  # before multiprocessing waits for them
@@ -54,16 +56,16 @@ class Processes(Executor):
 
     def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The part of a process that was lost is carried out by another one."""
-        self._stopping.clear()
-        return _ProcessPool(self._workers, self._stopping, task_data(task, self._folder), threads, stop)
+        return _ProcessPool(self._workers, next(self._pools), task_data(task, self._folder), threads, stop)
 
 
 class _ProcessPool(WorkerPool):
     def __init__(
-        self, workers: list[_Worker], stopping: Event, task: TaskData, threads: int, stop: threading.Event
+        self, workers: list[_Worker], number: int, task: TaskData, threads: int, stop: threading.Event
     ) -> None:
         self.most, self.pending = threads, 0
-        self._workers, self._stopping, self._task, self._stop = workers, stopping, task, stop
+        self._workers, self._number, self._task, self._stop = workers, number, task, stop
+        self._is_stopping = False
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its part
         self._known: set[str] = set()
         self._losses = 0
@@ -71,10 +73,10 @@ class _ProcessPool(WorkerPool):
     def begin(self, part: Any) -> None:
         worker = next((each for each in self._workers if each.connection not in self._busy), None)
         if worker is None:
-            worker = _Worker(self._stopping)
+            worker = _Worker()
             self._workers.append(worker)
         try:
-            worker.connection.send((self._task, part))
+            worker.connection.send((self._task, part, self._number))
         except OSError:  # it has ended meanwhile
             self._lost(worker, part)
             return
@@ -98,7 +100,10 @@ class _ProcessPool(WorkerPool):
             self._lost(worker, part)
 
     def ask_to_stop(self) -> None:
-        self._stopping.set()
+        if not self._is_stopping:
+            self._is_stopping = True
+            for worker, _ in self._busy.values():
+                worker.ask_to_stop(self._number)
 
     def end(self) -> None:
         for worker, _ in self._busy.values():  # an error, a second Ctrl-C, or a turn that does not end
@@ -119,15 +124,26 @@ class _ProcessPool(WorkerPool):
 
 
 class _Worker:
-    """A process that carries out parts, one at a time."""
+    """A process that carries out parts, one at a time.
 
-    def __init__(self, stopping: Event) -> None:
+    It is asked to stop through a pipe. An ``Event`` of multiprocessing is a semaphore: if the run is killed, Python's
+    resource tracker complains that it leaked.
+    """
+
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, stopping))
+        stops, self._stops = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(theirs, stops))
         with for_children(POLARS_MAX_THREADS="1"):  # a worker is for one core
             self._process.start()
         theirs.close()
+        stops.close()
+
+    def ask_to_stop(self, number: int) -> None:
+        """Ask it to end the part soon that it does for a pool of this number."""
+        with suppress(OSError):  # it has ended: that is seen when its answer is awaited
+            self._stops.send(number)
 
     def death(self) -> str:
         """The way in which it was lost."""
@@ -140,6 +156,7 @@ class _Worker:
         self._process.kill()
         self._process.join()
         self.connection.close()
+        self._stops.close()
 
 
 def _end_all(workers: list[_Worker]) -> None:
@@ -150,16 +167,31 @@ def _end_all(workers: list[_Worker]) -> None:
 # In a process.
 
 
-def _work(connection: Connection, stopping: Event) -> None:
+class _Stop:
+    """Whether the part of a pool is to end soon: the run has sent the pool's number."""
+
+    def __init__(self, stops: Connection, number: int) -> None:
+        self._stops, self._number = stops, number
+        self._is_set = False
+        self._lock = threading.Lock()
+
+    def is_set(self) -> bool:
+        with self._lock:
+            while not self._is_set and self._stops.poll():
+                self._is_set = self._stops.recv() == self._number
+            return self._is_set
+
+
+def _work(connection: Connection, stops: Connection) -> None:
     """Carry out what comes. The process ends with the run, and what agents print does not mix with results."""
     run: Any = multiprocessing.parent_process()
     belong_to_run(run.sentinel)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it is ignored now
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # they are left to the run now
     os.dup2(sys.__stderr__.fileno() if sys.__stderr__ else 2, 1)
     with suppress(EOFError):  # the run is gone
         while True:
-            task, part = connection.recv()
-            connection.send(carry_out(task, part, stopping))
+            task, part, number = connection.recv()
+            connection.send(carry_out(task, part, _Stop(stops, number)))
 
 
 class Returned(NamedTuple):
@@ -199,9 +231,11 @@ def task_data(task: Callable[[Any, Stop], Any], folder: Path) -> TaskData:
 
 @contextmanager
 def for_children(**variables: str) -> Iterator[None]:
-    """Inside the context processes are started: they have these variables, and Ctrl-C is for the run alone."""
+    """Inside the context processes are started: they have these variables, and signals to end are for the run alone."""
     before = {name: os.environ.get(name) for name in variables}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    resource_tracker.ensure_running()  # which multiprocessing starts with the first process, and which unblocks signals
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     os.environ.update(variables)
     try:
         yield

@@ -23,6 +23,7 @@ from quarto.errors import failed_by
 
 HEADER = struct.Struct("<BIQ")  # kind of the message, bytes of its JSON value, further bytes
 REQUEST, ANSWER, FAILURE = range(3)
+TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 Message = Tuple[Any, bytes]
 Serve = Callable[[Any, bytes], Optional[Message]]
 Begin = Callable[[Any, bytes], Tuple[Message, Serve]]
@@ -49,8 +50,9 @@ def _read(descriptor: int, length: int) -> bytes:
 
 
 def belong_to_run(lifeline: int) -> None:
-    """Let this process live no longer than its run, leave Ctrl-C to the run, and go first where memory runs out.
+    """Let this process live no longer than its run, leave signals to the run, and go first where memory runs out.
 
+    A signal to end may come to all processes of a group, or of a service: the run then ends this one when it is ready.
     Nothing is ever written on ``lifeline``: when its other end closes, the kernel of Linux ends this process, whatever
     Python is doing then, and what it started in its process group, if that is its own. Other kernels ignore this signal
     by default, so there Python ends it when it comes to it.
@@ -60,8 +62,22 @@ def belong_to_run(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid() if leads else os.getpid())
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in TERMINATIONS:
+        signal.signal(number, _leave_to_run)
+    os.register_at_fork(after_in_child=_restore_terminations)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _leave_to_run(*_: Any) -> None:
+    """Do nothing. Not SIG_IGN, which programs that an agent starts would inherit: it could not terminate them."""
+
+
+def _restore_terminations() -> None:
+    """Let a copy of this process, which an agent has made, be terminated."""
+    for number in TERMINATIONS:
+        if signal.getsignal(number) is _leave_to_run:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def how_it_ended(code: int) -> str:

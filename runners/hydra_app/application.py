@@ -319,4 +319,4 @@ def typed_command() -> str:
 def say_how_to_resume(kept: str = "all games that were finished are in the archive") -> int:
     """Print how an interrupted command is continued; returns the exit code."""
     console.print_note(f"interrupted; {kept}. To go on:\n  {console.program()} {os.environ[COMMAND]}")
-    return interruption.INTERRUPTED
+    return interruption.exit_code()

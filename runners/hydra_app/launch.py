@@ -24,7 +24,7 @@ from analytics.files.backend import expand_home
 from quarto.errors import RequestError
 from runners.arena.config_groups import CONF, check_option, own_modules
 from runners.arena.labels import as_one_text
-from runners.hosting.interruption import INTERRUPTED
+from runners.hosting.interruption import exit_code
 from runners.hydra_app.application import COMMAND, LAUNCH, Application, Finished, Work, say_how_to_resume, where_typed
 from runners.hydra_app.arguments import Arguments, check_choices, explained, one_line
 from runners.hydra_app.callbacks import Callbacks
@@ -179,7 +179,7 @@ def _exit_code(sweep: Sweep, carry_out: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         return say_how_to_resume(DROPPED)
     except SystemExit as left:  # of a job that was interrupted
-        return left.code if isinstance(left.code, int) else INTERRUPTED
+        return left.code if isinstance(left.code, int) else exit_code()
     except Exception as error:
         if not sweep.jobs():  # else jobs failed, and the report names each of them
             sweep.withdraw()

@@ -27,7 +27,7 @@ from analytics.store.archive import Archive
 from analytics.store.policy_cards import TABLE, cards, read_card
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.judge.judging import OPENING_PLIES, AgentVerdict, JudgeOptions, JudgeRequest, Verdicts, carry_out
 from runners.terminal import console
 from runners.terminal.files import TableOutput, write_file
@@ -107,7 +107,8 @@ def judge_and_show(request: JudgeRequest, options: JudgeOptions, page_file: Path
     with interruptible() as stop:
         found = carry_out(request, options, stop)
     if found is None:
-        return INTERRUPTED
+        console.print_note("interrupted: no agent is judged; run the same command again")
+        return exit_code()
     if page_file:
         command = ["qarena", *(word for word in sys.argv[1:] if word != "--force")]
         write_file(page_file, page(found, options, command, request.root).encode())

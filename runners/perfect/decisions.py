@@ -38,7 +38,7 @@ from analytics.upkeep.rolling import roll_up_small
 from quarto.errors import RequestError
 from quarto.sources import compiling
 from runners.executors.base import Executor, Stop, Task, available_cores, check_tables
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.terminal import console
 from runners.terminal.console import progress_bar
 from runners.terminal.files import PRINTED, TableOutput
@@ -136,7 +136,7 @@ def annotate(
             note_annotations(archive, run_id)
     if stop.is_set():
         console.print_note("interrupted: what is judged is kept; run the same command again to judge the rest")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(exit_code())
     console.print_line(_summary(judged, time.perf_counter() - started, root, wanted))
 
 

@@ -26,7 +26,7 @@ from quarto.sources import source_fingerprint
 from runners.arena.code import version
 from runners.arena.config_groups import load_rules, names
 from runners.executors.base import Executor, Stop, Task, available_megabytes
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.terminal import console
 
 
@@ -51,7 +51,7 @@ def build(job: BuildJob, executor: Executor, command: str) -> int:
     if found is None:
         console.print_note(f"interrupted; solved boards are kept in {job.chunks}. To continue:")
         console.print_note(f"  {console.program()} {command}")
-        return INTERRUPTED
+        return exit_code()
     card, boards = found.card, sum(found.card.boards)
     size = f"{card.bytes:,} bytes ({card.bytes / boards:.2f} a board)"
     console.print_line(f"{found.path}: {boards:,} boards, {size}, {card.seconds:,.0f} seconds of one thread")

@@ -19,7 +19,7 @@ from runners.arena.config import agent_named
 from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import GuardedAgent
-from runners.hosting.interruption import INTERRUPTED
+from runners.hosting.interruption import exit_code
 from runners.play.dialogue import Dialogue, shown
 from runners.play.game import Players
 from runners.play.hints import review_lines
@@ -120,7 +120,7 @@ class Series:
                 review = review_game(game.rules, game.plies, game.hand, seconds=seconds)
         except KeyboardInterrupt:
             self._screen.write("\nThe game is not judged.")
-            raise SystemExit(INTERRUPTED) from None
+            raise SystemExit(exit_code()) from None
         self._screen.write("")
         for line in review_lines(review, Players(session.seat, session.opponent.label), seconds):
             self._screen.write(line, unwrapped=True)
@@ -165,7 +165,7 @@ def _played(dialogue: Dialogue, screen: Screen) -> bool:
         raise FailureError("the input ended before the game did, so it is not logged") from None
     except KeyboardInterrupt:
         screen.write("\nThe game is not finished, so it is not logged.")
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(exit_code()) from None
     if not over:
         screen.write("You leave. The game is not finished, so it is not logged.")
     return over

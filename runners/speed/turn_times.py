@@ -36,7 +36,7 @@ from runners.arena.config_groups import MAX_SEED, load_rules
 from runners.arena.engine import MAX_PAIRS, BatchEngine, Order
 from runners.arena.progress import Progress
 from runners.arena.spec import AgentSpec
-from runners.hosting.interruption import INTERRUPTED, interruptible
+from runners.hosting.interruption import exit_code, interruptible
 from runners.speed.warm import rules_played_by
 from runners.terminal.console import progress_bar, show, tabulated
 from runners.terminal.files import is_printed
@@ -96,7 +96,7 @@ def carry_out(name: str, rules: str | None, positions: int, seed: int, file: Pat
         show_turns(times)
     if file:
         write_json(times.figures(), file)
-    return INTERRUPTED if stop.is_set() else 0
+    return exit_code() if stop.is_set() else 0
 
 
 def _summary(times: NDArray[np.float64]) -> dict[str, float]:

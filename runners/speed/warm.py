@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +29,8 @@ from runners.arena.config import Request, load_agent
 from runners.arena.config_groups import KIND_GROUP, ArchiveSettings, load_rules, names, settings_of
 from runners.arena.playing import execute
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.executors.base import Stop, Task
+from runners.executors.processes import Processes
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.hints import hint
 from runners.play.session import AgentOpponent, Session
@@ -48,7 +50,32 @@ def warm() -> Iterator[tuple[str, float]]:
     """
     with TemporaryDirectory(prefix="quarto-arena-warm-") as folder:
         other, root = Path(folder, "other"), Path(folder, "rest")
-        other_steps: list[Step] = [
+        steps: list[Step] = [
+            *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
+            ("python", lambda: play_in_python(root)),
+            ("players", load_players),
+        ]
+        pool = Processes().pool(WarmTask(str(other)), 1, threading.Event())
+        try:
+            pool.begin(None)
+            yield from (timed(*step) for step in steps if step[0] not in OTHER_AGENTS)
+            while pool.pending:
+                yield from itertools.chain.from_iterable(pool.answers())
+        finally:
+            pool.end()
+        yield timed("others", load_all)
+
+
+@dataclass(frozen=True)
+class WarmTask(Task):
+    """Makes what an archive is for, and the solver: the steps of the other process, in one part."""
+
+    root: str
+
+    def __call__(self, part: None, stop: Stop) -> list[tuple[str, float]]:  # noqa: ARG002  (its process is ended)
+        """Carry out the steps; returns the name and the seconds of each."""
+        other = Path(self.root)
+        steps: list[Step] = [
             *((name, partial(play_itself, name, number, other)) for number, name in enumerate(OTHER_AGENTS)),
             ("annotate", partial(annotate_once, other)),
             ("play", ask_once),
@@ -57,16 +84,7 @@ def warm() -> Iterator[tuple[str, float]]:
             ("verify", partial(verify_once, other)),
             ("policies", partial(derive_once, other)),
         ]
-        steps: list[Step] = [
-            *((name, partial(play_itself, name, number, root)) for number, name in enumerate(names("agent"))),
-            ("python", lambda: play_in_python(root)),
-            ("players", load_players),
-        ]
-        with ProcessPoolExecutor(1, get_context("spawn")) as other_process:
-            pending = [other_process.submit(timed, *step) for step in other_steps]
-            yield from (timed(*step) for step in steps if step[0] not in OTHER_AGENTS)
-            yield from (each.result() for each in pending)
-        yield timed("others", load_all)
+        return [timed(*step) for step in steps]
 
 
 def timed(name: str, step: Callable[[], object]) -> tuple[str, float]:

@@ -1,9 +1,10 @@
-"""`qarena serve`: take the port, say where the pages are, serve until Ctrl-C."""
+"""`qarena serve`: take the port, say where the pages are, serve until Ctrl-C or another signal to end."""
 
 from __future__ import annotations
 
 import errno
 import shlex
+import signal
 import socket
 import sys
 from contextlib import suppress
@@ -12,7 +13,7 @@ from pathlib import Path, PurePath
 from analytics.store.marker import check_root
 from quarto.errors import FailureError, RequestError, of_extra
 from runners.arena.config_groups import user_config_dir
-from runners.hosting.interruption import INTERRUPTED, leave
+from runners.hosting.interruption import exit_code, handled_signals, leave
 from runners.play.start import login_name
 from runners.terminal.console import print_line
 
@@ -65,10 +66,11 @@ def serve(
             proxy_headers=False,
         )
         server = uvicorn.Server(config)
-        with suppress(KeyboardInterrupt):  # with which the server ends, as a rule
+        # The server answers Ctrl-C and SIGTERM, and raises them again when it has ended.
+        with suppress(KeyboardInterrupt), handled_signals(server.handle_exit, signal.SIGHUP):
             server.run(sockets=[listening])
-        # Only Ctrl-C ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
-        leave(INTERRUPTED if server.started else FailureError.exit_code)
+        # Only a signal ends a server that has started. An agent's turn is not waited for: it cannot be stopped.
+        leave(exit_code() if server.started else FailureError.exit_code)
 
 
 def listen(host: str, port: int) -> socket.socket:

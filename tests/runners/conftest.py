@@ -31,6 +31,7 @@ from omegaconf._utils import get_yaml_loader
 from runners.arena import config_groups
 from runners.arena.config_groups import CONF
 from runners.cli import main
+from runners.hosting.interruption import SIGNALS
 from runners.hydra_app.application import LAUNCH
 
 
@@ -153,7 +154,7 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         monkeypatch.setattr(gc, name, lambda *_: None)
     monkeypatch.setattr(main.CompilingNotice, "say", lambda _notice, _text: None)  # which test compiles first is chance
     root = logging.getLogger()
-    before, interrupted = (root.level, list(root.handlers)), signal.getsignal(signal.SIGINT)
+    before, handlers = (root.level, list(root.handlers)), {number: signal.getsignal(number) for number in SIGNALS}
 
     def run(*arguments: str) -> Result:
         monkeypatch.setattr("sys.argv", ["qarena", *arguments])
@@ -165,7 +166,8 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         root.handlers[:] = before[1]
         root.setLevel(before[0])
         os.environ.pop(LAUNCH, None)
-        signal.signal(signal.SIGINT, interrupted)  # a command that was interrupted leaves one that does nothing
+        for number, own in handlers.items():  # a command that was interrupted leaves one that does nothing
+            signal.signal(number, own)
         return Result(int(left.value.code or 0), *capsys.readouterr())
 
     return run

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,12 +31,15 @@ from runners.arena.engine import BatchEngine, Order
 from runners.arena.playing import execute
 from runners.executors import base
 from runners.hosting import interruption
-from runners.hosting.interruption import interruptible, unprinted_interrupts
+from runners.hosting.interruption import answered_interrupts, interruptible, unprinted_interrupts
+from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import (
+    QARENA,
     SLEEPY,
     Watcher,
     assert_same_rows,
+    environment_with,
     request,
     resuming,
     rows,
@@ -77,9 +84,11 @@ def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> R
     return found
 
 
-def start_slow(folder: Path, pause: float) -> subprocess.Popen[str]:
-    """The command in a process of its own, slowed down."""
-    return start(folder, *ARGUMENTS, PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
+def start_slow(folder: Path, pause: float, *more: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, slowed down, which is a group of its own."""
+    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([QARENA, *ARGUMENTS, *more], cwd=folder, env=environment, process_group=0, **pipes)
 
 
 def files(folder: Path) -> int:
@@ -93,14 +102,17 @@ def check_rows(folder: Path, expected: Rows) -> None:
     assert verify(Archive.open(folder / "games here")).problems == []
 
 
-def test_ctrl_c_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
-    folder: Path, qarena: Qarena, expected: Rows
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), *seldom((signal.SIGINT, 130), (signal.SIGHUP, 129))]
+)
+def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
+    number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
 ) -> None:
     with start_slow(folder, pause=0.002) as process:
         wait_for(process, lambda: files(folder) >= 2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in out + err
     assert "Ask the archive" not in out
     kept = re.search(r"holds ([\d,]+) games", out)
@@ -256,6 +268,48 @@ def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: 
     assert len(rows(tmp_path)["games"]) == 60
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_to_the_whole_group_is_for_the_run_alone(
+    number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
+) -> None:
+    with start_slow(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: files(folder) >= 2)
+        os.killpg(process.pid, number)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == code
+    assert len(err.splitlines()) == 3  # what it is doing, and how to go on: nothing of lost workers or leaks
+    assert qarena(*resuming(err)[1:]).code == 0
+    check_rows(folder, expected)
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_run_end_without_a_word(folder: Path) -> None:
+    with start_slow(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: files(folder) >= 1)
+        process.kill()
+        _, err = process.communicate(timeout=DEADLINE)  # until the last process has closed its output
+    assert err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid, of util-linux")
+def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
+    ours, theirs = os.openpty()
+    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE="0.002")
+    program = ["setsid", "--ctty", QARENA, *ARGUMENTS]
+    with subprocess.Popen(program, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        while files(folder) < 2:
+            assert process.poll() is None
+            assert os.read(ours, 1 << 16)
+        os.close(ours)
+        assert process.wait(DEADLINE) == 129
+    archive = Archive.open(folder / "games here")
+    assert [record.status for record in archive.runs()] == ["interrupted"]
+    assert verify(archive).problems == []
+
+
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left, ended, before = [], threading.Event(), signal.getsignal(signal.SIGINT)
@@ -357,3 +411,107 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
         assert printed == []
         Failing()
     assert printed == [ValueError]
+
+
+# Signals in a command.
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Restores the handlers of signals."""
+    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def leaving_with(code: int) -> Iterator[None]:
+    """Inside the context is a command, which ends with this code."""
+    with pytest.raises(SystemExit) as left, answered_interrupts():
+        yield
+    assert left.value.code == code
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_or_not(
+    number: signal.Signals, code: int
+) -> None:
+    with leaving_with(code):
+        signal.raise_signal(number)
+    with leaving_with(code), interruptible() as stop:
+        signal.raise_signal(number)
+        assert stop.is_set()
+        signal.raise_signal(signal.SIGTERM)  # a scheduler that insists; and a second Ctrl-C would be a person's
+        sys.exit(interruption.exit_code())
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_was_ignored_when_the_command_began_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    with answered_interrupts(), interruptible() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_comes_during_an_import_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    signalling = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nsum(range(1000))\nis_whole = True\n"
+    (tmp_path / "signalling.py").write_text(signalling)
+    with leaving_with(143):
+        importlib.import_module("signalling")
+        threading.Event().wait(DEADLINE)
+    assert sys.modules.pop("signalling").is_whole
+
+
+@pytest.mark.usefixtures("handlers")
+def test_an_import_that_never_ends_is_interrupted_by_the_second_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    press = "os.kill(os.getpid(), signal.SIGINT)\nsum(range(1000))\n"
+    (tmp_path / "endless.py").write_text(f"import os, signal, threading\n{press}{press}threading.Event().wait()\n")
+    with leaving_with(130):
+        importlib.import_module("endless")
+
+
+def swallow_sigterm() -> None:
+    """Ask this process to end, as some library swallows it."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
+    begun = list[threading.Event]()
+    with leaving_with(143):
+        swallow_sigterm()
+        with interruptible() as stop:
+            begun.append(stop)
+    assert begun == []
+    with interruptible() as stop:  # of another command in this process
+        assert not stop.is_set()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_swallowed_sigterm_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(interruption._Raise, "SECONDS", 0.0)
+    with leaving_with(143):
+        swallow_sigterm()
+        threading.Event().wait(DEADLINE)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_process_that_an_agent_forks_can_be_terminated() -> None:
+    with answered_interrupts():
+        copy = os.fork()
+        if not copy:
+            os._exit(sum(signal.getsignal(number) is not signal.SIG_DFL for number in interruption.TERMINATIONS))
+        _, status = os.waitpid(copy, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -195,6 +196,22 @@ def test_a_question_may_begin_with_a_comment(question: str, played: Path, qarena
         else:
             assert (found.code, "1" in found.out) == (0, True)
     assert "No such option: --al" in qarena("sql", "--al", "SELECT 1").refusal
+
+
+def test_an_error_that_a_library_makes_of_an_interrupt_is_an_interrupt(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(wide: bool) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise error from None
+
+    monkeypatch.setattr("runners.checking.listing.show_agents", fail)
+    error: Exception = AttributeError("half done")
+    assert qarena("agents") == (143, "", "interrupted\n")
+    error = FailureError("the disk is full")
+    assert qarena("agents") == (1, "", "error: the disk is full\n")
 
 
 def test_debug_shows_where(qarena: Qarena, tmp_path: Path) -> None:

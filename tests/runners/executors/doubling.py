@@ -12,6 +12,7 @@ from typing import Any
 
 from quarto.errors import FailureError, RequestError
 from runners.executors.base import Stop, Task
+from runners.hosting.interruption import SIGNALS
 
 Part = tuple[int, str]  # a number, and what is to happen to it
 
@@ -36,6 +37,8 @@ class Doubling(Task):
         }
         if what in errors:
             raise errors[what]
+        for signal_number in SIGNALS if what == "signal" else ():
+            os.kill(os.getpid(), signal_number)
         if what == "warn":
             logging.getLogger("tests.numbers").warning("this is a number")
         while what == "wait" and not stop.is_set():

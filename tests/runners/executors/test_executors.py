@@ -146,6 +146,13 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
 
 
+def test_workers_leave_signals_to_the_run(
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert mapped(processes, tmp_path, (1, "signal"), (2, "signal"), (3, "")) == [2, 4, 6]
+    assert caplog.records == []
+
+
 def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(processes: Processes, tmp_path: Path) -> None:
     text = rf"^{MOST_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
     with pytest.raises(FailureError, match=text) as caught:

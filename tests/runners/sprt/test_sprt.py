@@ -303,7 +303,7 @@ SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1
 
 
 @pytest.mark.slow
-def test_ctrl_c_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
+def test_sighup_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     (tmp_path / "own/agent").mkdir(parents=True)
     (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
     (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
@@ -324,9 +324,9 @@ def test_ctrl_c_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
     before = files()
     with start(tmp_path, *asked, **variables) as process:
         wait_for(process, lambda: files() > before)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGHUP)
         out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert process.returncode == 129, err
     assert "Undecided so far" in out
     *_, resume = err.splitlines()
     assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]

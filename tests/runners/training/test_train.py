@@ -245,12 +245,14 @@ def test_after_kill_a_training_goes_on_from_its_games(tmp_path: Path, qarena: Qa
 
 
 @pytest.mark.slow
-def test_ctrl_c_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
+def test_sigterm_prints_the_command_that_goes_on(tmp_path: Path, qarena: Qarena, expected: str) -> None:
     with start(tmp_path, *ARGUMENTS) as process:
         wait_for(process, lambda: files_of_games(tmp_path) >= 2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130
+    assert process.returncode == 143
+    (record,) = Archive.open(tmp_path / "games here").runs()
+    assert record.status == "interrupted"
     assert "Traceback" not in out + err
     kept = re.match(
         r"Learned from ([\d,]+) games so far; \1 games were played now\. They are in .*; the policy is stored once all",

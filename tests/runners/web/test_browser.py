@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -66,8 +67,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert server.stdout is not None
         assert f"http://127.0.0.1:{port}/" in server.stdout.readline()
         yield Served(f"http://127.0.0.1:{port}", folder / "games")
-        server.send_signal(2)
-        assert server.wait(20) == 130
+        server.send_signal(signal.SIGHUP)
+        assert server.wait(20) == 129
 
 
 @pytest.fixture(scope="module")
