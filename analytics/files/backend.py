@@ -150,7 +150,8 @@ def explained(what: str, path: PurePath) -> Iterator[None]:
     except OSError as error:
         reason = NO_INODES if lacks_inodes(error, path) else _ADVICE.get(error.errno or 0, error.strerror or str(error))
         if error.errno == errno.EACCES and what in _READING:
-            raise FailureError(f"cannot {what} {path}: permission denied: let this user read it") from error
+            place = error.filename or path  # a folder or a file in it
+            raise FailureError(f"cannot {what} {place}: permission denied: let this user read it") from error
         raise FailureError(f"cannot {what} {path}: {reason}; what was written before is kept") from error
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from analytics.derived_tables.decisions import DECISIONS_TABLE
 from analytics.derived_tables.derived_table import count_lost_units, describe_loss
 from analytics.derived_tables.tables import DERIVED, NOTED, POSITIONS_TABLE
+from analytics.files.backend import explained
 from analytics.policies import policy_store
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import FORMAT_REMEDY, GAMES, REPLAY, Archive, lost_units, sweep_job
@@ -53,9 +54,24 @@ def verify(archive: Archive, on_games: Callable[[int], None] = lambda _games: No
     ``on_games`` is called with the number of games of each range. Problems are returned, never raised.
     """
     found, archive = Verification(), Archive(archive.root)
-    found.problems += [Problem(path, f"{what}: {STRANGE}") for path, what in archive.backend.strange(archive.root)]
-    if found.problems:
-        return found
+    found.problems += _irregular(archive)
+    if not found.problems:
+        _verify_records(archive, found, on_games)
+    return found
+
+
+def _irregular(archive: Archive) -> Iterator[Problem]:
+    """Entries that are neither files nor folders, and folders that cannot be listed: then nothing else is verified."""
+    try:
+        with explained("list", archive.root):
+            for path, what in archive.backend.strange(archive.root):
+                yield Problem(path, f"{what}: {STRANGE}")
+    except FailureError as error:
+        yield Problem(archive.root, f"{error}; until then nothing else is verified")
+
+
+def _verify_records(archive: Archive, found: Verification, on_games: Callable[[int], None]) -> None:
+    """Check all records, and all files that count, in an archive that can be listed."""
     for run_id in sorted({*archive.run_ids(), *archive.recorded()}):
         found.runs += 1
         record, problems = _record(archive, run_id)
@@ -74,7 +90,6 @@ def verify(archive: Archive, on_games: Callable[[int], None] = lambda _games: No
     for policy_id in policy_cards.policy_ids(archive):
         found.policies += 1
         found.problems += [Problem(path, what) for path, what in policy_store.problems(archive, policy_id)]
-    return found
 
 
 def _record(archive: Archive, run_id: str) -> tuple[RunRecord | None, list[Problem]]:

@@ -24,6 +24,7 @@ from quarto.errors import ArenaError, FailureError, RequestError
 from quarto.sources import INSTALLED, compiling
 from runners.cli import archive, learn, perfect, play
 from runners.cli.options import MARKUP, ROOT
+from runners.cli.surroundings import explain_system_error, flush_output, open_closed_streams, print_error
 from runners.hosting.interruption import answered_interrupts, exit_code, is_asked
 
 # Objects made before garbage is looked for. Imports make millions that stay: with Python's own threshold of some
@@ -55,7 +56,7 @@ def _said_interrupted() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+        print_error("interrupted")
         raise typer.Exit(exit_code()) from None
 
 
@@ -197,6 +198,7 @@ class CompilingNotice:
 
 def main() -> None:
     """The console script: exits 2 for a wrong request, 1 for a failure, 130 when interrupted."""
+    open_closed_streams()
     try:
         with answered_interrupts():
             _main()
@@ -223,7 +225,7 @@ def _main() -> None:
     except BrokenPipeError:  # the reader has closed the pipe early (| head)
         raise SystemExit(0) from None
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+        print_error("interrupted")
         raise SystemExit(exit_code()) from None
     except SystemExit as left:
         if isinstance(left.__context__, BrokenPipeError):  # Typer has met it first, and ends with 1
@@ -235,9 +237,9 @@ def _main() -> None:
         if debug:
             typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
         if is_asked() and not isinstance(error, FailureError):  # into which a library turned a KeyboardInterrupt
-            typer.echo("interrupted", err=True)
+            print_error("interrupted")
             raise SystemExit(exit_code()) from None
-        typer.echo(f"error: {hide_credentials(_line(error, debug))}", err=True)
+        print_error(f"error: {hide_credentials(_line(error, debug))}")
         raise SystemExit(error.exit_code if isinstance(error, ArenaError) else 1) from None
 
 
@@ -250,6 +252,7 @@ def _carry_out() -> None:
         if not message:  # a group without a command: its help is printed
             raise SystemExit(RequestError.exit_code) from None
         raise RequestError(message.rstrip(".") + (_advice(error, context, message) if context else "")) from None
+    flush_output()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
@@ -309,8 +312,8 @@ def _line(error: BaseException, debug: bool) -> str:
     """One line about an error that ends a command."""
     from analytics.store.texts import as_line
 
-    if isinstance(error, MemoryError):
-        return "there is not enough memory: end other programs, ask for less, or raise 'ulimit -v' if it is set"
+    if of_system := explain_system_error(error):
+        return as_line(of_system, MOST_SHOWN)
     known = isinstance(error, ArenaError)
     text = as_line(str(error) if known else f"{type(error).__name__}: {error}", MOST_SHOWN)
     if known:

@@ -124,6 +124,8 @@ def output_of(form: str | None, path: Path | None, force: bool = False, wide: bo
     """
     if form is not None and form not in TABLE_FORMATS:
         raise RequestError(f"format {form!r} is not one of {', '.join(TABLE_FORMATS)}{nearest(form, TABLE_FORMATS)}")
+    if is_printed(path):
+        path = None
     ending = path.suffix[1:] if path else ""
     if not form and ending and ending not in ENDINGS:
         raise RequestError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from analytics import open_archive
 from analytics.store.archive import Archive
+from tests.another_user import another_user, visible_folder
 from tests.paths import SAMPLE
 from tests.runners.conftest import Qarena, handlers_that_others_made, prepared_once, qarena
 
@@ -65,7 +65,12 @@ def test_a_merge_notes_its_sources(
     assert notes_of(tmp_path / "own", caplog) == 0
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_cache_that_cannot_be_written_is_no_error(root: Path, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    cache.mkdir(mode=0o500)
-    assert [notes_of(root, caplog) for _ in range(2)] == [1, 1]
+def test_a_cache_that_cannot_be_written_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with visible_folder() as folder:
+        monkeypatch.setenv("QARENA_CACHE", str(folder))
+        root = Path(shutil.copytree(SAMPLE, folder / "received"))
+        folder.chmod(0o555)
+        with another_user():
+            assert [notes_of(root, caplog) for _ in range(2)] == [1, 1]

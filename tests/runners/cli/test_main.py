@@ -6,15 +6,12 @@ import csv
 import errno
 import io
 import json
-import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -31,6 +28,7 @@ from quarto.sources import Compiling
 from runners.cli import options
 from runners.cli.main import CompilingNotice
 from runners.hydra_app.application import QUESTIONS
+from tests.another_user import another_user, visible_folder
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import QARENA, command, play
@@ -239,24 +237,11 @@ def test_no_error_shows_the_credentials_of_an_endpoint(
     assert "word" not in shown.err
 
 
-@contextmanager
-def somebody_else() -> Iterator[None]:
-    """Root may write anywhere, so be nobody for a while."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.setresuid(65534, 65534, 0)
-    try:
-        yield
-    finally:
-        os.setresuid(0, 0, 0)
-
-
 def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played: Path, tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     tmp_path.chmod(0o755)
     played.chmod(0o555)
-    with somebody_else():
+    with another_user():
         found = qarena("run", "games=40")
     played.chmod(0o755)
     assert (found.code, found.out) == (2, "")
@@ -265,14 +250,16 @@ def test_an_archive_without_write_permission_is_refused(qarena: Qarena, played: 
 
 
 def test_what_may_no_longer_be_read_is_named_and_nothing_is_counted_as_less(qarena: Qarena, played: Path) -> None:
-    with tempfile.TemporaryDirectory() as outside:  # folders above pytest's own are closed to others
-        Path(outside).chmod(0o755)
-        root = Path(shutil.copytree(played, Path(outside) / "archive"))
+    with visible_folder() as outside:
+        root = Path(shutil.copytree(played, outside / "archive"))
         file, folder = next((root / "plies").glob("*/*.parquet")), next((root / "games").iterdir())
         for taken, question in ((file, "SELECT sum(cell) FROM plies"), (folder, "SELECT count(*) FROM games")):
+            assert (
+                qarena("sql", question, "--archive", str(root)).code == 0
+            )  # all modules are imported: root's are root's
             mode = taken.stat().st_mode
             taken.chmod(0)
-            with somebody_else():
+            with another_user():
                 found = qarena("sql", question, "--archive", str(root))
             taken.chmod(mode)
             assert (found.code, found.out) == (1, "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from runners.terminal.files import TableOutput, check_output, new_file, output_of, write_file
 from runners.terminal.tables import write, write_parts
+from tests.another_user import another_user, visible_folder
 
 
 @contextmanager
@@ -117,8 +117,8 @@ def test_a_marker_of_another_program_is_no_archive(tmp_path: Path) -> None:
         check_output(tmp_path / "new.csv", force=False)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_is_not_writable_is_found_before_the_work(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(RequestError, match="its folder is not writable"):
-        check_output(tmp_path / "new.csv", force=False)
+def test_a_folder_that_is_not_writable_is_found_before_the_work() -> None:
+    with visible_folder() as folder:
+        folder.chmod(0o555)
+        with another_user(), pytest.raises(RequestError, match="its folder is not writable"):
+            check_output(folder / "new.csv", force=False)
