@@ -15,6 +15,7 @@ COMPILE := $(UV) pip compile --quiet --universal --fork-strategy fewest --python
 
 # What test-extras installs.
 EXTRAS := rl openspiel ray slurm optuna s3 delta web docs notebooks
+AZURITE := 3.37.0
 
 # Workers share the tests, a file at a time: what a file's tests prepare together is prepared once. Their order is that of
 # tests/conftest.py. Two cores have three workers, because tests wait for processes and terminals.
@@ -24,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # Tests start some hundred processes: without bytecode on disk each of them would compile the project's modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run ready rewritten test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium warm bench docs lock clean
+.PHONY: install run ready rewritten test test-all test-extras test-all-extras test-d3rlpy test-sb3 style lint debian chromium azurite warm bench docs lock clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/installed
@@ -48,11 +49,11 @@ rewritten: $(VENV)/installed-dev
 	@$(PYTEST) --collect-only -qq > /dev/null || $(PYTEST) --collect-only -q
 
 # Environments for reinforcement learning, launchers, clusters, object storage, pages: with the libraries that only they need.
-test-extras: $(VENV)/installed-extras chromium
+test-extras: $(VENV)/installed-extras chromium azurite
 	$(BIN)/mypy
 	$(PYTEST) -n auto --maxprocesses 4 -m "extras and not slow" --durations=5 --durations-min=2
 
-test-all-extras: $(VENV)/installed-extras chromium
+test-all-extras: $(VENV)/installed-extras chromium azurite
 	$(PYTEST) -n auto --maxprocesses 4 -m extras
 
 # Libraries with PyTorch have environments of their own, which no lock describes: the newest versions that fit. d3rlpy
@@ -83,6 +84,13 @@ chromium:
 	@test -x /usr/bin/chromium || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
 		&& { apt-get install -qq -y chromium || { apt-get update -qq && apt-get install -qq -y chromium; }; } >/dev/null; } \
 		|| echo "Chromium is not installed: the tests of pages in a browser will be skipped (apt install chromium)"
+
+# An emulator of Azure Blob Storage, for the test of an archive there: a program of npm, which takes 360 MB.
+azurite: $(VENV)/created
+	@test -e $(VENV)/azurite/installed-$(AZURITE) || { command -v npm >/dev/null \
+		&& npm install --prefix $(VENV)/azurite --no-audit --no-fund --no-save --loglevel=error azurite@$(AZURITE) \
+		&& touch $(VENV)/azurite/installed-$(AZURITE); } \
+		|| echo "Azurite is not installed: the test of an archive in Azure will be skipped (it needs npm)"
 
 # Compiles every kernel: two cores for a minute when the cache is empty.
 warm: install

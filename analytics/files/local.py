@@ -28,7 +28,12 @@ from analytics.files.backend import (
 )
 from quarto.errors import RequestError
 
-_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 ATTEMPTS = 5  # at writing a file, if its temporary file is taken away each time
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF}
 
@@ -160,10 +165,11 @@ def _held(path: Path) -> Iterator[None]:
 
 
 class StrangeFileError(OSError):
-    """A link, a pipe or a device stands where a file or a folder has to be."""
+    """A link, a pipe or a device stands where a file or a folder has to be, or a folder where a file has to be."""
 
     def __init__(self, path: str, mode: int) -> None:
-        super().__init__(errno.EINVAL, f"{path} is {_kind(mode)}, neither a file nor a folder")
+        expected = "not a file" if stat.S_ISDIR(mode) else "neither a file nor a folder"
+        super().__init__(errno.EINVAL, f"{path} is {_kind(mode)}, {expected}")
 
 
 class LocalBackend(Backend):

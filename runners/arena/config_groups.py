@@ -147,7 +147,7 @@ def folder_of(group: str, name: str) -> Path:
 def text_of(group: str, name: str) -> str:
     """The text of the yaml of an option, with its comments. Raises ``RequestError`` if it does not exist."""
     check_option(group, name)
-    return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8")
+    return (folder_of(group, name) / group / f"{name}.yaml").read_text(encoding="utf-8", errors="replace")
 
 
 def comment_of(group: str, name: str) -> str:
@@ -165,21 +165,31 @@ def as_written(group: str) -> dict[str, dict[str, Any]]:
 def _yaml(group: str, name: str) -> ConfigResult:
     """The yaml of an option, with its header: the first in the folders that Hydra searches.
 
-    Raises ``RequestError`` for a text that is no YAML.
+    Raises ``RequestError`` for a text that is no YAML, or no mapping.
     """
     path = f"{group}/{name}"
     source = _source(path)
+    file = source.path if source.scheme() == "pkg" else f"{Path(source.path) / path}.yaml"
+    no_mapping = f"{file} holds no keys: write KEY: VALUE, one a line"
     try:
-        return source.load_config(path)
+        found = source.load_config(path)
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"{file} is not text in UTF-8 ({error.reason} at byte {error.start}): save it as such"
+        ) from error
+    except OSError as error:  # with a number it is the system's; else Hydra has found neither a mapping nor a list
+        raise error if error.errno else RequestError(no_mapping) from error
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = getattr(error, "problem", None) or " ".join(str(error).split())
-        file = source.path if source.scheme() == "pkg" else f"{Path(source.path) / path}.yaml"
         raise RequestError(
             f"{file}{where} is not valid YAML: {what}; write KEY: VALUE with the same indentation by spaces, and put a "
             "text with ': ' or ' #' in quotes"
         ) from error
+    if not OmegaConf.is_dict(found.config):
+        raise RequestError(no_mapping)
+    return found
 
 
 def _source(path: str) -> ConfigSource:

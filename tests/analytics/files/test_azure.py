@@ -1,6 +1,7 @@
 """An archive in Azure Blob Storage, as its emulator Azurite speaks it: a program of npm, which no lock file has.
 
-Without it on PATH nothing is tested here: ``npm install -g azurite``.
+``make test-extras`` installs it beside the virtual environment's libraries, where npm is there. Without it nothing is
+tested here.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -23,21 +26,21 @@ from analytics.files.backend import ObjectUrl
 from tests.analytics.shared_archive import assert_writers_readers_and_upkeep_share_an_archive
 from tests.object_storage import HOST, free_port
 
-AZURITE = "azurite-blob"
+PLACES = os.pathsep.join((f"{sys.prefix}/azurite/node_modules/.bin", os.environ.get("PATH", os.defpath)))
+AZURITE = shutil.which("azurite-blob", path=PLACES)
 ACCOUNT = "devstoreaccount1"  # of every Azurite, with the key that its documentation prints
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 pytestmark = [
     pytest.mark.extras,
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which(AZURITE) is None, reason=f"{AZURITE} is not on PATH: npm install -g azurite"),
+    pytest.mark.skipif(AZURITE is None, reason="Azurite is not installed (make azurite, which needs npm)"),
 ]
 
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PurePath]:
     port = free_port()
-    command = [AZURITE, "--silent", "--location", str(tmp_path), "--blobPort", str(port), "--skipApiVersionCheck"]
+    command = [str(AZURITE), "--silent", "--location", str(tmp_path), "--blobPort", str(port), "--skipApiVersionCheck"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(port)

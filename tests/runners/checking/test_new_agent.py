@@ -110,6 +110,24 @@ def test_a_broken_yaml_is_named_and_the_list_shows_the_others(qarena: Qarena, tm
     assert qarena("agents", "check", "corner", "--config-dir", "my_agents").code == 0
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"\xff\xfe", r"is not text in UTF-8 \(invalid start byte at byte 0\): save it as such"),
+        (b"5\n", "holds no keys: write KEY: VALUE, one a line"),
+        (b"[1, 2]\n", "holds no keys: write KEY: VALUE, one a line"),
+    ],
+    ids=["bytes", "a number", "a list"],
+)
+def test_a_yaml_that_holds_no_keys_is_named(content: bytes, reason: str, qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/odd.yaml").write_bytes(content)
+    for words in (("agents",), ("run", "odd", "random", "games=2")):
+        found = qarena(*words, "--config-dir", "own")
+        assert found.code == 2
+        assert re.fullmatch(rf"error: \S*own/agent/odd\.yaml {reason}\n", found.err)
+
+
 def test_no_file_is_overwritten(folder: Path) -> None:
     with pytest.raises(RequestError, match=r"mine/new_play\.py exists already"):
         new_agent("new_play", "choose", folder)
