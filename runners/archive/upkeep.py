@@ -71,9 +71,13 @@ def merge(roots: Sequence[PurePath], prefix: str, other_code: bool) -> None:
     for root in roots[:-1]:
         note_if_unknown(root)
     target = Archive.open(roots[-1], create=True)
-    with progress_bar("merging", "games") as bar:
-        bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
-        done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
+    try:
+        with progress_bar("merging", "games") as bar:
+            bar.start(sum(source.games_held(record.run_id) for source in sources for record in source.runs()))
+            done = merging.merge(sources, target, MergeOptions(prefix, other_code), bar.advance)
+    except KeyboardInterrupt:
+        console.print_note("interrupted: what is merged is kept; run the same command again to go on")
+        raise typer.Exit(exit_code()) from None
     counts = (
         *((done.games, "game", ""), (done.runs, "new run", ""), (done.policies, "policy", "policies")),
         *((done.jobs, "job of a sweep", "jobs of sweeps"), (done.verdicts, "verdict", "")),

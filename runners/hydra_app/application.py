@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 
 from analytics import archive_option, open_archive
 from analytics.results.columns import ResultColumn, column, pairing_columns, percent, seats_explained
+from quarto.errors import RequestError
 from runners.arena.config_groups import RunConfig, check_values, plain
 from runners.arena.objectives import Objective, Target, objective_of
 from runners.hosting import interruption
@@ -102,7 +103,12 @@ class Application(ABC):
 
     def check(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> None:  # noqa: ARG002
         """Raises ``RequestError`` for a setting that no job of a sweep could have, before the first one begins."""
+        from analytics.store.records import SWEEP_ID
+
         check_values(cfg, self.schema)
+        if cfg.sweep.id is not None and not SWEEP_ID.fullmatch(cfg.sweep.id):
+            allowed = "at most 64 letters, digits, '_', '.', '-' and '=', the first a letter or a digit"
+            raise RequestError(f"sweep.id={cfg.sweep.id!r} cannot be a name: write {allowed}")
 
     def target(self, cfg: DictConfig, hydra_cfg: HydraConf | DictConfig) -> Target | None:  # noqa: ARG002
         """The value that jobs return, given the configuration of the first; None: they return none.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from subprocess import run
@@ -64,6 +65,18 @@ def test_memory_of_compaction_grows_no_faster_than_the_files_it_makes(tmp_path: 
         peaks[size] = process(["archive", "compact", "--archive", "compacted", "--size", f"{size}MiB"], tmp_path).peak
         shutil.rmtree(tmp_path / "compacted")
     assert peaks[64] - peaks[16] < 2 * (64 - 16) * 1_000_000
+
+
+def test_an_interrupted_merge_says_how_to_go_on(
+    tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("analytics.upkeep.merging.merge", interrupted)
+    note = "interrupted: what is merged is kept; run the same command again to go on\n"
+    found = qarena("archive", "merge", str(SAMPLE), str(tmp_path / "target"))
+    assert (found.code, found.out, found.err.endswith(note)) == (143, "", True)
 
 
 def test_archives_are_merged_and_again_there_is_nothing_to_do(tmp_path: Path, qarena: Qarena) -> None:

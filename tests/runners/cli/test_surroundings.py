@@ -6,6 +6,7 @@ import errno
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,32 @@ def test_streams_that_are_closed_or_full(words: str, code: int, error: str, tmp_
     )
     assert done.returncode == code, done.stderr
     assert re.fullmatch(error, done.stderr)
+
+
+TABLE = Path(__file__).with_name("surroundings.txt").read_text(encoding="utf-8")
+ROWS = [line.split("  |  ") for line in TABLE.splitlines() if not line.startswith("# ")]
+UNEXPECTED = re.compile(r"\(unexpected|Traceback|resource_tracker|Exception ignored")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux" or shutil.which("bash") is None, reason="needs bash and Linux")
+@pytest.mark.parametrize(("code", "line"), ROWS, ids=[line for _, line in ROWS])
+def test_no_odd_surroundings_end_in_an_error_that_nobody_expected(code: str, line: str, tmp_path: Path) -> None:
+    shutil.copytree(SAMPLE, tmp_path / "s")
+    (tmp_path / "file").write_text("x")
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env=environment_with(W=str(tmp_path), Q=QARENA),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=300,
+    )
+    assert not UNEXPECTED.search(done.stdout + done.stderr), done.stderr
+    assert done.returncode == int(code), done.stderr
 
 
 @pytest.mark.parametrize(
