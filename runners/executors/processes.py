@@ -56,14 +56,21 @@ class Processes(Executor):
 
     def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
         """The part of a process that was lost is carried out by another one."""
-        return _ProcessPool(self._workers, next(self._pools), task_data(task, self._folder), threads, stop)
+        return _ProcessPool(self, self._workers, next(self._pools), task_data(task, self._folder), threads, stop)
 
 
 class _ProcessPool(WorkerPool):
     def __init__(
-        self, workers: list[_Worker], number: int, task: TaskData, threads: int, stop: threading.Event
+        self,
+        executor: Processes,
+        workers: list[_Worker],
+        number: int,
+        task: TaskData,
+        threads: int,
+        stop: threading.Event,
     ) -> None:
         self.most, self.pending = threads, 0
+        self._executor = executor  # which ends the workers once it is not referenced any more
         self._workers, self._number, self._task, self._stop = workers, number, task, stop
         self._is_stopping = False
         self._busy: dict[Connection, tuple[_Worker, Any]] = {}  # with its part

@@ -55,7 +55,8 @@ def warm() -> Iterator[tuple[str, float]]:
             ("python", lambda: play_in_python(root)),
             ("players", load_players),
         ]
-        pool = Processes().pool(WarmTask(str(other)), 1, threading.Event())
+        executor = Processes()
+        pool = executor.pool(WarmTask(str(other)), 1, threading.Event())
         try:
             pool.begin(None)
             yield from (timed(*step) for step in steps if step[0] not in OTHER_AGENTS)
@@ -63,6 +64,7 @@ def warm() -> Iterator[tuple[str, float]]:
                 yield from itertools.chain.from_iterable(pool.answers())
         finally:
             pool.end()
+            executor.close()
         yield timed("others", load_all)
 
 

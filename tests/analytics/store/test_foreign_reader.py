@@ -5,36 +5,41 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import polars as pl
+import duckdb
 import pytest
 
+from analytics import open_archive
 from analytics.store.archive import Archive
 from analytics.upkeep.rolling import compact
-from tests.analytics.naive_games import BLOCKS, RUN_ID, record, spec_of, store
+from tests.analytics.naive_games import BLOCKS, RUN_ID, SEED, games_of_seed, record, spec_of, store, store_span
 from tests.paths import ROOT
 
 (PROGRAM,) = re.findall(
     r"^```python\n(.*?)^```$", (ROOT / "data/README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
 
+(QUESTION,) = re.findall(r"`(SELECT DISTINCT [^`]*)`", (ROOT / "data/README.md").read_text(encoding="utf-8"))
+
 OTHER = record(spec_of(seed=8))
 
 
-def test_the_program_of_the_page_counts_each_game_once(
+def test_the_programs_of_the_page_count_each_game_once(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive.save_run(OTHER)
     store(archive, OTHER.run_id, BLOCKS)
-    paths = [archive.folder("plies", RUN_ID) / stored.name for stored in archive.found("plies", RUN_ID)]
-    plies = len(pl.read_parquet([Path(path) for path in paths]))
     archive.save_run(record(games=16))
     assert compact(archive, RUN_ID).files == 2  # which are still there
-    folder = Path(archive.folder("games", RUN_ID))
-    (folder / ".tmp-0123").write_bytes(b"half a file")
-    assert len(pl.read_parquet(f"{folder}/*.parquet")) == 96  # as a pattern counts
+    store_span(archive, (20, 28), games_of_seed(SEED, 12))  # of another command, and overlaps
+    unfinished = store_span(archive, (28, 32), games_of_seed(SEED, 12))
+    archive.backend.remove(archive.folder("games", RUN_ID) / unfinished.name)
+    Path(archive.folder("games", RUN_ID), ".tmp-0123").write_bytes(b"half a file")
+    with open_archive(archive.root) as opened:
+        counts = [opened.sql(f"SELECT count(*) FROM {table}").item() for table in ("games", "plies")]
+    assert counts[0] == 48 + 48 + 8
     (tmp_path / "data").mkdir()
     (tmp_path / "data/archive").symlink_to(archive.root)
     monkeypatch.chdir(tmp_path)
     exec(compile(PROGRAM, "data/README.md", "exec"), {})  # noqa: S102  (the project's own page)
-    told = [f"run={run_id} 48 games, {plies} plies" for run_id in (RUN_ID, OTHER.run_id)]
-    assert sorted(capsys.readouterr().out.splitlines()) == sorted(told)
+    assert capsys.readouterr().out == f"{counts[0]} games, {counts[1]} plies\n"
+    assert len(duckdb.sql(QUESTION).fetchall()) == counts[0]

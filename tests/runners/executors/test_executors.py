@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import shutil
 import threading
 import time
@@ -46,6 +48,20 @@ def executor(request: pytest.FixtureRequest, processes: Processes) -> Executor:
 
 def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
     return sorted(executor.map(Doubling(str(folder)), parts, WORKERS, threading.Event()))
+
+
+def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
+    """Otherwise Python waits for them for ever when it ends."""
+    pool = Processes().pool(Doubling(str(tmp_path)), 1, threading.Event())
+    before = {*multiprocessing.active_children()}
+    pool.begin((3, ""))
+    while not (answers := [*pool.answers()]):
+        pass
+    assert answers == [6]
+    (worker,) = {*multiprocessing.active_children()} - before
+    del pool
+    gc.collect()
+    assert not worker.is_alive()
 
 
 def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_process(
