@@ -33,7 +33,8 @@ PROVEN = {
             *("quarto/observations.py::copy", "quarto/observations.py::rules_named"),
             *("quarto/rules.py::__post_init__", "quarto/solver/table.py::record"),
             *("quarto/sources.py::_find", "runners/browse/asking.py::_start"),
-            *("runners/cli/main.py::_refuse_shadows", "runners/environments/stable_baselines.py::get_attr"),
+            *("runners/cli/main.py::_refuse_shadows", "runners/cli/surroundings.py::open_closed_streams"),
+            "runners/environments/stable_baselines.py::get_attr",
             *("runners/executors/base.py::plain", "runners/executors/on_ray.py::__init__"),
             *("runners/executors/processes.py::__init__", "runners/hosting/child.py::__init__"),
             *("runners/hydra_app/arguments.py::check_choices", "runners/judge/shown.py::frame_of"),
@@ -47,8 +48,8 @@ PROVEN = {
     **dict.fromkeys(
         (
             *("runners/checking/watch.py::__getattr__", "runners/engines/launch.py::_main"),
-            *("runners/engines/process.py::_begin", "runners/hydra_app/launch.py::__init__"),
-            *("runners/hydra_app/launch.py::tell", "runners/polito/live_game.py::_see"),
+            *("runners/engines/process.py::_begin", "runners/hydra_app/callbacks.py::__init__"),
+            *("runners/hydra_app/callbacks.py::tell", "runners/polito/live_game.py::_see"),
             *("runners/polito/live_game.py::turn", "runners/polito/loading.py::_class"),
             *("runners/polito/loading.py::_defines", "runners/polito/loading.py::_module"),
             *("runners/polito/loading.py::find_spec", "runners/polito/player.py::_interpreter"),

@@ -66,6 +66,10 @@ PROVEN = {
     "So do the modules": None,
     "`isolation=process` limits": "runners/hosting/test_limits.py::test_a_process_that_dies_or_hangs_costs_one_turn",
     "It is no sandbox.": None,
+    "When a run ends or is killed": "runners/hosting/test_limits.py::"
+    "test_what_a_child_started_ends_with_a_run_that_is_killed",
+    "A process that leaves the group": None,
+    "Run such programs in a container.": None,
     "An agent or a class that an archive names": f"{REBUILD}::test_a_class_of_others_is_not_imported",
     "It is an identity, which one table": f"{GATE}::test_whatever_an_archive_may_name_has_an_identity_for_good",
     "Data reaches no other class": f"{GATE}::test_no_class_or_function_of_anybody_passes_the_gate_and_none_is_called",

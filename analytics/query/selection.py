@@ -9,12 +9,11 @@ memory allows are read together, each file once for them all and not once for ea
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from functools import cached_property
-from itertools import groupby
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -373,8 +372,10 @@ def rows_in(opened: OpenArchive, files: Sequence[CheckedFile], columns: Sequence
     Raises ``FailureError`` for a damaged file, ``MissingFileError`` for one that is gone.
     """
     opened.files.require_sound(files)
-    parts, condition_of = list[str](), attrgetter("condition")
-    for condition, group in groupby(sorted(files, key=condition_of), condition_of):
+    parts, groups = list[str](), defaultdict[str, list[CheckedFile]](list)
+    for file in files:
+        groups[file.condition].append(file)
+    for condition, group in groups.items():
         source = from_files((opened.location(file.path) for file in group), condition)
         parts.append(f"SELECT {RUN_OF_FILE} AS run_id, {', '.join(columns)} {source} WHERE {where}")
     return opened.ask_files(" UNION ALL ".join(parts))
