@@ -42,4 +42,4 @@ def test_the_programs_of_the_page_count_each_game_once(
     monkeypatch.chdir(tmp_path)
     exec(compile(PROGRAM, "data/README.md", "exec"), {})  # noqa: S102  (the project's own page)
     assert capsys.readouterr().out == f"{counts[0]} games, {counts[1]} plies\n"
-    assert len(duckdb.sql(QUESTION).fetchall()) == counts[0]
+    assert len(duckdb.execute(QUESTION).fetchall()) == counts[0]
