@@ -171,7 +171,9 @@ def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
             rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
         elif not by_score and job.value is not None:
             rows.append({**point, objective or "value": job.value})
-    return pl.DataFrame(rows, strict=False), SCORE if by_score else objective or "value"
+    # All rows are looked at for the type of a column: a setting may be a number in a hundred jobs and then a text. A
+    # number that no type holds is left out, where ``strict`` would raise.
+    return pl.DataFrame(rows, strict=False, infer_schema_length=None), SCORE if by_score else objective or "value"
 
 
 def _settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:

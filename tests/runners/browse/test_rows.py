@@ -258,6 +258,19 @@ def test_a_job_that_failed_has_a_word_in_the_table_and_its_reason_below(
     assert texts(table_of(sweep, "Jobs"))[1][-5:] == ["failed", *[MISSING] * 4]
 
 
+@pytest.mark.parametrize(("last", "ticks"), [("full", {"0", "118", "full"}), ("9" * 50, {"0", "110"})])
+def test_a_sweep_is_drawn_whatever_the_setting_of_a_late_job(
+    opened: OpenArchive, monkeypatch: pytest.MonkeyPatch, last: str, ticks: set[str]
+) -> None:
+    job = opened.archive.sweep_jobs()[0]
+    jobs = [structs.replace(job, job=number, overrides={"depth": str(number)}) for number in range(120)]
+    jobs[-1] = structs.replace(jobs[-1], overrides={"depth": last})
+    monkeypatch.setattr(Snapshot, "sweep_jobs", lambda _self: jobs)
+    (figure,) = (part for part in sweeps.one_sweep(opened, job.sweep_id).parts if isinstance(part, Figure))
+    assert figure.title == "score, % by depth"
+    assert ticks <= {*re.findall(">([^<>]+)<", figure.svg)}
+
+
 def test_whole_numbers_on_an_axis_are_a_step_apart() -> None:
     frame = pl.DataFrame({"plies": [4, 6], "score": [0.25, 0.75]})
     labels = re.findall(r">(\d+)</text>", charts.chart(frame, planned(frame), "t").svg)
