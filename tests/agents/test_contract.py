@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +17,9 @@ from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
 from runners.arena.config import agent_named, load_agent
-from runners.arena.config_groups import names
+from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import BatchEngine, Order
+from runners.arena.identities import class_path_of
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS
@@ -85,6 +89,17 @@ def test_every_yaml_of_the_group_is_held_to_the_contract() -> None:
     assert set(YAMLS) == {path.stem for path in folder.glob("*.yaml")}
     assert {name for name, _ in CASES} == set(SPECS)
     assert TACTICAL
+
+
+@pytest.mark.parametrize("name", YAMLS)
+def test_an_agent_made_in_python_has_the_parameters_of_its_yaml(name: str) -> None:
+    yaml, constructor = settings_of("agent", name), pydoc.locate(class_path_of(YAMLS[name].target))
+    assert callable(constructor)
+    parameters = inspect.signature(constructor).parameters
+    defaults: dict[str, Any] = {key: parameter.default for key, parameter in parameters.items() if key in yaml}
+    if name == "oracle":  # its yaml names an agent, which other code makes
+        assert defaults.pop("below") is None
+    assert defaults == {key: yaml[key] for key in defaults}
 
 
 def test_every_description_fits_the_table_of_agents() -> None:

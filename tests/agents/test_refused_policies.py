@@ -69,6 +69,7 @@ WRONG: dict[Any, list[tuple[str, Any, Any, str]]] = {  # the column and row of a
         ("value", 9, np.nan, "column 'value' of a policy is nan in row 9, where a finite number belongs"),
         ("code", CODE, CODE - 1, "code -1 of a policy of kind 'encoded_values' is not from 0 to 390624"),
         ("code", 0, 1, "code 0 is in a policy of kind 'encoded_values' 0 times, not once"),
+        ("code", 5, 7, "code 5 is in a policy of kind 'encoded_values' 0 times, not once"),
     ],
     RlTabular: [
         ("lanes", 1, 4, "lanes 4 in row 1 of a policy has a piece where no cell is occupied"),

@@ -48,6 +48,13 @@ OTHER_RULES = [
 ]
 
 
+# Rules with so many symmetries that those of the torus are used.
+WITHOUT_STRAIGHT = [
+    Rules("two lines", rows_and_columns=False),
+    Rules("eight", rows_and_columns=False, diagonals="broken"),
+]
+
+
 def permutations_of(rules: Rules) -> list[list[int]]:
     found: list[list[int]] = symmetries(rules).cells.tolist()
     return found
@@ -81,9 +88,7 @@ def test_group_sizes_of_the_presets() -> None:
         "own_piece": known["cells"],
     }
     assert known["cells"] * PIECE_SYMMETRIES == known["all"]
-    # Rules with more symmetries than fit use those of the torus.
-    assert len(symmetries(Rules("two lines", rows_and_columns=False)).cells) == 16
-    assert len(symmetries(Rules("eight", rows_and_columns=False, diagonals="broken")).cells) == 128
+    assert [len(symmetries(rules).cells) for rules in WITHOUT_STRAIGHT] == [16, 128]
 
 
 @pytest.mark.slow
@@ -95,7 +100,7 @@ def test_pieces_have_no_symmetry_beyond_xor_and_exchange_of_attributes() -> None
         assert {sum(1 << change[piece] for piece in four) for four in sharing_sets()} == family
 
 
-@pytest.mark.parametrize("rules", [*OTHER_RULES[::4], *seldom(*OTHER_RULES)], ids=str)
+@pytest.mark.parametrize("rules", [*OTHER_RULES[::4], *WITHOUT_STRAIGHT, *seldom(*OTHER_RULES)], ids=str)
 def test_cell_symmetries_of_any_rules_are_a_group_that_keeps_the_lines(rules: Rules) -> None:
     group = permutations_of(rules)
     known = {frozenset(line) for line in lines(rules)}

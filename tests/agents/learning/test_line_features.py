@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from agents.learning.line_boards import BOARD, STAGE_SIZE, read_lines, survey
-from agents.learning.line_features import DRAWN_AFTER, LOST_AFTER, MOST_FEATURES, WON_AFTER, features_of, words_of
+from agents.learning.line_features import (
+    DRAWN_AFTER,
+    FEATURES,
+    LOST_AFTER,
+    MOST_FEATURES,
+    WON_AFTER,
+    features_of,
+    words_of,
+)
 from quarto.jit import kernel, uint64
 from quarto.position import Position, board, from_plies
 from quarto.rules import CLASSIC, Rules
@@ -76,6 +84,12 @@ def test_numbers_stand_one_to_one_for_the_features_of_the_slow_twin(name: str) -
     assert len(open_) > 20
     assert len(open_) < len(positions)
     assert all(0 <= number < int(words[STAGE_SIZE]) for each in numbers for number in each)
+
+
+def test_features_have_the_numbers_that_stored_policies_mean() -> None:
+    sizes = {name: int(words_of(rules)[STAGE_SIZE]) for name, rules in PRESETS.items()}
+    known = {"classic": 112641, "square": 119185, "torus": 112497, "torus_square": 114097, "own_piece": 112641}
+    assert (FEATURES, sizes) == (4, known)  # other numbers: raise FEATURES, which refuses the policies of before
 
 
 def test_what_the_replies_show_is_the_exact_value() -> None:

@@ -32,7 +32,16 @@ from analytics.perfect.tablebase import (
     tablebases,
     write,
 )
-from analytics.perfect.tablebase_build import BuildJob, BuildProgress, build, check, needed_megabytes, verify
+from analytics.perfect.tablebase_build import (
+    MOST_BOARDS,
+    MOST_PIECES,
+    BuildJob,
+    BuildProgress,
+    build,
+    check,
+    needed_megabytes,
+    verify,
+)
 from analytics.perfect.theory import GameProof, TablebaseFinding, finding, proofs, report
 from quarto.bits import spread
 from quarto.canonical import canonical_forms
@@ -222,6 +231,8 @@ def test_a_job_that_cannot_be_done_is_refused(tmp_path: Path, change: dict[str, 
     assert message in str(refused.value)
     check(job(tmp_path)._replace(megabytes=512.0), 1000.0)
     assert needed_megabytes(job(tmp_path)._replace(megabytes=512.0)) < 1000.0
+    largest = job(tmp_path)._replace(pieces=MOST_PIECES, megabytes=1.0)
+    assert needed_megabytes(largest) > MOST_BOARDS[-1] * 60 / (1 << 20)  # 11.7 GB: keys and boards of the last layer
 
 
 # Files.

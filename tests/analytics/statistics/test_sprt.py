@@ -13,6 +13,7 @@ from analytics.statistics.sprt import (
     PAIR_SCORES,
     Hypotheses,
     SequentialTest,
+    accepted,
     checked_counts,
     decision,
     log_likelihood_ratio,
@@ -46,6 +47,9 @@ def test_a_decision_is_made_when_a_bound_is_reached() -> None:
     assert decision((10, 20, 40, 22, 11), hypotheses) is None
     assert decision((1000, 2000, 4000, 2600, 1300), hypotheses) == "elo1"
     assert decision((1300, 2600, 4000, 2000, 1000), hypotheses) == "elo0"
+    lower, upper = hypotheses.bounds
+    assert [accepted(bound, hypotheses) for bound in (lower, upper)] == ["elo0", "elo1"]
+    assert {accepted(math.nextafter(bound, 0), hypotheses) for bound in (lower, upper)} == {None}
 
 
 def unlikelihood(counts: tuple[int, ...], elo: float) -> float:
@@ -151,10 +155,10 @@ def test_a_trial_without_enough_pairs_goes_on_and_one_of_equal_pairs_ends() -> N
     trial = SequentialTest(Hypotheses(0, 40), 1000)
     trial.take(drawn(1, (0.2, 0.2, 0.2, 0.2, 0.2), 40))
     assert (trial.pairs, trial.horizon, trial.accepted, trial.ended) == (40, 64, None, False)
-    for outcome, accepted in enumerate(("elo0", "elo0", "elo0", "elo1", "elo1")):
+    for outcome, hypothesis in enumerate(("elo0", "elo0", "elo0", "elo1", "elo1")):
         trial = SequentialTest(Hypotheses(), 10**6)
         trial.take(np.full(10**5, outcome, np.int8))
-        assert trial.accepted == accepted
+        assert trial.accepted == hypothesis
 
 
 def error_rate(chances: tuple[float, ...], wrong: str, tests: int) -> float:

@@ -39,6 +39,7 @@ from tests.analytics.naive_games import (
     spec_of,
     store,
 )
+from tests.analytics.verify.damage import forged
 from tests.object_storage import BOTH
 
 LINE = record().line
@@ -273,3 +274,13 @@ def test_tallies_of_several_runs_are_read_at_once_and_a_damaged_file_is_named(
         read_tallies(archive, both)
     archive.backend.remove(path)
     assert read_tallies(seen, both) == expected
+
+
+def test_tallies_with_other_columns_are_named(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(range_files, "_kept", {})
+    for stored in archive.ranges(RUN_ID, "tallies")[1:]:
+        archive.backend.remove(archive.folder("tallies", RUN_ID) / stored.name)
+    games = archive.folder("games", RUN_ID) / archive.ranges(RUN_ID)[0].name
+    path = forged(archive, "tallies", archive.backend.read(games))
+    with pytest.raises(FailureError, match=f"{path.name} has not the columns of tallies: see 'qarena archive verify"):
+        read_tallies(archive, [RUN_ID])

@@ -16,6 +16,7 @@ from analytics.store.archive import Archive
 from quarto.sources import cache_root
 from runners.arena.config_groups import CONF, OWN_FOLDERS, find_own_modules, own_modules
 from runners.hydra_app.arguments import in_full, keys_in, parsed
+from runners.hydra_app.help import archive_keys
 from tests.marks import seldom
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import command, request
@@ -129,6 +130,13 @@ def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
     assert re.search(r"^│   iterations +<int> +for each turn, 2 to 1,000,000", agent, re.MULTILINE)
     trainer = qarena("train", "trainer=q_table", "--help").out
     assert re.search(r"^│   learner\.discount +<float> +of the value of the opponent's next", trainer, re.MULTILINE)
+
+
+def test_help_shows_the_limits_and_choices_of_the_schema() -> None:
+    keys = {key.name: key for key in archive_keys()}
+    assert keys["archive.shard_games"].limits == f"2 to {1 << 24}"
+    assert keys["archive.shard_seconds"].limits == "at least 0"
+    assert keys["archive.other_code"].choices == ("refuse", "extend", "new")
 
 
 def test_every_key_of_a_command_is_explained() -> None:

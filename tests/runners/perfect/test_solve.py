@@ -12,9 +12,19 @@ import pytest
 
 from quarto.notation import format_cell, format_piece, format_position
 from quarto.position import EMPTY
-from quarto.rules import CLASSIC, NONE
+from quarto.rules import CLASSIC, NONE, Rules
+from quarto.solver.solver import Solver
 from runners.executors import base
-from runners.perfect.solve import SolveOptions, Solvers, answers, parse_question, run_search
+from runners.perfect import solve
+from runners.perfect.solve import (
+    SolveOptions,
+    Solvers,
+    answers,
+    check_request,
+    parse_question,
+    run_search,
+    solve_game,
+)
 from tests.naive import PRESETS
 from tests.naive_solver import solve_position, turns_of
 from tests.quarto.solver.test_solver import live_positions
@@ -172,3 +182,20 @@ def test_answers_that_nobody_waits_for_are_not_searched() -> None:
     found.close()
     assert waiting.is_alive()
     waiting.cancel()
+
+
+def test_the_whole_game_is_that_of_classic_rules_unless_others_are_named() -> None:
+    assert [check_request(None, None, True, rules) for rules in (None, "torus")] == ["classic", "torus"]
+
+
+def test_the_value_of_the_whole_game_is_proven_by_search_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_rules: Rules) -> None:
+        raise AssertionError("a tablebase was asked for")
+
+    monkeypatch.setattr(solve, "base_for", refuse)
+    monkeypatch.setattr(Solver, "value", lambda _self, position: int(position != EMPTY))  # takes hours
+    solve_game("torus", 1.0, Path("-"))
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["rules"], answer["value"], answer["nodes"]) == ("torus", 0, 0)

@@ -28,7 +28,7 @@ from runners.executors.base import available_cores
 from runners.speed import archive, main, solver
 from runners.speed.main import yardstick
 from runners.speed.timing import compiled, process
-from runners.speed.turn_times import TurnTimes, random_positions, turn_nanoseconds, turn_times
+from runners.speed.turn_times import TurnTimes, figure_text, random_positions, turn_nanoseconds, turn_times
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
@@ -252,3 +252,19 @@ def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Pa
     figures = json.loads((tmp_path / "turns.json").read_text())
     assert figures["rules"] == "own_piece"
     assert [figures["by_pieces_on_the_board"][f"{pieces}"]["positions"] for pieces in range(16)] == [3] * 16
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.5, "1.500"),
+        (-99.9994, "-99.999"),
+        (100.0, "100"),
+        (12345.6, "12,346"),
+        (7, "7"),
+        (4096, "4,096"),
+        ("ms", "ms"),
+    ],
+)
+def test_figures_have_decimals_below_a_hundred_unless_they_are_counts(value: object, text: str) -> None:
+    assert figure_text(value) == text
