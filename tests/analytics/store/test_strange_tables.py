@@ -266,6 +266,22 @@ def test_what_is_no_parquet_file_is_said_at_once() -> None:
             read_struct(bytes([0x10 | LIST, 0xF0 | kind]) + varint(1 << 62) + b"\0" * 20, 0, {})
 
 
+def test_the_number_of_a_field_may_stand_beside_its_type() -> None:
+    inner = b"".join(bytes([I32]) + zigzag(number) + zigzag(9) for number in (20, 2000)) + b"\0"
+    content = (
+        bytes([0x10 | STRUCT])
+        + inner
+        + bytes([I32])
+        + zigzag(300)
+        + zigzag(7)
+        + bytes([0x10 | I64])
+        + zigzag(8)
+        + b"\0"
+    )
+    assert read_struct(content, 0, {300: I32, 301: I64}) == ({300: 7, 301: 8}, len(content))
+    assert read_struct(content, 0, {1: {20: I32}})[0] == {1: {20: 9}}
+
+
 def test_a_column_without_the_offset_of_its_values_is_damaged() -> None:
     content = parquet(pl.DataFrame({"value": [1.0, 2.0, 3.0]}), compression="uncompressed", statistics=False)
     rest = zigzag(4) + b"\0"  # the offset ends what is said of the column

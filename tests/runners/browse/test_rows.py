@@ -175,7 +175,7 @@ def test_the_openings_of_an_agent_have_its_score_after_each(opened: OpenArchive)
         assert (row[3].text, row[4].text) == (f"{len(found):,}", f"{100 * sum(found) / len(found):.2f}")
 
 
-def test_a_ranking_is_that_of_the_ratings_without_trainings(tmp_path: Path) -> None:
+def test_games_of_trainings_are_left_out_but_where_they_are_the_subject(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "sample")
     with OpenArchive(tmp_path / "sample") as archive:
         before = ranking(archive, "classic")
@@ -183,6 +183,8 @@ def test_a_ranking_is_that_of_the_ratings_without_trainings(tmp_path: Path) -> N
         archive.refresh()
         found = ranking(archive, "classic")
         rated = [(each.agent, elo(each.elo.mean)) for each in ratings(archive, rules="classic", samples=0).ratings]
+        without = GameFilter(trainings=False)
+        assert [section(archive, slug, without).runs for slug in ("crosstable", "learning")] == [4, 5]
     assert [(each.agent, each.elo) for each in found] == rated
     assert found != before
 

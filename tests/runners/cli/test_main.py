@@ -77,6 +77,12 @@ def test_a_run_prints_its_tables_and_what_to_ask_next(qarena: Qarena, tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"some games", "outputs"}
 
 
+def test_the_share_won_in_a_seat_is_one_of_the_games_in_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    found = qarena("run", "oracle", "random", "games=2", "opening_plies=6", "--archive", "one game in each seat")
+    assert re.search(r"│ oracle │ random │ +2 │ 100\.00 │.*│ +100\.00 │ +100\.00 │ +[\d.]+ │\n", found.out)
+
+
 def test_compiling_is_announced_and_goes_on_every_ten_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from analytics.query.openings import openings
 from analytics.store.marker import content_of
 from quarto.notation import format_position
 from quarto.rules import CLASSIC
+from quarto.solver.solver import Solver
 from runners.web.analyse import solving
 from runners.web.background import IDLE
 from tests.naive import PRESETS
@@ -239,6 +240,14 @@ def test_a_finished_game_has_no_values_and_says_who_won(reader: Visitor) -> None
     assert page.says.startswith("Seat ")
     assert "has won" in page.says
     assert badges(page) == {}
+
+
+def test_a_search_shows_the_value_first_then_turns_then_how_soon_they_end_the_game() -> None:
+    solver = Solver(CLASSIC, 1.0)
+    found = [stage(solver, solving.LATE) for stage in solving._STAGES]
+    assert len({solution.value for solution in found}) == 1
+    assert [bool(solution.turns) for solution in found] == [False, True, True]
+    assert [solution.distance is not None for solution in found] == [False, False, True]
 
 
 def nodes(visitor: Visitor) -> int:

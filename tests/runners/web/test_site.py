@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.routing import Route
 
+from quarto.errors import RequestError
 from runners.checking.new_agent import new_agent
 from runners.web.application import ROUTERS
+from runners.web.pages import whole
 from runners.web.play.games import HeldGames
 from tests.runners.web.visiting import Page, visitor
 
@@ -243,3 +245,11 @@ def test_no_get_starts_a_program_or_an_agent_or_writes(reader: Visitor, monkeypa
     assert not started
     assert not jobs._jobs
     assert files_of(archive) == before  # type: ignore[arg-type]
+
+
+def test_a_whole_number_of_an_address_fits_64_bits() -> None:
+    largest = (1 << 63) - 1
+    assert whole({"game_id": str(largest)}, "game_id") == largest
+    for text in (str(largest + 1), "-1", "1.0", "\N{ARABIC-INDIC DIGIT ONE}"):
+        with pytest.raises(RequestError, match="is not a whole number from 0 to"):
+            whole({"game_id": text}, "game_id")
