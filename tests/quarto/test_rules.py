@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from quarto.jit import uint64
-from quarto.position import Position, board, from_plies
-from quarto.rules import CLASSIC, DIAGONALS, SQUARES, Rules, finishes_line
+from quarto.position import EMPTY, Position, board, from_plies
+from quarto.rules import CELLS, CLASSIC, DIAGONALS, NONE, SQUARES, Rules, finishes_line
 from quarto.threats import danger, safe_pieces, winning_cells
 from tests import naive
 from tests.naive_quarto import ORACLES, plies_and_hand, positions, preset_rules, sharing_sets
@@ -63,6 +63,11 @@ def test_four_pieces_on_a_line_win_for_exactly_the_published_number_of_sets() ->
         winning += finishes_line(uint64(position.lanes), position.occupied, four[3], 3, CLASSIC.tables)
     assert winning == sets["sharing_an_attribute"] == len(sharing_sets())
     assert len(list(combinations(range(16), 4))) == sets["all"]
+
+
+def test_a_game_begins_without_a_piece_on_the_board_or_in_hand() -> None:
+    assert from_plies([]) == EMPTY
+    assert board(EMPTY) == [NONE] * CELLS
 
 
 def bits(mask: int) -> list[int]:

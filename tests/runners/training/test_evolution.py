@@ -283,6 +283,10 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
         trainer(name, **changes)
 
 
+def test_a_tournament_may_be_of_the_whole_population() -> None:
+    assert trainer("ga5", population=5).tournament == 5  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -23,6 +23,7 @@ from runners.play import session
 from runners.play.session import AgentOpponent
 from runners.web import background
 from runners.web.play import games
+from runners.web.play.games import parse_address
 from tests.naive import PRESETS
 from tests.runners.play.people import typed_ahead
 from tests.runners.web.visiting import HOME, Page, Visitor
@@ -156,6 +157,17 @@ def test_resigning_loses_and_a_finished_game_is_logged_once(ada: Visitor) -> Non
     assert rows(ada, "SELECT winner, ending FROM games") == [(0, "forfeit_resigned")]
     assert "is over, and logged as game 0" in ada.send(end.url.partition("&moves")[0], decision="d4").line
     assert shlex.split(Archive.open(ada.site.settings.archive).runs()[0].command) == ["qarena", "serve"]
+
+
+def test_a_page_waits_for_the_log_of_the_decisions_that_count(ada: Visitor) -> None:
+    address = parse_address(ada.begin().query)
+    held = ada.site.service(games.HeldGames).held(address)
+    assert held is not None
+    assert not held.is_to_be_logged(address.moves)  # it is not over
+    resigned = held.decide(address.moves, "resign")
+    assert [held.is_to_be_logged(moves) for moves in (address.moves, resigned)] == [False, True]
+    held.answer(resigned)
+    assert not held.is_to_be_logged(resigned)
 
 
 @pytest.mark.parametrize(
