@@ -195,7 +195,7 @@ def _agent(
 
 
 def agent_from_settings(
-    name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath, trusted: bool = False
+    name: str, settings: Mapping[str, Any], own: Mapping[str, Any], root: PurePath, trusted: bool
 ) -> AgentSpec:
     """The agent of ``conf/agent/NAME.yaml`` with changed ``settings``; ``own`` are those of the yaml itself.
 

@@ -185,6 +185,15 @@ def test_a_panel_shows_each_rate_with_its_interval(reproduction: Reproduction) -
     assert "games won, % (95 % interval)" in texts
 
 
+def test_a_panel_has_rates_and_ends_of_intervals_in_percent() -> None:
+    compared = comparison(figure("44.4"))
+    assert compared.text is not None
+    rates = [published_rate(compared.figure), compared.text.rate]
+    points = chart([compared])["data"]["values"]
+    found = [(point["rate"], point["low"], point["high"]) for point in points]
+    assert found == [pytest.approx((100 * rate.mean, 100 * rate.low, 100 * rate.high)) for rate in rates]
+
+
 def test_every_published_figure_can_be_told() -> None:
     """Real names, ranges and notes in all three forms, as before anything is played."""
     every = Reproduction(tuple(comparison(each, text=False) for each in figures()))
