@@ -22,7 +22,7 @@ from agents.semi_random import SemiRandom
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, Rules
 from quarto.views import BatchView, PositionView
-from runners.arena.engine import BatchEngine, Order
+from runners.arena.engine import BatchEngine, Leg, Order
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, Outcome, View
@@ -126,6 +126,13 @@ def test_the_three_interfaces_play_the_same_games() -> None:
     check_against_twins(engine(CLASSIC, agents, opening_plies=2), twins, pairs=4)
     for outcome in check_against_twins(engine(CLASSIC, [Random()], 15), [naive.Random()], pairs=20):
         assert outcome.plies == 16  # long openings never hold a line
+
+
+def test_games_of_jitted_agents_are_played_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(Leg, "take", lambda _self, turn: asked.append(turn))  # what follows if the kernel fails
+    engine(CLASSIC, [Random(), SemiRandom()]).play_block(Order(1, 0, 2))
+    assert asked == []
 
 
 @pytest.mark.parametrize("agents", [[Random(), SemiRandom()], [Random(), Batched(Random())]], ids=["jitted", "mixed"])

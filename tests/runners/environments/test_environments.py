@@ -309,3 +309,12 @@ def test_wrong_requests_for_many_games_are_refused_in_a_line() -> None:
     environment.reset()
     with pytest.raises(ValueError, match=r"actions have shape \(2,\), not \(3,\)"):
         environment.step([1, 2])
+
+
+def test_a_batch_of_games_has_the_steps_of_one_game_unless_others_are_asked_for() -> None:
+    from runners.environments.vector import QuartoVectorEnv
+
+    for keys in ({}, {"turns": True}):
+        one, batch = made(**keys), QuartoVectorEnv(2, **keys)
+        assert batch.single_action_space == one.action_space
+        assert batch.single_observation_space == one.observation_space

@@ -284,7 +284,7 @@ def test_a_parameter_that_makes_no_sense_is_refused(name: str, changes: dict[str
 
 
 def test_a_tournament_may_be_of_the_whole_population() -> None:
-    assert trainer("ga5", population=5).tournament == 5  # type: ignore[attr-defined]
+    assert trainer("ga5", population=5).tournament == 5
 
 
 @pytest.mark.parametrize(
