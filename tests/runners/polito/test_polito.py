@@ -238,6 +238,26 @@ def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game
         polito(folder, "needy.Needy", game="agents.Quinto").lifted(CLASSIC, "it")
 
 
+LATE = """import quarto
+
+
+class Late(quarto.Player):
+    def choose_piece(self):
+        board = self.get_game().get_board_status()
+        return 0 if board.max() < 0 else self.get_game().remaining()[0]
+
+    def place_piece(self):
+        board = self.get_game().get_board_status()
+        return next((x, y) for y in range(4) for x in range(4) if board[y, x] < 0)
+"""
+
+
+def test_an_attribute_that_a_player_asks_for_in_its_second_turn_is_missed_too(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, {"late.py": LATE})
+    with pytest.raises(RequestError, match=r"it cannot play its games: .* 'Quarto' object has no attribute 'remaining'"):
+        polito(folder, "late.Late").lifted(CLASSIC, "it")
+
+
 def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
     folder, python = folders.write(tmp_path / "theirs", folders.OWN_GAME), tmp_path / "python"
     python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
