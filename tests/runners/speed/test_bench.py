@@ -33,6 +33,7 @@ from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS, has_line, winning_cells
 from tests.naive_solver import solve_position
+from tests.paths import SAMPLE
 from tests.positions import view_of
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher
@@ -268,3 +269,10 @@ def test_the_times_of_turns_are_printed_and_written(qarena: Qarena, tmp_path: Pa
 )
 def test_figures_have_decimals_below_a_hundred_unless_they_are_counts(value: object, text: str) -> None:
     assert figure_text(value) == text
+
+
+def test_the_explorer_is_measured_in_milliseconds_a_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter((0.5, 2.0))
+    monkeypatch.setattr(archive, "best", lambda *_: next(seconds) * len(archive.POSITIONS))
+    figures = archive._explorer(SAMPLE)
+    assert figures == {"explorer": {"milliseconds": 500.0, "with_samples_milliseconds": 2000.0}}
