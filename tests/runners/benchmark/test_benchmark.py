@@ -129,12 +129,18 @@ def test_the_metadata_are_those_of_minari(made: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.extras
 def test_minari_makes_the_environment_of_a_dataset(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium
+
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(made))
     dataset = minari.load_dataset("quarto/random-v0")
     environment = dataset.recover_environment()
     assert environment.observation_space == dataset.observation_space
     assert environment.action_space == dataset.action_space
     assert (environment.reset(seed=1)[0][:16] >= 0).sum() == 2
+    assert dataset.env_spec is not None
+    registered = gymnasium.spec(making.ENVIRONMENT)
+    for name in ("nondeterministic", "reward_threshold", "max_episode_steps", "order_enforce", "disable_env_checker"):
+        assert getattr(dataset.env_spec, name) == getattr(registered, name), name
 
 
 def test_parts_have_openings_of_their_own_and_pairings_of_every_player(made: Path) -> None:

@@ -25,7 +25,7 @@ from quarto.rules import CLASSIC, Rules
 from quarto.solver.solver import Solver
 from runners.arena.config import agent_named
 from runners.executors.base import available_cores
-from runners.speed import archive, main, solver
+from runners.speed import archive, main, solver, timing
 from runners.speed.main import yardstick
 from runners.speed.timing import compiled, process
 from runners.speed.turn_times import TurnTimes, figure_text, random_positions, turn_nanoseconds, turn_times
@@ -276,3 +276,11 @@ def test_the_explorer_is_measured_in_milliseconds_a_position(monkeypatch: pytest
     monkeypatch.setattr(archive, "best", lambda *_: next(seconds) * len(archive.POSITIONS))
     figures = archive._explorer(SAMPLE)
     assert figures == {"explorer": {"milliseconds": 500.0, "with_samples_milliseconds": 2000.0}}
+
+
+def test_a_program_that_does_not_compile_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(timing.COMPILERS, ".c", (("false",), ""))  # a compiler that fails
+    with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):
+        compiled("yardstick.c", tmp_path)
+    monkeypatch.setitem(timing.COMPILERS, ".c", (("no-such-compiler",), ""))
+    assert compiled("yardstick.c", tmp_path) is None
