@@ -75,6 +75,11 @@ def test_each_generation_learns_from_the_games_of_those_before(loop: tuple[Path,
     assert (trained.games, knowledge(trained)) == (900, cards[2].knowledge)
 
 
+def test_nothing_is_played_to_learn_from_after_the_last_generation(loop: tuple[Path, Trained]) -> None:
+    _, trained = loop
+    assert trained.played == 3 * 300 + 4 * 2 * 40  # then strength alone is measured
+
+
 def test_strength_is_what_the_games_against_each_opponent_say(loop: tuple[Path, Trained]) -> None:
     root, trained = loop
     strength = trained.tables["strength"]
