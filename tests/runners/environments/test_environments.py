@@ -314,7 +314,8 @@ def test_wrong_requests_for_many_games_are_refused_in_a_line() -> None:
 def test_a_batch_of_games_has_the_steps_of_one_game_unless_others_are_asked_for() -> None:
     from runners.environments.vector import QuartoVectorEnv
 
-    for keys in ({}, {"turns": True}):
+    cases: list[dict[str, Any]] = [{}, {"turns": True}]
+    for keys in cases:
         one, batch = made(**keys), QuartoVectorEnv(2, **keys)
         assert batch.single_action_space == one.action_space
         assert batch.single_observation_space == one.observation_space
