@@ -187,7 +187,7 @@ class Connection:
                 self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
 
     def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
-        groups = self._files.grouped(view, found)
+        groups = self._files.group_files(view, found)
         sources = [(self.source(group), {"run_id": views.RUN_OF_FILE} | values) for group, values in groups]
         self.duckdb.execute(views.over(view, sources))
 

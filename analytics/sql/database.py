@@ -256,7 +256,7 @@ class OpenArchive:
             self.archive.known_run(each)
         widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
         types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
-        groups = self.files.grouped(table, found)
+        groups = self.files.group_files(table, found)
         parts = [
             self._scanned(files, widened).select(**self._columns(types, run_id, values)) for files, values in groups
         ]

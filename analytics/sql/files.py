@@ -86,7 +86,7 @@ class ArchiveFiles:
             self.record_failures[run_id] = error
             return error
 
-    def grouped(self, table: str, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
+    def group_files(self, table: str, found: Iterable[CheckedFile]) -> list[tuple[list[CheckedFile], dict[str, str]]]:
         """Files of a table in groups that have one condition, each with the columns that follow from records.
 
         Only ``games`` has such columns. To read one of a run whose record is damaged or lost is an error.

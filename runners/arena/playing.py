@@ -157,7 +157,7 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
     """
     archive, run_id = experiment.archive, experiment.run_id
     until = time.monotonic() + (0.0 if isinstance(archive.root, Path) else LISTING_SECONDS)
-    while gone := _unlisted(archive, run_id, written):
+    while gone := _find_unlisted(archive, run_id, written):
         if time.monotonic() < until:
             time.sleep(LISTING_PAUSE)
             continue
@@ -168,7 +168,7 @@ def _require_written(experiment: Experiment, written: Sequence[Range]) -> None:
         )
 
 
-def _unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> list[Range]:
+def _find_unlisted(archive: Archive, run_id: str, written: Sequence[Range]) -> list[Range]:
     """Return the units that were written and that no listed file has."""
     there = archive.ranges(run_id).covered if written and archive.run(run_id) is not None else []
     return [each for first, end in written for each in missing(there, end, first)]
