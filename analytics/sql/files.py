@@ -165,7 +165,7 @@ class ArchiveFiles:
         except FileNotFoundError as error:
             raise MissingFileError(f"{error} is missing or damaged: run 'qarena archive verify'") from error
         file = self._checked(run_id, path, path.name.split(".")[-2])
-        if self.archive.file_of(run_id, stored) == stored:
+        if stored.is_file:
             return file
         return file._replace(condition=is_in_units(self.archive.known_run(run_id).line, stored.first, stored.end))
 

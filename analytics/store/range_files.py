@@ -142,7 +142,7 @@ def read_rows(
     except FileNotFoundError:
         parts = [*_rows_of(game_ids, [_from_another(Archive(archive.root), run_id, stored, table)])]
     rows = pl.concat(parts) if parts else pl.DataFrame(schema=schema)
-    if archive.file_of(run_id, stored) == stored:
+    if stored.is_file:
         return rows
     return select_units(rows, archive.known_run(run_id).line, stored.first, stored.end)
 
@@ -187,7 +187,7 @@ def write_slices(archive: Archive, run_id: str) -> int:
     processes may do so at once: they write the same. Raises ``FailureError`` for a damaged file, a run without a
     record, and when the disk refuses.
     """
-    slices = [stored for stored in archive.ranges(run_id) if archive.file_of(run_id, stored) != stored]
+    slices = [stored for stored in archive.ranges(run_id) if not stored.is_file]
     if not slices:
         return 0
     record = archive.known_run(run_id)

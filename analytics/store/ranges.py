@@ -145,6 +145,11 @@ class StoredRange(NamedTuple):
     extent: str = ""  # of a derived table: a text that is greater holds more
 
     @property
+    def is_file(self) -> bool:
+        """Whether a file holds just this range; a slice of a file has no check of its own, see ``cover``."""
+        return bool(self.check)
+
+    @property
     def units(self) -> int:
         return self.end - self.first
 

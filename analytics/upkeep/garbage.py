@@ -77,7 +77,7 @@ class _Games:
         covering = self.effective.inside(file.first, file.end)
         return self._listed.time(self._archive.file_of(self._run_id, stored) for stored in covering)
 
-    def are_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
+    def select_hidden(self, files: Iterable[StoredRange]) -> set[StoredRange]:
         """Return the files of a derived table that are about hidden games."""
         files, names = [*files], {file[:3] for file in self.hidden}
         return {*fitting(files, counting(self.hidden)), *(file for file in files if file[:3] in names)}
@@ -124,7 +124,7 @@ def _of_games(listed: Mapping[str, _Listed], games: _Games, files: TableFiles) -
 def _of_derived(table: RangeTable, mine: _Listed, games: _Games, files: TableFiles) -> None:
     """Sort out the files of a table that follows from the games; parts of a range of games may wait for the others."""
     listed = [file for file in mine.ranges if table.is_extent(file.extent)]
-    files.needed.update(map(mine.path, games.are_hidden(listed)))
+    files.needed.update(map(mine.path, games.select_hidden(listed)))
     for extent in {file.extent for file in listed}:
         ranges = fitting((file for file in listed if table.includes(file.extent, extent)), games.effective)
         counted = set(ranges)

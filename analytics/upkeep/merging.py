@@ -136,8 +136,8 @@ def _add(source: Archive, target: Archive, record: RunRecord, stored: StoredRang
     that are lacking are cut out of it.
     """
     inside = target.ranges(record.run_id).inside(stored.first, stored.end)
-    lacking, is_file = inside.missing(stored.end, stored.first), source.file_of(record.run_id, stored) == stored
-    if lacking and is_file and all(stored.first <= each.first and each.end <= stored.end for each in inside):
+    lacking = inside.missing(stored.end, stored.first)
+    if lacking and stored.is_file and all(stored.first <= each.first and each.end <= stored.end for each in inside):
         _copy_games(source, target, record.run_id, stored)
     elif lacking:
         games = read_games(source, record.run_id, stored)

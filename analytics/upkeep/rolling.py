@@ -79,7 +79,7 @@ def _families(known: Ranges, span: Range, end_unit: int, fits: Fits, most: int) 
         return
     last = end_unit if first < end_unit < end and int(inside.ends[-1]) == end_unit else end
     whole = (int(inside.firsts[0]), int(inside.ends[-1]), inside.units) == (first, last, last - first)
-    are_files = all(child.check for child in inside)  # no slices of files that another writer has just made overlap
+    are_files = all(child.is_file for child in inside)  # no slices of files that another writer has just made overlap
     if whole and are_files and len(inside) <= most and fits(inside):
         yield Family(StoredRange(first, last, inside.fingerprint, extent=inside[0].extent), inside)
         return
