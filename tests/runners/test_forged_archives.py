@@ -333,18 +333,34 @@ def forgeries() -> dict[str, Forge]:
 
 
 QUICK = ("agent: child", "kind: popen", "rules: markup")
-
-
-@pytest.mark.parametrize(
+EACH_FORGERY = pytest.mark.parametrize(
     "name", [*QUICK, *(pytest.param(n, marks=pytest.mark.slow) for n in forgeries() if n not in QUICK)]
 )
+
+
+def receive(name: str, honest: Path, folder: Path, qarena: Qarena) -> Path:
+    """Copy the honest archive into a folder and forge the copy."""
+    fill(honest, qarena)
+    root = folder / "received"
+    shutil.copytree(honest, root)
+    forgeries()[name](root)
+    return root
+
+
+@EACH_FORGERY
 def test_a_forged_archive_starts_nothing_and_is_answered_in_plain_lines(
     name: str, honest: Path, tmp_path: Path, qarena: Qarena
 ) -> None:
-    fill(honest, qarena)
-    root = tmp_path / "received"
-    shutil.copytree(honest, root)
-    forgeries()[name](root)
+    root = receive(name, honest, tmp_path, qarena)
     with untouched(tmp_path):
         check_commands(qarena, root, name)
+
+
+@pytest.mark.extras  # the pages need FastAPI
+@EACH_FORGERY
+def test_a_forged_archive_starts_nothing_through_the_pages(
+    name: str, honest: Path, tmp_path: Path, qarena: Qarena
+) -> None:
+    root = receive(name, honest, tmp_path, qarena)
+    with untouched(tmp_path):
         check_pages(root, name)
