@@ -418,8 +418,10 @@ def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(mon
 
 @pytest.fixture
 def handlers() -> Iterator[None]:
-    """Restores the handlers of signals."""
+    """Begin with the handlers of a command in a terminal, also under nohup, and restore those of the tests."""
     before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    for number in interruption.TERMINATIONS:
+        signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
