@@ -59,10 +59,10 @@ test-all-extras: $(VENV)/installed-extras chromium azurite
 # Libraries with PyTorch have environments of their own, which no lock describes: the newest versions that fit. d3rlpy
 # pins gymnasium 1.0, too.
 test-d3rlpy: $(VENV)-d3rlpy/installed
-	$(VENV)-d3rlpy/bin/python -m pytest tests/runners/benchmark/test_d3rlpy_folder.py
+	$(VENV)-d3rlpy/bin/python -m pytest tests/runners/learning/benchmark/test_d3rlpy_folder.py
 
 test-sb3: $(VENV)-sb3/installed
-	$(VENV)-sb3/bin/python -m pytest tests/runners/environments/test_stable_baselines.py
+	$(VENV)-sb3/bin/python -m pytest tests/runners/learning/environments/test_stable_baselines.py
 
 # Part of `make test`. Types take longer to check than all else here: `make lint` and `make test-extras` do.
 style: $(VENV)/installed-dev

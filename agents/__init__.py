@@ -1,1 +1,1 @@
-"""Players: each is one file here, one yaml in ``conf/agent``, one test. ``base`` and ``lift`` are their interfaces."""
+"""Players: each is one file here, one yaml in ``conf/agent``, one test."""

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.base import (
+from agents.base.agent import (
     AGENT_TYPE,
     RULES_TYPE,
     KernelAgent,
@@ -35,9 +35,9 @@ from agents.base import (
     think,
     turn,
 )
+from agents.base.parameters import checked_whole
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
-from agents.parameters import checked_whole
 from agents.search.valued import (
     EXACT_FROM,
     UNDECIDED,

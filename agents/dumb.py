@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import KernelAgent, encode_turn, turn
-from agents.parameters import checked_flag
+from agents.base.agent import KernelAgent, encode_turn, turn
+from agents.base.parameters import checked_flag
 from quarto.bits import lowest_bit
 from quarto.position import ALL_CELLS, Position
 from quarto.rules import NONE

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_probability
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.base.parameters import checked_probability
 from quarto.bits import lowest_bit, nth_bit, popcount
 from quarto.jit import inlined, int64, uint64
 from quarto.position import ALL_CELLS, Position, after_placing

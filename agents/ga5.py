@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_flag, checked_number
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.base.parameters import checked_flag, checked_number
 from quarto.bits import lowest_bit
 from quarto.jit import inlined, int64
 from quarto.position import ALL_CELLS, Position

@@ -8,9 +8,9 @@ import numpy as np
 from numba import types
 
 from agents.alpha_beta import MEMORY_SIZE, SOONER, TURN_BITS, UNBOUNDED, best_turn, result_of
-from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, think, turn
+from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, think, turn
+from agents.base.parameters import checked_flag, checked_probability, checked_whole
 from agents.ga2 import VALUE_BITS, cell_by_lines, ranks_of_values
-from agents.parameters import checked_flag, checked_probability, checked_whole
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel

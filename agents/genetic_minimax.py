@@ -7,8 +7,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, scratch, turn
-from agents.parameters import checked_flag, checked_whole
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, scratch, turn
+from agents.base.parameters import checked_flag, checked_whole
 from agents.search.playout import GOES_ON, LINE, LONGEST_GAME, move_cell, move_gift, play_move, random_move
 from quarto.bits import array_pointer
 from quarto.jit import inlined, int64, uint64

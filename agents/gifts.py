@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, params, table, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, table, turn
 from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
 from agents.random import random_cell
 from quarto.bits import lowest_bit, popcount

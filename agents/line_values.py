@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, think, turn
+from agents.base.parameters import checked_probability
 from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, WORDS, place_on_lines, read_lines, survey
 from agents.learning.line_features import MOST_FEATURES, WON_AFTER, features_of, mark_of, words_of
 from agents.learning.policy import Policy, check_ascending, check_within, checked_columns, refuse
-from agents.parameters import checked_probability
 from agents.semi_random import gift_turn
 from quarto.batch import NO_VISITS
 from quarto.bits import lowest_bit, popcount

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
+from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, table, think, turn
+from agents.base.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from agents.learning.policy import Policy
 from agents.line_values import check_weights
-from agents.parameters import checked_flag, checked_number, checked_probability, checked_whole
 from agents.search.playout import GOES_ON, LINE, NO_MOVE, move_cell, move_gift, play_move, playout
 from agents.search.puct import puct_turn, words_of_nodes
 from agents.search.tree import (

@@ -21,8 +21,8 @@ import numpy as np
 from numba import types
 
 from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, UNBOUNDED, WHOLE, best_turn
-from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_flag, checked_whole
+from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
+from agents.base.parameters import checked_flag, checked_whole
 from agents.random import random_piece
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel

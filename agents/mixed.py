@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from agents.alpha_beta import MEMORY_SIZE, SHARES, TURN_BITS, WHOLE, best_turn
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, params, turn
+from agents.base.parameters import checked_flag, checked_version, checked_whole
 from agents.minimax import NO_TURN, cell_of, gift_of, study_a_turn
-from agents.parameters import checked_flag, checked_version, checked_whole
 from agents.random import random_piece
 from agents.rule_based import (
     EARLIER,

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from agents.alpha_beta import MEMORY_SIZE
-from agents.base import Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.agent import Knowledge, TurnKernel, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.parameters import checked_whole
 from agents.learning.policy import Policy
 from agents.minimax import cell_of, gift_of
 from agents.mixed import Mixed, accepted_turn, program_turn
-from agents.parameters import checked_whole
 from agents.random import random_piece
 from agents.rl_tabular import checked_counters, counted_cell, counted_gift, knowledge_of
 from agents.rule_based import GAME_WORDS, mirror_or_random_cell, mirror_piece

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
-from agents.parameters import checked_one_of, checked_probability, checked_whole
+from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, params, think, turn
+from agents.base.parameters import checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
 from agents.search.exact import SOLVER_WORDS, SolverKnowledge, search_of, solver_record
 from agents.semi_random import SemiRandom

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from agents.base import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
-from agents.parameters import checked_flag, checked_whole
+from agents.base.agent import RULES_TYPE, KernelAgent, Knowledge, encode_turn, params, turn
+from agents.base.parameters import checked_flag, checked_whole
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, kernel
 from quarto.position import ALL_CELLS, POSITION_TYPE, Position, after_giving, after_placing

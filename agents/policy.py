@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.parameters import checked_number, checked_one_of, checked_probability
 from agents.learning.policy import Policy, check_ascending, check_boards, check_canonical, checked_columns, refuse
 from agents.learning.rows import empty_rows, find_row, rows_of
-from agents.parameters import checked_number, checked_one_of, checked_probability
 from agents.random import random_cell, random_piece
 from agents.semi_random import gift_turn
 from quarto.bits import popcount, spread
@@ -131,7 +131,7 @@ class PolicyAgent(KernelAgent):
 
     ``policy`` is of kind 'mc_afterstate' (its column ``mean``), 'q_table' or 'fitted_q' (``value``). It has a row for
     each afterstate, ascending: ``lanes`` int64 and ``occupied`` int32 of its canonical form, in which piece 0 is in
-    hand. Without a policy nothing is known. ``runners/arena/agent_policies.py`` gives a policy of another kind to the
+    hand. Without a policy nothing is known. ``runners/config/agent_policies.py`` gives a policy of another kind to the
     player of that kind. The player also gets the other parameters that it has, such as ``risk``. Raises ``ValueError``
     for any other policy and for a fallback that does not exist; ``knowledge`` does for a policy learned under rules
     with other symmetries.

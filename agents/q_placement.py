@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.base.parameters import checked_flag, checked_number, checked_probability
 from agents.ga2 import gift_by_frequency
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
@@ -32,7 +33,6 @@ from agents.learning.rows import (
     rows_of,
     width_of,
 )
-from agents.parameters import checked_flag, checked_number, checked_probability
 from agents.random import random_cell
 from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.agent import Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.parameters import checked_one_of, checked_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import Policy
 from agents.learning.rows import RowLearner, add_row, empty_rows, has_room, known_positions
-from agents.parameters import checked_one_of, checked_probability
 from agents.policy import (
     COIN,
     EXPLORATION,

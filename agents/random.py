@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import KernelAgent, encode_turn, turn
+from agents.base.agent import KernelAgent, encode_turn, turn
 from quarto.bits import nth_bit, popcount
 from quarto.jit import inlined
 from quarto.position import ALL_CELLS, Position

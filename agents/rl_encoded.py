@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, table, turn
+from agents.base.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.learning.learner import FinishedGame, Learner, update
 from agents.learning.policy import Policy, checked_columns
-from agents.parameters import checked_number, checked_one_of, checked_probability, checked_whole
 from agents.random import random_cell, random_piece
 from quarto.bits import LANE, lowest_bit, spread
 from quarto.jit import inlined, int64, kernel, uint64

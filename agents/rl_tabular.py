@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, keys, params, symmetry_tables, table, turn
+from agents.base.parameters import checked_flag, checked_probability
 from agents.learning.learner import FinishedGame, update
 from agents.learning.policy import (
     Policy,
@@ -40,7 +41,6 @@ from agents.learning.rows import (
     rows_of,
     width_of,
 )
-from agents.parameters import checked_flag, checked_probability
 from agents.random import random_cell, random_piece
 from quarto.bits import spread
 from quarto.canonical import Transform, canonical, canonical_transform, map_cell, map_piece

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import KernelAgent, Knowledge, TurnKernel, encode_turn, memory, params, turn
-from agents.parameters import checked_flag, checked_version
+from agents.base.agent import KernelAgent, Knowledge, TurnKernel, encode_turn, memory, params, turn
+from agents.base.parameters import checked_flag, checked_version
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, popcount
 from quarto.jit import inlined, int64, uint64

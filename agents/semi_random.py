@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import KernelAgent, encode_turn, turn
+from agents.base.agent import KernelAgent, encode_turn, turn
 from agents.random import random_cell, random_piece
 from quarto.bits import lowest_bit, spread
 from quarto.jit import inlined, int64, uint64

@@ -19,9 +19,9 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [path for path in [str(ROOT)] if path not in sys.path]  # mkdocs runs from its own folder
 
-from runners.arena.config_groups import SCHEMAS  # noqa: E402  (found by the line above)
-from runners.hydra_app.arguments import Key  # noqa: E402  (found by the line above)
-from runners.hydra_app.help import archive_keys, explained_keys, introduction  # noqa: E402  (found by the line above)
+from runners.config.arguments import Key  # noqa: E402  (found by the line above)
+from runners.config.help import archive_keys, explained_keys, introduction  # noqa: E402  (found by the line above)
+from runners.config.schemas import SCHEMAS  # noqa: E402  (found by the line above)
 
 ELSEWHERE = {
     "data/README.md": "archive_format.md",
@@ -40,16 +40,16 @@ PYTHON = {  # by page: its title, its first paragraph, the modules
     "python_analytics.md": (
         "Python: analytics",
         "The archive and the questions to it. Begin with `analytics.open_archive`.",
-        """analytics analytics.sql.database analytics.query.questions analytics.query.selection
-        analytics.query.openings analytics.ratings.ratings analytics.ratings.head_to_head
+        """analytics analytics.questions.sql.database analytics.questions.cookbook analytics.questions.selection
+        analytics.questions.openings analytics.questions.ratings analytics.questions.head_to_head
         analytics.statistics.tally analytics.statistics.sprt analytics.exchange.export
-        analytics.perfect.game_review analytics.perfect.position_set analytics.report.page
+        analytics.exact.game_review analytics.exact.position_set analytics.report.page
         analytics.report.reported_games""",
     ),
     "python_agents.md": (
         "Python: agents",
         "The interface between agents and the engine and to learners. [Agents](agents.md) shows its three forms.",
-        "agents.base agents.lift agents.learning.learner agents.learning.policy",
+        "agents.base.agent agents.base.player agents.learning.learner agents.learning.policy",
     ),
 }
 COMMANDS = """# The command line

@@ -1,6 +1,6 @@
 """Errors that a user can meet: one line of text each. The command line turns them into exit codes.
 
-A player's own interpreter imports this too (``runners/polito/``): it may be Python 3.7.
+A player's own interpreter imports this too (``runners/hosting/polito/``): it may be Python 3.7.
 """
 
 from __future__ import annotations

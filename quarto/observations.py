@@ -248,7 +248,7 @@ def encoded_turns(batch: Batch, rules: Rules) -> tuple[NDArray[np.int8], NDArray
     return pieces, legal
 
 
-RESOLVER = "runners.arena.config_groups"
+RESOLVER = "runners.config.options"
 
 
 def rules_named(rules: Rules | str) -> Rules:

@@ -1,1 +1,1 @@
-"""Playing, scheduling, sweeping, and the command line."""
+"""Whatever plays, learns, computes or serves; the command line."""

@@ -2,8 +2,8 @@
 
 from hydra import compose, initialize_config_dir
 
-from runners.arena.config import load_agent
-from runners.arena.config_groups import CONF, load_rules
+from runners.config.agents import load_agent
+from runners.config.options import CONF, load_rules
 from runners.hosting.guarded_agent import GuardedAgent
 from tests.runners.conftest import prepare_once
 

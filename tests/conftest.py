@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from analytics.files.backend import ObjectUrl
+    from analytics.store.files.backend import ObjectUrl
     from tests.object_storage import Proxy
 
 # The first example may compile a kernel, so no deadline; and what fails on one machine must fail on all, so no luck.
@@ -132,6 +132,6 @@ def google(bucket: "ObjectUrl", storage_port: int, monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def google_bucket(google: "Proxy", bucket: "ObjectUrl") -> "ObjectUrl":
     """The new bucket as one of Google's."""
-    from analytics.files.backend import ObjectUrl
+    from analytics.store.files.backend import ObjectUrl
 
     return ObjectUrl("gs:", bucket.bucket)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from analytics.files.backend import ObjectUrl
+from analytics.store.files.backend import ObjectUrl
 
 HOST = "127.0.0.1"
 SECRET = "do-not-show-this"  # noqa: S105  (of nobody)

@@ -77,9 +77,9 @@ SMALLER = (
 )
 
 # The steps that cannot be run here, by page and beginning, with the reason.
-CLUSTER = "needs a Ray cluster: tests/runners/executors plays on one that it starts"
+CLUSTER = "needs a Ray cluster: tests/runners/arena/executors plays on one that it starts"
 MINUTES = "takes minutes, or needs the policies of lines that do"
-OWN_KIND = "my_kind is the reader's own class: tests/runners/training/test_derive.py has one"
+OWN_KIND = "my_kind is the reader's own class: tests/runners/learning/training/test_derive.py has one"
 SERVER = "serves until Ctrl-C: tests/runners/web/test_browser.py starts it"
 NOT_RUN = {
     ("docs/serve.md", ""): SERVER,
@@ -93,9 +93,12 @@ NOT_RUN = {
     ("docs/tutorial.md", "qarena serve"): "serves until it is stopped: tests/runners/web plays on it",
     ("docs/notebooks.md", "marimo edit"): "opens a browser and waits",
     ("docs/notebooks.md", "python docs/notebooks"): "tests/test_site.py runs both notebooks",
-    ("docs/benchmark.md", ""): "makes four datasets and learns from each: tests/runners/benchmark does with few games",
+    (
+        "docs/benchmark.md",
+        "",
+    ): "makes four datasets and learns from each: tests/runners/learning/benchmark does with few games",
     ("docs/results_benchmark.md", ""): "learns from the datasets of benchmark.md for an hour",
-    ("docs/storage.md", ""): "needs a bucket: tests/analytics/files asks a server that it starts",
+    ("docs/storage.md", ""): "needs a bucket: tests/analytics/store/files asks a server that it starts",
     ("docs/scale.md", "qarena run mcts ga_minimax"): CLUSTER,
     ("docs/scale.md", "qarena archive index --executor ray"): CLUSTER,
     ("docs/sweeps.md", "qarena sweep hydra/launcher=submitit_slurm"): "needs a Slurm cluster",
@@ -114,12 +117,12 @@ NOT_RUN = {
     ("docs/results_learning.md", "qarena policy judge line_values thoughts_of_search"): MINUTES,
     ("docs/engines.md", "qarena run engine random a.command='./my_engine"): "plays the reader's own engine",
     ("docs/engines.md", "qarena agents check 'engine(command=./my_engine"): "checks the reader's own engine",
-    ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/polito has some",
+    ("docs/players_of_others.md", ""): "DIR is a folder of the reader's own: tests/runners/hosting/polito has some",
     ("docs/training.md", "@turn"): "the outline of a learner, not a program",
     ("CONTRIBUTING.md", "@turn"): "the outline of an agent, not a program",
     ("docs/exchange.md", "import d3rlpy"): "needs d3rlpy, which the project does not install",
     ("docs/exchange.md", "import polars as pl, tensorflow"): "needs TensorFlow, which the project does not install",
-    ("docs/agents.md", "def play(self"): "a method alone: tests/runners/checking plays the template that has it",
+    ("docs/agents.md", "def play(self"): "a method alone: tests/runners/authoring plays the template that has it",
     ("docs/policies.md", "qarena policy build --config-dir my_agents"): OWN_KIND,
     ("docs/policies.md", "qarena run --config-dir my_agents"): OWN_KIND,
     ("docs/policies.md", "qarena policy rebuild mine --config-dir"): OWN_KIND,
@@ -128,12 +131,12 @@ NOT_RUN = {
 
 # Pages, or one language of them, that a test of their own runs: the test names the page.
 ELSEWHERE = {
-    ("docs/rl.md", "shell"): "tests/runners/environments/test_rl_page.py",
-    ("docs/rl.md", "python"): "tests/runners/environments/test_rl_page.py",
-    ("docs/cookbook.md", "sql"): "tests/runners/archive/test_questions.py",
-    ("docs/cookbook.md", "shell"): "tests/runners/archive/test_questions.py",
-    ("docs/sql.md", "sql"): "tests/runners/archive/test_questions.py",
-    ("docs/sql.md", "python"): "tests/runners/archive/test_questions.py",
+    ("docs/rl.md", "shell"): "tests/runners/learning/environments/test_rl_page.py",
+    ("docs/rl.md", "python"): "tests/runners/learning/environments/test_rl_page.py",
+    ("docs/cookbook.md", "sql"): "tests/runners/cli/test_questions.py",
+    ("docs/cookbook.md", "shell"): "tests/runners/cli/test_questions.py",
+    ("docs/sql.md", "sql"): "tests/runners/cli/test_questions.py",
+    ("docs/sql.md", "python"): "tests/runners/cli/test_questions.py",
     ("docs/reports.md", "python"): "tests/analytics/report/test_reports_page.py",
 }
 
@@ -156,7 +159,7 @@ BEFORE = {
     "docs/agents.md": (MINE,),
     "data/README.md": (
         "qarena run random dumb games=200",
-        "mkdir -p analytics/perfect && cp -r $ROOT/analytics/perfect/position_sets analytics/perfect",
+        "mkdir -p analytics/exact && cp -r $ROOT/analytics/exact/position_sets analytics/exact",
     ),
     "docs/archive.md": (
         SAMPLE,
@@ -168,7 +171,7 @@ BEFORE = {
         "qarena annotate",
         "printf '...F/.3../.2A./C.8. 7\\n' > positions.txt",
     ),
-    "docs/engines.md": ("mkdir runners && ln -s $ROOT/runners/engines runners/engines",),
+    "docs/engines.md": ("mkdir runners && ln -s $ROOT/runners/hosting/engines runners/hosting/engines",),
     "docs/exchange.md": (SAMPLE, "import numpy as np; observations = np.full((3, 17), -1)"),
     "docs/leaderboard.md": (
         "mkdir -p docs my_agents/agent",

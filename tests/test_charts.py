@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.published import figures as published_figures
-from analytics.published.comparison import ComparedFigure, chart
 from analytics.report import style
 from analytics.report.page import sections_of
+from analytics.report.published import figures as published_figures
+from analytics.report.published.comparison import ComparedFigure, chart
 from analytics.report.style import Drawing
 from analytics.report.vega import Spec, category, data, layer, quantity
-from runners.browse import charts
+from runners.web.archive import charts
 from tests.analytics.chosen_games import add_decisions, add_policies, write_archive
 from tests.analytics.indexed import think
 

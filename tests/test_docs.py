@@ -18,11 +18,11 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from quarto.errors import MissingExtraError
-from runners.arena.config_groups import SCHEMAS
 from runners.cli.main import app
 from runners.cli.play import is_training
-from runners.hydra_app.arguments import parsed
-from runners.hydra_app.sweep_values import first_value
+from runners.config.arguments import parsed
+from runners.config.schemas import SCHEMAS
+from runners.config.sweep_values import first_value
 from runners.play.levels import agent_at
 from tests.paths import CONF, ROOT
 from tests.runners.conftest import prepared_once

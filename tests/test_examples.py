@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from analytics.store.archive import Archive
-from analytics.verify.archive import verify
-from runners.checking.check import faults
-from runners.checking.new_agent import new_agent
+from analytics.tables.verify.archive import verify
+from runners.authoring.check import faults
+from runners.authoring.new_agent import new_agent
 from tests.paths import ROOT, SAMPLE
 
 

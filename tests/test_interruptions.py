@@ -27,14 +27,14 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from analytics.derived_tables.tables import FOLDERS, NotIndexedError, index_runs
-from analytics.policies import policy_store
-from analytics.sql.database import OpenArchive
+from analytics.questions.sql.database import OpenArchive
+from analytics.store import policy_store
 from analytics.store.archive import Archive
 from analytics.store.ranges import StoredRange
 from analytics.store.records import SweepJob
-from analytics.upkeep.garbage import remove, unneeded_files
-from analytics.verify.archive import verify
+from analytics.tables.derived.tables import FOLDERS, NotIndexedError, index_runs
+from analytics.tables.upkeep.garbage import remove, unneeded_files
+from analytics.tables.verify.archive import verify
 from quarto.errors import RequestError
 from runners.cli import main
 from tests.analytics.folders import snapshot
@@ -69,7 +69,7 @@ State = tuple[Mapping[Any, Any], Mapping[str, Sequence[Any]]]  # see ``state``
 
 # What commands import and prepare when they are carried out. A process that starts a command has it all, but no thread.
 MODULES = ("hydra_app.application", "hydra_app.launch", "terminal.results", "archive.questions", "perfect.decisions")
-READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.upkeep.merging")
+READY = ("tests.commands_ready", *(f"runners.{name}" for name in MODULES), "analytics.tables.upkeep.merging")
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload([__name__, *READY])
 

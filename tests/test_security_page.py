@@ -8,16 +8,18 @@ import re
 from tests.paths import ROOT
 from tests.test_house import PACKAGES
 
-FILES = "analytics/files/test_strange_files.py"
+FILES = "analytics/store/files/test_strange_files.py"
 STRANGE = f"{FILES}::test_what_is_neither_a_file_nor_a_folder_is_named_and_left_alone"
 TABLES = "analytics/store/test_strange_tables.py"
 TEXTS = "analytics/store/test_records.py"
-FLIPPED = "analytics/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
-REBUILD = "runners/policies/test_rebuild.py"
+FLIPPED = (
+    "analytics/tables/verify/test_flipped_bytes.py::test_whichever_bit_flips_the_file_is_named_or_nothing_has_changed"
+)
+REBUILD = "runners/learning/policies/test_rebuild.py"
 GATE = "runners/arena/test_identities.py"
-ASKING = "runners/browse/test_asking.py"
+ASKING = "runners/web/archive/test_asking.py"
 REPLAY = "runners/archive/test_replay.py"
-DERIVED = "analytics/verify/test_derived_tables.py"
+DERIVED = "analytics/tables/verify/test_derived_tables.py"
 WEB = "runners/web/test_site.py"
 START, BACKGROUND, SESSIONS = (f"runners/web/test_{name}.py" for name in ("start", "background", "play"))
 HERE = "test_security_page.py::test_nothing_is_unpickled_or_evaluated"
@@ -54,7 +56,7 @@ PROVEN = {
     "test_parameters_are_split_at_the_commas_outside_of_quotes_and_brackets",
     "Rules have a name": f"{TEXTS}::test_rules_of_a_record_have_a_name_of_letters_and_digits",
     "A wrong checksum is refused": FLIPPED,
-    "**Games.** `verify` replays": "analytics/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
+    "**Games.** `verify` replays": "analytics/tables/verify/test_games.py::test_a_game_that_breaks_the_rules_is_named",
     "It cannot know who": None,
     "**Exact values.** `verify` solves": f"{DERIVED}::test_a_value_of_a_late_position_is_solved_again",
     "Other wrong values": None,
@@ -93,8 +95,8 @@ PROVEN = {
     "Other sites can link": f"{WEB}::test_other_sites_can_link_to_us_and_load_nothing",
     "With `--host`": f"{WEB}::test_where_others_may_connect_only_built_in_agents_play",
     "On this machine too": f"{WEB}::test_a_form_starts_no_program_either_unless_the_server_was_told_so",
-    "A question in SQL reads": "analytics/sql/test_strangers.py::test_everything_else_is_refused",
-    "It changes nothing": "analytics/sql/test_strangers.py::test_everything_else_is_refused",
+    "A question in SQL reads": "analytics/questions/sql/test_strangers.py::test_everything_else_is_refused",
+    "It changes nothing": "analytics/questions/sql/test_strangers.py::test_everything_else_is_refused",
     "A process of its own": f"{ASKING}::test_what_cannot_be_interrupted_is_ended_and_the_next_question_answered",
     "Agents think for one": f"{SESSIONS}::test_many_games_of_one_browser_do_not_keep_another_from_playing",
     "A turn for which": f"{SESSIONS}::test_who_closes_the_page_of_a_slow_agent_can_play_another_one",

@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import AGENT_TYPE, RULES_TYPE, KernelAgent, Knowledge
+from agents.base.agent import AGENT_TYPE, RULES_TYPE, KernelAgent, Knowledge
 from agents.learning.policy import Policy
 from quarto.batch import Games
 from quarto.jit import inlined, int64, kernel, load

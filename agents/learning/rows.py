@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Knowledge
+from agents.base.agent import Knowledge
 from agents.learning.learner import Learner
 from quarto.bits import popcount
 from quarto.jit import inlined, int64, kernel, uint64

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Knowledge, keys
+from agents.base.agent import Knowledge, keys
 from quarto.bits import array_pointer
 from quarto.jit import inlined, uint64
 from quarto.rules import CELLS, Rules

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from agents.base import encode_turn, params, think, turn
+from agents.base.agent import encode_turn, params, think, turn
 from agents.line_values import Work
 from agents.search.exact import SOLVER_WORDS
 from agents.search.valued import (

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from agents.base import memory, scratch
+from agents.base.agent import memory, scratch
 from agents.search.playout import LONGEST_GAME, NO_MOVE, draw_unmade, encode_move, next_move, play_move
 from quarto.bits import LANE_ONES, array_pointer, float_bits
 from quarto.jit import inlined, int64, uint64

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import encode_turn, keys, params, table, think
+from agents.base.agent import encode_turn, keys, params, table, think
 from agents.learning.policy import Policy
 from agents.line_values import Work, all_turns, judge_turns, reading_of, weights_of, work_memory
 from agents.search.exact import RECORD_WORDS, SOLVER_WORDS, SolverKnowledge, search_of, solver_record

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from analytics.perfect import position_set, puzzles
-from analytics.query.selection import EVERYTHING, Selection
-from analytics.sql.answers import sink_parquet
-from analytics.sql.views import described_columns
+from analytics.exact import position_set, puzzles
+from analytics.questions.selection import EVERYTHING, Selection
+from analytics.questions.sql.answers import sink_parquet
+from analytics.questions.sql.views import described_columns
 
 # The condition that a row of a table belongs to the chosen games, ``_chosen``.
 OF_GAME = "(run_id, game_id) IN (SELECT (run_id, game_id) FROM _chosen)"

@@ -14,9 +14,9 @@ from analytics.exchange import dataset, formats
 from analytics.exchange.formats import EpisodePart, ExportTarget
 from analytics.exchange.sequence import NAMED_PERSPECTIVES, GameChunk, games_in_order
 from analytics.exchange.turns import EpisodeOptions, Episodes, episodes_of
-from analytics.files.local import temporary_beside
-from analytics.query.selection import select
-from analytics.sql.database import OpenArchive
+from analytics.questions.selection import select
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.files.local import temporary_beside
 from analytics.store.marker import require_outside
 from quarto.errors import FailureError, RequestError, nearest
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from analytics.exchange.sequence import GameChunk
 from analytics.exchange.text import plies_text, text_of
 from analytics.exchange.turns import BOTH_SEATS, OBSERVED, EpisodeOptions, Episodes
-from analytics.results.columns import csv_of
+from analytics.questions.columns import csv_of
 from analytics.store.records import RunRecord, dump
 from quarto.batch import ENDINGS
 from quarto.errors import RequestError, of_extra

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from analytics.exchange.text import Heading
 from analytics.exchange.turns import PERSPECTIVES
-from analytics.query.selection import Selection, parts_of, read_chosen, read_in_order
+from analytics.questions.selection import Selection, parts_of, read_chosen, read_in_order
 from analytics.store.archive import Archive
 from analytics.store.blocks import RangeGames
 from analytics.store.ranges import StoredRange

@@ -1,1 +1,1 @@
-"""Learned policies: their store, learning again from games, learning curves."""
+"""Learned policies: derived from logged games, learned again, imported."""

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from agents.learning.policy import Policy, begin_of_groups
 from agents.policy import FITTED_Q, MC_AFTERSTATE, VALUE_COLUMNS
-from analytics.files.local import LOCAL
-from analytics.parquet.metadata import OF_OTHERS, footer_of
+from analytics.store.files.local import LOCAL
+from analytics.store.parquet.metadata import OF_OTHERS, footer_of
 from quarto.batch import Batch
 from quarto.canonical import canonical_forms
 from quarto.errors import RequestError, nearest

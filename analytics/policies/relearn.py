@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from agents.base import Knowledge
+from agents.base.agent import Knowledge
+from agents.base.player import KernelPlayer
 from agents.learning.learner import Learner, TrainingGames, update_from_games
-from agents.lift import KernelPlayer
-from analytics.query.selection import within
+from analytics.questions.selection import within
 from analytics.store.archive import Archive, readable
 from analytics.store.range_files import read_games, read_rows
 from analytics.store.records import RunRecord, run_word

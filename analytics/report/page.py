@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from analytics.query.selection import EVERYTHING
+from analytics.questions.selection import EVERYTHING
+from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.rendering import render
 from analytics.report.reported_games import MOST_AGENTS, ReportedGames, reported_games
@@ -23,7 +24,6 @@ from analytics.report.sections.openings import first_gifts, first_placements
 from analytics.report.sections.runs import runs
 from analytics.report.sections.strength import crosstable, ratings
 from analytics.report.sections.thoughts import thoughts
-from analytics.sql.database import OpenArchive
 from quarto.errors import NotFoundError, RequestError, nearest
 
 

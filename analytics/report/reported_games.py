@@ -9,12 +9,12 @@ from functools import cached_property, reduce
 
 import polars as pl
 
-from analytics.query.questions import query_of
-from analytics.query.selection import Selection, select
-from analytics.ratings.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
-from analytics.ratings.ratings import rate
-from analytics.results.pairings import AgentNames, PairingResult, SharedOpenings
-from analytics.sql.database import OpenArchive
+from analytics.questions.cookbook import query_of
+from analytics.questions.head_to_head import Results, merged_results, of_games, of_tallies, openings_shared, renamed
+from analytics.questions.pairings import AgentNames, PairingResult, SharedOpenings
+from analytics.questions.ratings import rate
+from analytics.questions.selection import Selection, select
+from analytics.questions.sql.database import OpenArchive
 from analytics.statistics.tally import Tally
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
@@ -178,5 +178,5 @@ PLAYERS = {
 
 
 def reported_games(opened: OpenArchive, where: str | None = None) -> ReportedGames:
-    """The games that ``where`` chooses; raises the errors of ``analytics.query.selection.select``."""
+    """The games that ``where`` chooses; raises the errors of ``analytics.questions.selection.select``."""
     return ReportedGames(select(opened, where))

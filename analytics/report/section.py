@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from analytics.questions.columns import Cell, ResultColumn, Table, words
 from analytics.report.rendering import render
 from analytics.report.reported_games import ReportedGames
 from analytics.report.style import AGENTS, Figure, Picture
-from analytics.results.columns import Cell, ResultColumn, Table, words
 
 
 @dataclass(frozen=True)

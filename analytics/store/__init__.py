@@ -1,1 +1,1 @@
-"""The archive on disk: records, shards, stored tables, and how each file gets there whole."""
+"""The archive on disk: records, policies, tables of games, and how each file gets there whole."""

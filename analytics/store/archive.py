@@ -18,9 +18,9 @@ from pathlib import Path, PurePath
 
 from msgspec import structs
 
-from analytics.files.backend import FileStatus, archive_option, explained
-from analytics.files.local import backend_of
 from analytics.store import marker
+from analytics.store.files.backend import FileStatus, archive_option, explained
+from analytics.store.files.local import backend_of
 from analytics.store.ranges import FileSlice, Range, Ranges, StoredRange, cover, fitting, merged, ranges_named
 from analytics.store.records import (
     RESTORE,

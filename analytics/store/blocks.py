@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.parquet.encoder import (
+from analytics.store.parquet.encoder import (
     ColumnChunk,
     ParquetFile,
     buffer_for,
@@ -20,7 +20,7 @@ from analytics.parquet.encoder import (
     labels,
     packed_integers,
 )
-from analytics.parquet.packing import LARGEST_DICTIONARY, Facts, pack_ascending, pack_small
+from analytics.store.parquet.packing import LARGEST_DICTIONARY, Facts, pack_ascending, pack_small
 from analytics.store.ranges import UnitLine, game_ids
 from analytics.store.schema import GAMES, PLIES, THOUGHTS
 from quarto.batch import ENDINGS, GAME_BITS, NO_TURN, Block, Games, side_by_side

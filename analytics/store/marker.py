@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from analytics.files.backend import TEMPORARY, Backend, archive_option, explained
-from analytics.files.local import LOCAL, aside, backend_of
-from analytics.parquet.metadata import footer_of
+from analytics.store.files.backend import TEMPORARY, Backend, archive_option, explained
+from analytics.store.files.local import LOCAL, aside, backend_of
+from analytics.store.parquet.metadata import footer_of
 from analytics.store.ranges import range_named
 from analytics.store.records import JsonRecord, RecordError, dump, parse
 from analytics.store.schema import SCHEMA_VERSION

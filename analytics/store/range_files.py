@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.backend import explained
-from analytics.parquet.encoder import encode
 from analytics.statistics.tally import Tally, summed, tally, tally_from, tally_of
 from analytics.store.archive import Archive
 from analytics.store.blocks import ROW_GROUP_ROWS, RangeGames, TableBytes, joined, tables_of, thoughts_of
+from analytics.store.files.backend import explained
+from analytics.store.parquet.encoder import encode
 from analytics.store.ranges import MODULUS, Range, Ranges, StoredRange, UnitLine, check_of
 from analytics.store.records import RunRecord
 from analytics.store.schema import FORFEIT_COLUMNS, PAIR_COLUMNS, SINGLE_COLUMNS, TABLES, TALLIES, THOUGHTS

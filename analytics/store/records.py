@@ -22,8 +22,8 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 import numpy as np
 
-from analytics.files.backend import MOST_RECORD_BYTES, Backend, explained
-from analytics.files.local import LOCAL
+from analytics.store.files.backend import MOST_RECORD_BYTES, Backend, explained
+from analytics.store.files.local import LOCAL
 from analytics.store.ranges import UnitLine
 from analytics.store.schema import SCHEMA_VERSION
 from analytics.store.texts import HIDDEN, SURROGATES, as_line, as_typed_text, check_texts

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from analytics.files.backend import explained
-from analytics.files.local import backend_of, listed_once
 from analytics.store import policy_cards, sprt_verdicts
 from analytics.store.archive import GAMES, Archive
+from analytics.store.files.backend import explained
+from analytics.store.files.local import backend_of, listed_once
 from analytics.store.policy_cards import PolicyCard
 from analytics.store.ranges import Ranges, StoredRange
 from analytics.store.records import RunRecord, SweepJob

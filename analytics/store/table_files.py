@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from analytics.files.backend import Backend
-from analytics.parquet.metadata import footer_of
 from analytics.store.blocks import RangeGames
+from analytics.store.files.backend import Backend
+from analytics.store.parquet.metadata import footer_of
 from analytics.store.ranges import UnitLine, range_named
 from analytics.store.schema import TABLES
 from quarto.batch import Games

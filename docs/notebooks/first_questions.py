@@ -15,7 +15,7 @@ def _():
     import marimo as mo
 
     import analytics
-    from analytics.query.questions import query
+    from analytics.questions.cookbook import query
 
     return alt, analytics, mo, query
 

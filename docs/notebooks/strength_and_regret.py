@@ -20,8 +20,8 @@ def _():
     import marimo as mo
 
     import analytics
-    from analytics.perfect.game_review import review_game
-    from analytics.ratings.ratings import ratings
+    from analytics.exact.game_review import review_game
+    from analytics.questions.ratings import ratings
     from quarto.notation import format_game
     from quarto.rules import CLASSIC
 

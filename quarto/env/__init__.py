@@ -3,8 +3,8 @@
 Importing this package registers environments by name. PettingZoo makes this one:
 ``pettingzoo.make("aec", "quarto-arena/Quarto-v0")``. Gymnasium's environment of the same name has one seat, and any
 agent of the project in the other one. ``gymnasium.make_vec`` makes many such games at once. Gymnasium's environments
-need players, so they are in ``runners/environments``. Gymnasium imports that when one is made. Needs the extra ``rl``:
-without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
+need players, so they are in ``runners/learning/environments``. Gymnasium imports that when one is made. Needs the
+extra ``rl``: without it the import raises ``MissingExtraError``. docs/rl.md shows all of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ pettingzoo.register("aec", ENV_ID, "quarto.env.turns:env")
 for name, turns in ((ENV_ID, False), (TURNS_ID, True)):
     gymnasium.register(
         name,
-        entry_point="runners.environments.single:QuartoEnv",
-        vector_entry_point="runners.environments.vector:QuartoVectorEnv",
+        entry_point="runners.learning.environments.single:QuartoEnv",
+        vector_entry_point="runners.learning.environments.vector:QuartoVectorEnv",
         kwargs={"turns": turns},
     )
 

@@ -1,1 +1,1 @@
-"""Playing runs: specification, configuration, storage, schedule, lockstep, engine, experiment."""
+"""A run: what is missing is played and written. Specification, code, engine, schedule, executors, sequential tests."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import BatchAgent, KernelAgent
+from agents.base.agent import BatchAgent, KernelAgent
+from agents.base.player import PythonAgent, choosers_of, ready
 from agents.learning.policy import Policy
-from agents.lift import PythonAgent, choosers_of, ready
 from quarto.batch import Thoughts
 from quarto.rules import Rules
 from runners.arena.spec import AgentSpec

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.base import Agent
+from agents.base.agent import Agent
 from analytics.store.records import RunRecord
 from quarto.errors import RequestError
 from quarto.sources import (
@@ -30,9 +30,13 @@ MODULE_DIGITS = 8
 # What plays, whoever the agents are: with all of ``quarto``.
 PLAYING_MODULES = (
     *("runners.arena.engine", "runners.hosting.lockstep", "runners.hosting.guarded_agent"),
-    *("runners.hosting.illegal_turns", "agents.base", "agents.lift"),
+    *("runners.hosting.illegal_turns", "agents.base.agent", "agents.base.player"),
 )
-LEARNING_MODULES = ("runners.training.online", "runners.training.learning_games", "agents.learning.learner")
+LEARNING_MODULES = (
+    "runners.learning.training.online",
+    "runners.learning.training.learning_games",
+    "agents.learning.learner",
+)
 
 
 def code_of(spec: RunSpec, agents: Sequence[Agent | None]) -> dict[str, Any]:

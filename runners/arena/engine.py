@@ -11,14 +11,14 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import ERROR, LATE, Agent
-from agents.lift import KernelPlayer, LiftedPlayer
+from agents.base.agent import ERROR, LATE, Agent
+from agents.base.player import KernelPlayer, LiftedPlayer
 from quarto.batch import FORFEIT_ILLEGAL, Block, Games, Lockstep, Thoughts, side_by_side
 from quarto.errors import is_ctrl_c
 from quarto.jit import uint64
 from quarto.rng import Streams, turn_offset_of
 from quarto.rules import CELLS, Rules
-from runners.executors.base import THREADS, Late, Stop
+from runners.arena.executors.base import THREADS, Late, Stop
 from runners.hosting.guarded_agent import GuardedAgent, Misbehaviour
 from runners.hosting.lockstep import (
     LEGAL,

@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 from msgspec import structs
 
-from agents.base import Agent, KernelAgent
-from analytics.results.columns import game_name
+from agents.base.agent import Agent, KernelAgent
+from analytics.questions.columns import game_name
 from analytics.store.archive import Archive, readable
 from analytics.store.marker import check_root, content_of
 from analytics.store.range_files import store_games
@@ -23,8 +23,8 @@ from quarto.batch import Block, Games
 from quarto.errors import ArenaError, RequestError
 from quarto.sources import compiling
 from runners.arena.code import code_of, differences
-from runners.arena.config import Request
 from runners.arena.engine import BatchEngine
+from runners.arena.request import Request
 from runners.arena.spec import RunSpec
 from runners.hosting.guarded_agent import AllForfeitedError, StuckError
 
@@ -62,8 +62,8 @@ class Experiment:
         """
         if not (self.request.storage.thoughts and self.request.spec.repeatable):
             return []
-        from analytics.derived_tables.derived_table import lacking, made_inside, parts_lacking
-        from analytics.derived_tables.tables import THOUGHTS_TABLE
+        from analytics.tables.derived.derived_table import lacking, made_inside, parts_lacking
+        from analytics.tables.derived.tables import THOUGHTS_TABLE
 
         end, most = self.line.end_of(games), self.request.storage.most_units(self.line.games_a_pair)
         lacks = lacking(self.archive, self.run_id, THOUGHTS_TABLE, "".__eq__)
@@ -191,8 +191,8 @@ def _end(experiment: Experiment, seconds: float) -> None:
     """Save in the run's record how it ended, and how many units have thoughts, if they were asked for."""
     end(experiment.archive, experiment.request.spec, seconds)
     if experiment.request.storage.thoughts:
-        from analytics.derived_tables.derived_table import note_derived
-        from analytics.derived_tables.tables import THOUGHTS_TABLE
+        from analytics.tables.derived.derived_table import note_derived
+        from analytics.tables.derived.tables import THOUGHTS_TABLE
 
         note_derived(experiment.archive, experiment.run_id, [THOUGHTS_TABLE])
 

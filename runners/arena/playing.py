@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Self
 
-from analytics.files.backend import location_of
-from analytics.results.pairings import PairingResult, results
+from analytics.questions.pairings import PairingResult, results
 from analytics.store.archive import Archive
+from analytics.store.files.backend import location_of
 from analytics.store.range_files import write_slices
 from analytics.store.ranges import Range, UnitLine, merged, missing, parts
 from quarto.errors import ArenaError, FailureError
 from runners.arena.code import code_of
-from runners.arena.config import Request
-from runners.arena.config_groups import ArchiveSettings
 from runners.arena.engine import GRACE, MAX_PAIRS, Order, Pace
+from runners.arena.executors.base import Late, Stop, Task
 from runners.arena.experiment import Experiment, RangeWriter, contribute, engine_of, prepare
 from runners.arena.progress import Progress
+from runners.arena.request import Request
 from runners.arena.spec import RunSpec
-from runners.executors.base import Late, Stop, Task
+from runners.arena.storage import ArchiveSettings
 from runners.hosting.guarded_agent import Misbehaviour
 
 MANY_FILES = 8  # of a run: then it is looked whether small ones become larger ones
@@ -81,7 +81,7 @@ def carry_out(experiment: Experiment, command: str, stop: threading.Event, progr
             "out: the answers of an agent depend on more than the position and rng"
         )
     if not stop.is_set() and len(archive.ranges(run_id)) >= MANY_FILES:
-        from analytics.upkeep.rolling import roll_up_small  # most runs do not need it
+        from analytics.tables.upkeep.rolling import roll_up_small  # most runs do not need it
 
         roll_up_small(archive, run_id)
     return Outcome(

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.base import Agent, AgentLimits, KernelAgent
-from agents.parameters import as_typed
+from agents.base.agent import Agent, AgentLimits, KernelAgent
+from agents.base.parameters import as_typed
 from analytics.store.archive import Archive
 from analytics.store.ranges import UnitLine
 from analytics.store.records import LABEL, run_id_of
@@ -39,7 +39,7 @@ SIMPLE = {
 OPTIONAL = re.compile(r"(?:typing\.)?Optional\[(\w+)\]")
 
 HUMAN = "runners.play.Human"  # the target of a person, whom no table resolves: people play by `qarena play` only
-AGENT_METHODS = ("play", "choose", "lifted")  # of agents that are no ``KernelAgent``: see ``agents.base``
+AGENT_METHODS = ("play", "choose", "lifted")  # of agents that are no ``KernelAgent``: see ``agents.base.agent``
 AGENT_KEYS = {"label": str, "target": str, "params": Mapping, "policy_id": str, "limits": Mapping}  # ``as_mapping``
 
 
@@ -118,7 +118,7 @@ class AgentSpec:
     @property
     def choosers(self) -> Sequence[str]:
         """The values of ``Rules.chooser`` that it plays, as its class says. Raises as ``build`` does."""
-        from agents.lift import choosers_of  # it needs the compiler: few callers ask
+        from agents.base.player import choosers_of  # it needs the compiler: few callers ask
 
         self.require_trusted()
         known: Any = self._agent_class()  # a class says it as an agent does
@@ -137,7 +137,7 @@ class AgentSpec:
             return found
         raise RequestError(
             f"agent '{self.label}' ({as_line(self.target, 100)}) is not a KernelAgent, and has neither "
-            "play(batch, rng) nor choose(position, rng): give it one of them (see agents/base.py)"
+            "play(batch, rng) nor choose(position, rng): give it one of them (see agents/base/agent.py)"
         )
 
     def require_trusted(self) -> None:
@@ -235,7 +235,7 @@ def classes_of_others(identities: Iterable[Any]) -> Iterator[str]:
 @functools.cache
 def _base_for(rules: Rules) -> Base | None:
     """The tablebase of some rules for agents that can use one, read once."""
-    from analytics.perfect.tablebase import base_for
+    from analytics.exact.tablebase import base_for
 
     return base_for(rules)
 
@@ -275,7 +275,7 @@ class RunSpec:
 
         Raises ``RequestError`` for a policy that the archive does not have.
         """
-        from analytics.policies import policy_store  # most runs need none
+        from analytics.store import policy_store  # most runs need none
 
         @functools.cache
         def policy_of(policy_id: str) -> Policy:

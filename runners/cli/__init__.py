@@ -1,1 +1,1 @@
-"""The Typer commands, one file a group; nothing heavy is imported before it is needed."""
+"""The Typer commands and what they print; nothing heavy is imported before it is needed."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from analytics.files.backend import location_of
+from analytics.store.files.backend import location_of
 from runners.cli import options
 
 app = options.group("archive", "Check, index, compact, merge, export and import archives.")
@@ -45,7 +45,7 @@ def export(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     As text, as a table, as episodes for offline learning, or as a folder of tables with a card and a data package.
     """
     from analytics.exchange.export import ExportRequest
-    from runners.archive.upkeep import export_games
+    from runners.cli.upkeep import export_games
 
     request = ExportRequest(form, where, perspective, sample, seed, rows, imposed, masks, licence)
     export_games(archive, request, str(output), force)
@@ -60,7 +60,7 @@ def import_(
     archive: options.Archive = options.ARCHIVE,
 ) -> None:
     """Add games from a text file."""
-    from runners.archive.upkeep import import_file
+    from runners.cli.upkeep import import_file
 
     raise typer.Exit(import_file(archive, file, rules, name, skip_bad, f"qarena {options.typed()}"))
 
@@ -69,7 +69,7 @@ def import_(
 @options.with_table
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the runs."""
-    from runners.archive.questions import list_runs
+    from runners.cli.questions import list_runs
 
     list_runs(archive, table)
 
@@ -80,7 +80,7 @@ def verify(archive: options.Archive = options.ARCHIVE) -> None:
 
     Bytes, fingerprints and records are compared, and every game is replayed by the rules.
     """
-    from runners.archive.upkeep import verify as carry_out
+    from runners.cli.upkeep import verify as carry_out
 
     raise typer.Exit(carry_out(archive))
 
@@ -91,7 +91,7 @@ def upgrade(archive: options.Archive = options.ARCHIVE) -> None:
 
     Nothing is lost, and after an interruption the same command goes on. Nobody else may use the archive meanwhile.
     """
-    from runners.archive.upkeep import upgrade as carry_out
+    from runners.cli.upkeep import upgrade as carry_out
 
     carry_out(archive)
 
@@ -108,7 +108,7 @@ def replay(
 
     Exit code 0: the same games. Exit code 1: other games; the first one is shown.
     """
-    from runners.archive.replay import show_replay
+    from runners.cli.replay import show_replay
 
     raise typer.Exit(show_replay(archive, run, threads, trust_agents))
 
@@ -126,7 +126,7 @@ def gc(
 
     Larger files replaced them, or a killed process left them.
     """
-    from runners.archive.upkeep import collect_garbage
+    from runners.cli.upkeep import collect_garbage
 
     collect_garbage(archive, age, remove)
 
@@ -146,8 +146,8 @@ def index(
 
     `qarena openings` and the view positions read the index.
     """
-    from runners.archive.questions import index as carry_out
-    from runners.arena.config import executor_named
+    from runners.cli.questions import index as carry_out
+    from runners.config.requests import executor_named
 
     carry_out(archive, runs or [], plies, threads, executor_named(executor, ray_address))
 
@@ -160,7 +160,7 @@ def compact(
 
     Others may read and write meanwhile.
     """
-    from runners.archive.upkeep import compact as carry_out
+    from runners.cli.upkeep import compact as carry_out
 
     carry_out(archive, runs or [], size)
 
@@ -177,7 +177,7 @@ def merge(
 
     The sources stay as they are. Nothing is copied if two archives hold different games of one run.
     """
-    from runners.archive.upkeep import merge as carry_out
+    from runners.cli.upkeep import merge as carry_out
 
     carry_out(archives, prefix, other_code)
 
@@ -192,7 +192,7 @@ def to_delta(
 
     Called again, it adds what is new.
     """
-    from runners.archive.upkeep import delta
+    from runners.cli.upkeep import delta
 
     delta(archive, folder, games_only)
 
@@ -226,8 +226,8 @@ def sql(
 
     The dialect is DuckDB's. Nothing can be written. docs/sql.md lists all views and macros.
     """
-    from analytics.sql.answers import Limits
-    from runners.archive.questions import answer
+    from analytics.questions.sql.answers import Limits
+    from runners.cli.questions import answer
 
     limits = Limits(memory, spill, timeout)
     answer(archive, sys.stdin.read() if question == "-" else question, limits, table, check)
@@ -253,9 +253,9 @@ def rate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Also the probability that an agent is above each other one, and the value of the first seat.
     """
-    from analytics.query.selection import GameFilter
-    from runners.archive.strength import RatingOptions
-    from runners.archive.strength import rate as carry_out
+    from analytics.questions.selection import GameFilter
+    from runners.cli.strength import RatingOptions
+    from runners.cli.strength import rate as carry_out
 
     games = GameFilter(where, tuple(run or ()), rules, trainings=trainings)
     carry_out(archive, games, RatingOptions(anchor, anchor_elo, samples), table)
@@ -275,8 +275,8 @@ def crosstable(
 
     With wins, draws and losses, and 95 % intervals.
     """
-    from analytics.query.selection import GameFilter
-    from runners.archive.strength import crosstable as carry_out
+    from analytics.questions.selection import GameFilter
+    from runners.cli.strength import crosstable as carry_out
 
     carry_out(archive, GameFilter(where, tuple(run or ()), rules, trainings=trainings), by_seat, table)
 
@@ -294,7 +294,7 @@ def compare(
     Speed and regret are compared too. Differences of scores have 95 % intervals and p-values. Runs of one seed play
     the same openings, so their pairs of games are compared one by one.
     """
-    from runners.archive.strength import compare as carry_out
+    from runners.cli.strength import compare as carry_out
 
     carry_out(archive, runs, table)
 
@@ -323,10 +323,10 @@ def openings(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Counts gifts, placements or turns, up to symmetry, each with a sample game.
     """
-    from analytics.query.openings import OpeningsQuery
-    from analytics.query.selection import GameFilter
-    from runners.archive.questions import show_openings, text_of
-    from runners.arena.config import stored_label
+    from analytics.questions.openings import OpeningsQuery
+    from analytics.questions.selection import GameFilter
+    from runners.cli.questions import show_openings, text_of
+    from runners.config.agents import stored_label
 
     decided, against = (stored_label(archive, label) for label in (agent, opponent))
     games = GameFilter(runs=tuple(run or ()), agent=decided, opponent=against, since=since, until=until)
@@ -349,7 +349,7 @@ def show(
 
     Each ply has its exact values if the game is annotated (`qarena annotate`).
     """
-    from runners.browse.show import show_game
+    from runners.web.archive.show import show_game
 
     options.check_files(force, json, svg)
     show_game(archive, " ".join(game), run, json, svg, animate)
@@ -370,7 +370,7 @@ def report(
 
     Results, ratings, openings, lengths, learning and mistakes, as one page that needs no network.
     """
-    from runners.archive.questions import show_section, write_report
+    from runners.cli.questions import show_section, write_report
 
     if section:
         options.check_files(force, output)

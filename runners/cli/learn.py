@@ -21,7 +21,7 @@ POLICY = Argument(help="Its name or id.")
 @options.by_hydra
 def train(launch: options.Launch, arguments: options.Overrides = None) -> None:
     """Train a player and store its policy."""
-    from runners.training.application import TRAIN
+    from runners.learning.training.application import TRAIN
 
     launch(TRAIN, arguments)
 
@@ -30,7 +30,7 @@ def train(launch: options.Launch, arguments: options.Overrides = None) -> None:
 @options.with_table
 def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None:
     """List the policies."""
-    from runners.policies.shown import list_policies
+    from runners.learning.policies.shown import list_policies
 
     list_policies(archive, table)
 
@@ -39,7 +39,7 @@ def ls(table: options.Table, archive: options.Archive = options.ARCHIVE) -> None
 @options.in_config_dir
 def show(policy: Annotated[str, POLICY], archive: options.Archive = options.ARCHIVE) -> None:
     """Show a policy: its kind, method and games."""
-    from runners.policies.shown import show_policy
+    from runners.learning.policies.shown import show_policy
 
     show_policy(archive, policy)
 
@@ -54,8 +54,8 @@ def build(
     ] = None,
 ) -> None:
     """Learn a policy from logged games, perhaps those that meet a condition in SQL."""
-    from runners.arena.labels import quote
-    from runners.policies.build import BUILD
+    from runners.config.labels import quote
+    from runners.learning.policies.build import BUILD
 
     launch(BUILD, [*(arguments or []), *([] if where is None else [f"where={quote(where)}"])])
 
@@ -76,7 +76,7 @@ def import_(
     (classic). scale multiplies the values (1). conflicts is for turns with different values, up to symmetry: refuse,
     mean or first (refuse).
     """
-    from runners.policies.importing import import_policy, settings_of
+    from runners.learning.policies.importing import import_policy, settings_of
 
     import_policy(archive, file, settings_of(settings or []), f"qarena {options.typed()}")
 
@@ -93,7 +93,7 @@ def rebuild(
 
     Exit code 0: identical to the last bit. Exit code 1: different.
     """
-    from runners.policies.shown import show_rebuilt
+    from runners.learning.policies.shown import show_rebuilt
 
     raise typer.Exit(show_rebuilt(archive, policy, threads, trust_agents))
 
@@ -104,7 +104,7 @@ def lineage(policy: Annotated[str, POLICY], archive: options.Archive = options.A
 
     Runs, condition, code, and the policies that played its games.
     """
-    from runners.policies.shown import show_lineage
+    from runners.learning.policies.shown import show_lineage
 
     show_lineage(archive, policy)
 
@@ -120,7 +120,7 @@ def compare(
 
     The rows that both have, the differences, and how often they choose the same turn.
     """
-    from runners.policies.compare import compare as carry_out
+    from runners.learning.policies.compare import compare as carry_out
 
     carry_out(archive, one, other)
 
@@ -152,8 +152,8 @@ def judge(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Their turns in a fixed set of positions are looked up among the exact values of all turns. An --output that ends
     with .md becomes a page with a line on each: the leaderboard.
     """
-    from runners.judge.judging import JudgeOptions, JudgeRequest
-    from runners.judge.shown import judge_and_show
+    from runners.exact.judge_output import judge_and_show
+    from runners.exact.judging import JudgeOptions, JudgeRequest
 
     page_file = output if output and output.suffix == ".md" and form is None else None
     options.check_files(force, page_file)
@@ -181,8 +181,8 @@ def positions(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Half are drawn from all positions up to symmetry, half from logged games. The same options give the same bytes.
     """
-    from runners.arena.config_groups import load_rules
-    from runners.judge.judging import SetOptions, make_set
+    from runners.config.options import load_rules
+    from runners.exact.judging import SetOptions, make_set
 
     options.check_files(force, output)
     asked = SetOptions(load_rules(rules), each, seed, range(from_pieces, 16), threads, megabytes)
@@ -208,8 +208,8 @@ def make(
 
     The same options give the same bytes. An interrupted command goes on where it ended.
     """
-    from runners.benchmark.datasets import MakeRequest, chosen, parts_of
-    from runners.benchmark.datasets import make as carry_out
+    from runners.learning.benchmark.datasets import MakeRequest, chosen, parts_of
+    from runners.learning.benchmark.datasets import make as carry_out
 
     with interruption.interruptible() as stop:
         parts = parts_of(chosen(datasets or []), games, seed)
@@ -240,8 +240,8 @@ def score(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     A score of 0 is that of random play against this opponent, 1 that of perfect play.
     """
-    from runners.benchmark.score import ScoreRequest, score_and_show
-    from runners.judge.judging import JudgeOptions
+    from runners.exact.judging import JudgeOptions
+    from runners.learning.benchmark.score import ScoreRequest, score_and_show
 
     request = ScoreRequest(names, opponent, archive, positions)
     raise typer.Exit(score_and_show(request, JudgeOptions(draws, games, seed, threads), table))

@@ -232,7 +232,7 @@ def _main() -> None:
             raise SystemExit(0) from None
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort: one line instead of a traceback)
-        from analytics.files.backend import hide_credentials
+        from analytics.store.files.backend import hide_credentials
 
         if debug:
             typer.echo(hide_credentials(traceback.format_exc()), err=True, nl=False)
@@ -298,7 +298,7 @@ def _adapt(command: Any) -> Any:
 
 def _expand_homes(_context: Any, _parameter: Any, value: Any) -> Any:
     """The value of an option or argument, with home folders expanded if it is a path or a list of paths."""
-    from analytics.files.backend import expand_home
+    from analytics.store.files.backend import expand_home
 
     if isinstance(value, list | tuple):
         return type(value)(_expand_homes(_context, _parameter, item) for item in value)

@@ -14,8 +14,8 @@ import typer
 from typer import Argument, Option
 
 from analytics import DEFAULT_ARCHIVE
-from analytics.files.backend import bytes_of, location_of
-from runners.executors.base import MEBIBYTE, available_cores
+from analytics.store.files.backend import bytes_of, location_of
+from runners.arena.executors.base import MEBIBYTE, available_cores
 from runners.terminal.files import TABLE_FORMATS, TableOutput, check_output, output_of
 
 ARCHIVE = DEFAULT_ARCHIVE
@@ -173,7 +173,7 @@ def in_config_dir(command: Callable[..., None]) -> Callable[..., None]:
     """A command with the option ``--config-dir``, whose yamls and modules are found while it is carried out."""
 
     def carry_out(config_dir: ConfigDir = None, **others: Any) -> None:
-        from runners.arena.config_groups import user_config_dir
+        from runners.config.options import user_config_dir
 
         with user_config_dir(config_dir):
             command(**others)
@@ -222,8 +222,8 @@ def by_hydra(command: Callable[..., None]) -> Callable[..., None]:
         **others: Any,
     ) -> None:
         def launch(application: Any, words: Sequence[str] | None, keep_going: bool = False) -> None:
-            from runners.hydra_app.arguments import parsed
-            from runners.hydra_app.launch import launch
+            from runners.config.arguments import parsed
+            from runners.config.launch import launch
 
             asked = parsed(words or [], archive, keep_going, config_dir or [])
             raise typer.Exit(launch(application, context, asked, multirun, cfg, help))

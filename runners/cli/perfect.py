@@ -39,8 +39,8 @@ def solve(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Shows the value, the distance to the end, and every turn with its value.
     """
-    from runners.perfect import solve
-    from runners.perfect.solve import SolveOptions
+    from runners.exact import solve
+    from runners.exact.solve import SolveOptions
 
     options.check_files(force, json)
     wanted = SolveOptions(turns=turns, distance=distance)
@@ -76,10 +76,10 @@ def annotate(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     The values are added to the archive: `qarena mistakes` and the view decisions show them.
     """
-    from analytics.perfect.annotate import AnnotationSettings
-    from analytics.query.selection import GameFilter
-    from runners.arena.config import executor_named
-    from runners.perfect.decisions import annotate as judge
+    from analytics.exact.annotate import AnnotationSettings
+    from analytics.questions.selection import GameFilter
+    from runners.config.requests import executor_named
+    from runners.exact.annotation import annotate as judge
 
     settings = AnnotationSettings(choices, from_pieces, megabytes=megabytes)
     judge(archive, GameFilter(where, tuple(runs or ())), settings, threads, executor_named(executor, ray_address))
@@ -99,9 +99,9 @@ def mistakes(
 
     Needs the values of `qarena annotate`. Of equal mistakes, those easiest to avoid come first.
     """
-    from analytics.query.selection import GameFilter
-    from runners.arena.config import stored_label
-    from runners.perfect.decisions import show_mistakes
+    from analytics.questions.selection import GameFilter
+    from runners.config.agents import stored_label
+    from runners.exact.annotation import show_mistakes
 
     games = GameFilter(runs=tuple(runs or ()), agent=stored_label(archive, agent), rules=rules)
     show_mistakes(archive, games, positions, output_of(form, output, force))
@@ -117,9 +117,9 @@ def play_puzzles(
 
     Also over a pipe: one line a turn.
     """
-    from analytics.perfect.puzzles import parsed, shipped
+    from analytics.exact.puzzles import parsed, shipped
+    from runners.exact.puzzle_solving import play
     from runners.play.screens import screen_for
-    from runners.puzzles.solving import play
 
     puzzles = parsed(read_file(str(file)).decode(errors="replace"), str(file)) if file else shipped()
     play(puzzles, number, screen_for(plain))
@@ -142,8 +142,8 @@ def make_puzzles(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     Needs the values of `qarena annotate --choices`. Built-in agents try each puzzle, which gives its level. The same
     games and options give the same bytes.
     """
-    from analytics.query.selection import GameFilter
-    from runners.puzzles.making import PuzzleOptions, make
+    from analytics.questions.selection import GameFilter
+    from runners.exact.puzzle_making import PuzzleOptions, make
 
     options.check_files(force, output)
     asked = PuzzleOptions(count, seed, threads, megabytes)
@@ -163,11 +163,11 @@ def build(
     ray_address: options.RayAddress = None,
 ) -> None:
     """Build a tablebase, or continue an interrupted build."""
-    from analytics.perfect.tablebase import home
-    from analytics.perfect.tablebase_build import BuildJob
-    from runners.arena.config import executor_named
-    from runners.arena.config_groups import load_rules
-    from runners.perfect.tablebases import build as carry_out
+    from analytics.exact.tablebase import home
+    from analytics.exact.tablebase_build import BuildJob
+    from runners.config.options import load_rules
+    from runners.config.requests import executor_named
+    from runners.exact.tablebases import build as carry_out
 
     job = BuildJob(load_rules(rules), pieces, directory or home(), threads, megabytes)
     raise typer.Exit(carry_out(job, executor_named(executor, ray_address), options.typed()))
@@ -183,7 +183,7 @@ def verify(
 
     Its checksum, its boards, its values against one another, and a sample that is solved again.
     """
-    from runners.perfect.tablebases import verify as carry_out
+    from runners.exact.tablebases import verify as carry_out
 
     raise typer.Exit(carry_out(file, sample, megabytes))
 
@@ -197,7 +197,7 @@ def show_tablebases(
     ] = False,
 ) -> None:
     """List the tablebases, with boards by pieces and value."""
-    from runners.perfect.tablebases import show_tablebases as carry_out
+    from runners.exact.tablebases import show_tablebases as carry_out
 
     carry_out(rules, theory)
 
@@ -226,7 +226,7 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
     """
     options.check_files(force, json)
     if turn is not None:
-        from runners.speed.turn_times import carry_out as bench_turn
+        from runners.bench.turn_times import carry_out as bench_turn
 
         raise typer.Exit(
             bench_turn(turn, rules, 500 if positions is None else positions, 1 if seed is None else seed, json)
@@ -236,14 +236,14 @@ def bench(  # noqa: PLR0913, PLR0917  (each is an option of the command)
             raise RequestError(f"{name} {value} needs --turn AGENT: the other measurements have fixed conditions")
     if solver and questions:
         raise RequestError("--solver and --questions measure different things: give one of them")
-    from runners.speed.main import carry_out
+    from runners.bench.main import carry_out
 
     carry_out("solver" if solver else "archive" if questions else "all", quick, json)
 
 
 def warm() -> None:
     """Compile all kernels now, so that later commands start at once."""
-    from runners.speed.warm import warm as compile_all
+    from runners.bench.warm import warm as compile_all
 
     for name, seconds in compile_all():
         typer.echo(f"{seconds:6.2f} s  {name}")
@@ -257,6 +257,6 @@ def perft(
 
     Games that a line has ended are left out. Positions count up to symmetry.
     """
-    from runners.perfect.tablebases import show_perft
+    from runners.exact.tablebases import show_perft
 
     show_perft(rules, plies)

@@ -31,10 +31,10 @@ def sweep(launch: options.Launch, arguments: options.Players = None, keep_going:
 def application_for(arguments: Sequence[str]) -> Any:
     """What carries out ``run`` and ``sweep``: as ``train`` does, if the chosen experiment is a training."""
     if is_training(arguments):
-        from runners.training.application import TRAIN
+        from runners.learning.training.application import TRAIN
 
         return TRAIN
-    from runners.hydra_app.application import RUN
+    from runners.config.application import RUN
 
     return RUN
 
@@ -57,11 +57,11 @@ def sprt(
 ) -> None:
     """Play two agents until a test decides which is stronger."""
     if counts is not None:
-        from runners.sprt.shown import show_counts
+        from runners.cli.sprt_output import show_counts
 
         show_counts(counts, arguments or [])
         return
-    from runners.sprt.application import SPRT
+    from runners.cli.sprt import SPRT
 
     launch(SPRT, arguments, keep_going)
 
@@ -136,9 +136,10 @@ def reproduce(  # noqa: PLR0913, PLR0917  (each is an option of the command)
 
     Shows each published figure, ours with its interval, and why some differ.
     """
-    from runners.arena.config_groups import OTHER_CODE, ArchiveSettings, check_choice
-    from runners.reproduce import PlaySettings, checked
-    from runners.reproduce import reproduce as carry_out
+    from runners.arena.storage import OTHER_CODE, ArchiveSettings
+    from runners.bench.reproduction import PlaySettings, checked
+    from runners.bench.reproduction import reproduce as carry_out
+    from runners.config.schemas import check_choice
 
     check_choice("--other-code", other_code, OTHER_CODE)
     options.check_files(force, markdown, html)
@@ -154,7 +155,7 @@ def agents(
 ) -> None:
     """List, show, check and create agents."""
     if context.invoked_subcommand is None:
-        from runners.checking.listing import show_agents
+        from runners.authoring.listing import show_agents
 
         show_agents(wide)
 
@@ -163,7 +164,7 @@ def agents(
 @options.in_config_dir
 def show_agent(agent: Annotated[str, options.agent("The name of an agent.")]) -> None:
     """Show the yaml of an agent: parameters, defaults, meaning."""
-    from runners.arena.config_groups import text_of
+    from runners.config.options import text_of
     from runners.terminal.console import print_line
 
     print_line(text_of("agent", agent).rstrip("\n"))
@@ -188,8 +189,8 @@ def new(
     It plays at once, and is yours to change.
     """
     from quarto.sources import find
-    from runners.arena.config_groups import user_config_dir
-    from runners.checking.new_agent import new_agent
+    from runners.authoring.new_agent import new_agent
+    from runners.config.options import user_config_dir
     from runners.terminal.console import print_line, program
 
     with user_config_dir(config_dir if config_dir.is_dir() else None):
@@ -223,7 +224,7 @@ def check(
     Is every turn legal? Where does it raise? Does it play the same games again, also in other batches and in another
     order? Does it print? How many turns does it take a second? Nothing is stored. Exits 1 if anything is wrong.
     """
-    from runners.checking.check import check as carry_out
+    from runners.authoring.check import check as carry_out
 
     if not carry_out(agent, rules, seed, archive, config_dir, seconds):
         raise typer.Exit(1)

@@ -1,1 +1,1 @@
-"""Agents as they take part: asked for turns, limited, and isolated; and what ends when the user insists."""
+"""How agents take part: guarded, limited, in child processes, as engines, or written for another package."""

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from agents.base import LateError
+from agents.base.agent import LateError
 from analytics.store.records import known
 from quarto.errors import Failed, RemoteError
 from runners.hosting.child_program import ANSWER, FAILURE, HEADER, REQUEST, how_it_ended, write_message

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import ERROR, LATE, Agent, LateError, SomeFailedError
-from agents.lift import LiftedPlayer, lift
+from agents.base.agent import ERROR, LATE, Agent, LateError, SomeFailedError
+from agents.base.player import LiftedPlayer, lift
 from quarto.batch import Batch, Thoughts, Turns
 from quarto.errors import AnswerError, ArenaError, FailureError, RemoteError, RequestError, is_ctrl_c, raised_at
 from quarto.notation import format_position

@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from agents.base import Agent, AgentLimits, KernelAgent, LateError
+from agents.base.agent import Agent, AgentLimits, KernelAgent, LateError
+from agents.base.player import PythonAgent, PythonPlayer, check_choosers, choosers_of, ready
 from agents.learning.policy import Policy
-from agents.lift import PythonAgent, PythonPlayer, check_choosers, choosers_of, ready
 from quarto.batch import Batch, Thoughts
 from quarto.errors import RemoteError, RequestError
 from quarto.rng import Streams

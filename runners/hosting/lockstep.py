@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numba
 from numba import types
 
-from agents.base import AGENT_TYPE, ERROR, LATE, RULES_TYPE, TURN_TYPE, TurnKernel
-from agents.lift import LOCKSTEP_TYPE, decide
+from agents.base.agent import AGENT_TYPE, ERROR, LATE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.base.player import LOCKSTEP_TYPE, decide
 from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Games, Lockstep
 from quarto.bits import nth_bit, spread
 from quarto.jit import inlined, int64, kernel, uint64

@@ -11,17 +11,17 @@ from typing import TextIO
 
 import numpy as np
 
-from agents.base import ERROR, LATE, Agent
+from agents.base.agent import ERROR, LATE, Agent
 from quarto.batch import Batch
 from quarto.errors import ArenaError, RequestError
 from quarto.notation import format_cell
 from quarto.position import Position, board
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules, finished_lines
-from runners.arena.config import agent_named
-from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
-from runners.engines.protocol import TURN_TEXTS, check_seconds, parsed_position, parsed_rules
+from runners.config.agents import agent_named
+from runners.config.options import load_rules
+from runners.hosting.engines.protocol import TURN_TEXTS, check_seconds, parsed_position, parsed_rules
 from runners.hosting.guarded_agent import GuardedAgent, exception_text
 
 VERSIONS = ("1",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import NamedTuple
 
-from analytics.perfect.game_review import Choice, GameReview, JudgedDecision
+from analytics.exact.game_review import Choice, GameReview, JudgedDecision
 from quarto.notation import format_cell, format_piece
 from quarto.rules import NONE
 from quarto.views import PositionView

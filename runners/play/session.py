@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from agents.base import ERROR, LATE, Agent
+from agents.base.agent import ERROR, LATE, Agent
 from analytics.store.archive import Archive
 from analytics.store.blocks import one_game
 from analytics.store.range_files import store_games

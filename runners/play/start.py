@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePath
 
-from agents.base import Agent
-from analytics.perfect.game_review import review_game
+from agents.base.agent import Agent
+from analytics.exact.game_review import review_game
 from quarto.errors import FailureError
 from quarto.notation import format_game
-from runners.arena.agent_policies import untrained
-from runners.arena.config import agent_named
-from runners.arena.config_groups import load_rules, user_config_dir
 from runners.arena.spec import RunSpec
+from runners.config.agent_policies import untrained
+from runners.config.agents import agent_named
+from runners.config.options import load_rules, user_config_dir
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.hosting.interruption import exit_code
 from runners.play.dialogue import Dialogue, shown

@@ -29,8 +29,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analytics import archive_option
-from analytics.results.columns import ResultColumn, Table, duration, format_pace
-from analytics.results.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
+from analytics.questions.columns import ResultColumn, Table, duration, format_pace
+from analytics.questions.columns import escaped as escaped  # noqa: PLC0414  (for all who print)
 
 
 class _StandardOutput(Console):

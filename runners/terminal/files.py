@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from analytics.files.backend import expand_home
+from analytics.store.files.backend import expand_home
 from quarto.errors import FailureError, RequestError, nearest
 
 STREAM = "-"  # a name that means the standard input or output
@@ -69,7 +69,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
     Raises ``FailureError`` for an ``OSError`` inside.
     """
-    from analytics.files.local import aside, sync_file
+    from analytics.store.files.local import aside, sync_file
 
     try:
         if _is_stream(path):

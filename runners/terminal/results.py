@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from analytics.results.columns import (
+from analytics.questions.columns import (
     MOST_OPPONENTS,
     ResultColumn,
     opponent_columns,
@@ -17,14 +17,14 @@ from analytics.results.columns import (
     standing_columns,
     superiority_columns,
 )
-from analytics.results.pairings import Crosstable, crosstable
+from analytics.questions.pairings import Crosstable, crosstable
 from runners.terminal.console import print_line, print_note, show, tabulated
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from analytics.ratings.head_to_head import HeadToHead
-    from analytics.ratings.ratings import Ratings
+    from analytics.questions.head_to_head import HeadToHead
+    from analytics.questions.ratings import Ratings
 
 MOST_ROWS = 400  # agents, or pairings, of a table: 300 agents have 44,850 pairings, which fill a terminal for minutes
 ALL = "--output FILE for all"

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from analytics.results.columns import ResultColumn, Table, csv_of
-from analytics.sql.answers import checked_times, sink_parquet
+from analytics.questions.columns import ResultColumn, Table, csv_of
+from analytics.questions.sql.answers import checked_times, sink_parquet
 from analytics.store.texts import make_visible_json
 from runners.terminal import console
 from runners.terminal.files import PRINTED, TableOutput, new_file, write_file

@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from agents.parameters import as_typed
+from agents.base.parameters import as_typed
 from quarto.errors import RequestError
 from quarto.rules import Rules
-from runners.arena.config import agent_named, load_agent, parse_label
-from runners.arena.config_groups import (
+from runners.arena.spec import AgentSpec
+from runners.config.agents import agent_named, load_agent, parse_label
+from runners.config.arguments import keys_in
+from runners.config.options import (
     comment_of,
     hydra_lock,
     load_rules,
@@ -21,8 +23,6 @@ from runners.arena.config_groups import (
     text_of,
     user_config_dir,
 )
-from runners.arena.spec import AgentSpec
-from runners.hydra_app.arguments import keys_in
 from runners.web.site import Site
 
 

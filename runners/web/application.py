@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from runners.arena.config_groups import own_modules
-from runners.web import ask, browse, puzzles
+from runners.config.options import own_modules
+from runners.web import archive_pages, ask, puzzles
 from runners.web.analyse import pages as analyse
-from runners.web.browse import NothingToReadError, nothing_to_read
+from runners.web.archive_pages import NothingToReadError, nothing_to_read
 from runners.web.pages import STATIC, add_error_pages, page
 from runners.web.play import pages as play
 from runners.web.site import MOST_BYTES, Guard, ServerSettings, Site, check_token
 
-ROUTERS = (play.router, puzzles.router, analyse.router, browse.router, ask.router)
+ROUTERS = (play.router, puzzles.router, analyse.router, archive_pages.router, ask.router)
 
 
 def application(settings: ServerSettings) -> FastAPI:
@@ -52,6 +52,6 @@ def application(settings: ServerSettings) -> FastAPI:
 
 def first_page(request: Request) -> Response:
     """A puzzle, the ways to the other pages, and a first look at the archive."""
-    found = browse.first_look(request)
+    found = archive_pages.first_look(request)
     refresh = 10 if found.get("running") else None
     return page(request, "home.html", refresh=refresh, today=puzzles.puzzle_of_day(request), **found)

@@ -10,15 +10,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.query.questions import CookbookQuestion, questions
+from analytics.questions.cookbook import CookbookQuestion, questions
+from analytics.questions.sql.views import VIEWS
 from analytics.report.style import Figure
-from analytics.sql.views import VIEWS
 from analytics.store.marker import content_of
 from quarto.errors import ArenaError, FailureError, NotFoundError, RequestError
-from runners.browse import charts
-from runners.browse.asking import Asking, SqlAnswer, answer_table
-from runners.browse.library import stamp_of
 from runners.terminal.tables import as_csv
+from runners.web.archive import charts
+from runners.web.archive.asking import Asking, SqlAnswer, answer_table
+from runners.web.archive.library import stamp_of
 from runners.web.background import IDLE, Background, BackgroundJob
 from runners.web.pages import FormFields, go_to, page, status_of
 from runners.web.site import Site, site_of

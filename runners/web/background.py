@@ -20,7 +20,7 @@ from typing import Any
 
 from numba.core import event
 
-from runners.browse.library import BusyError
+from runners.web.archive.library import BusyError
 
 POLL_SECONDS = 0.2  # between two looks at the limits of jobs
 MOMENT = 0.25  # seconds that a page waits for a job before it says that it is not ready

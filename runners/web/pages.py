@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from analytics.report.pieces import piece_svg, piece_symbols
 from analytics.store.texts import make_visible
 from quarto.errors import ArenaError, NotFoundError, RequestError
-from runners.browse.library import BusyError
-from runners.browse.links import address
-from runners.browse.pictures import stroke
+from runners.web.archive.library import BusyError
+from runners.web.archive.links import address
+from runners.web.archive.pictures import stroke
 from runners.web.site import SAFE, site_of
 
 SUBJECTS = {

@@ -10,17 +10,17 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from analytics.perfect.puzzles import LEVELS, Puzzle, shipped
+from analytics.exact.puzzles import LEVELS, Puzzle, shipped
 from quarto.notation import CLASSIC_NAME, format_piece
 from quarto.rules import NONE
-from runners.browse import links
+from runners.exact.puzzle_solving import explanation, is_right, missed, puzzle_numbered, task, theme, verdict
 from runners.play.game import Game, NextDecision, attributes, game_at
-from runners.puzzles.solving import explanation, is_right, missed, puzzle_numbered, task, theme, verdict
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
 from runners.web.analyse.line import USUAL_SECONDS, AnalysisLine, words_in
 from runners.web.analyse.pages import POLLED
 from runners.web.analyse.solving import SolvedPosition, Solving
+from runners.web.archive import links
 from runners.web.background import MOMENT, BackgroundJob
 from runners.web.pages import go_to, page
 from runners.web.site import Site, site_of

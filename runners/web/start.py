@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from analytics.store.marker import check_root
 from quarto.errors import FailureError, RequestError, of_extra
-from runners.arena.config_groups import user_config_dir
+from runners.config.options import user_config_dir
 from runners.hosting.interruption import exit_code, handled_signals, leave
 from runners.play.start import login_name
 from runners.terminal.console import print_line

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.lift import KernelPlayer, LiftedPlayer, lift
+from agents.base.player import KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.rules import Rules
-from runners.arena.config import agent_named, load_agent
-from runners.arena.config_groups import names, settings_of
 from runners.arena.engine import BatchEngine, Order
 from runners.arena.identities import class_path_of
+from runners.config.agents import agent_named, load_agent
+from runners.config.options import names, settings_of
 from tests import naive
 from tests.marks import seldom
 from tests.naive import NONE, PRESETS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.base import KernelAgent
+from agents.base.agent import KernelAgent
 from agents.ga2 import Ga2
 from agents.learning.learner import Learner
 from agents.learning.policy import Policy

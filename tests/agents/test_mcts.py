@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.lift import lift
+from agents.base.player import lift
 from agents.mcts import Mcts
 from agents.random import Random
 from quarto.batch import Batch

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.base import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
-from agents.lift import KernelPlayer, LiftedPlayer, lift
+from agents.base.agent import Agent, KernelAgent, Knowledge, encode_turn, memory, params, turn
+from agents.base.player import KernelPlayer, LiftedPlayer, lift
 from agents.random import Random
 from quarto.batch import Batch
 from quarto.bits import nth_bit, popcount

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agents.base import Agent
-from agents.lift import lift
+from agents.base.agent import Agent
+from agents.base.player import lift
 from agents.oracle import Oracle
 from agents.random import Random
 from quarto.batch import Batch, Games
@@ -17,9 +17,9 @@ from quarto.position import Position, from_plies
 from quarto.rng import Streams
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.solver.solver import Solver
-from runners.arena.config import agent_named, load_agent
-from runners.arena.config_groups import names
 from runners.arena.engine import BatchEngine, Order
+from runners.config.agents import agent_named, load_agent
+from runners.config.options import names
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS

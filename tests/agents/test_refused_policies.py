@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.base.player import lift
 from agents.gifts import Gifts
 from agents.learning.policy import Policy
-from agents.lift import lift
 from agents.line_values import LINE_VALUES, LineValues
 from agents.mixed_rl import MixedRl
 from agents.network import NETWORK, UNIT, Layers, Network

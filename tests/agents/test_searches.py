@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from agents.alpha_beta import AT_LEAST, AT_MOST, BREADTH, EXACT, MEMORY_DEPTH, UNBOUNDED, WHOLE, AlphaBeta
-from agents.base import KernelAgent
+from agents.base.agent import KernelAgent
+from agents.base.player import KernelPlayer, lift
 from agents.ga_minimax import phantom_value
 from agents.genetic_minimax import GeneticMinimax
 from agents.learning.policy import Policy
-from agents.lift import KernelPlayer, lift
 from agents.mcts import Mcts
 from agents.minimax import Minimax
 from agents.random import Random

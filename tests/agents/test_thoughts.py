@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from agents.alpha_beta import AlphaBeta
-from agents.base import Agent, KernelAgent
+from agents.base.agent import Agent, KernelAgent
+from agents.base.player import lift
 from agents.ga_minimax import GaMinimax
-from agents.lift import lift
 from agents.line_values import LineValues
 from agents.mcts import Mcts
 from agents.oracle import Oracle

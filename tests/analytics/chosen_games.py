@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from analytics.policies import policy_store
-from analytics.policies.policy_store import PolicyOrigin
+from analytics.store import policy_store
 from analytics.store.archive import Archive
+from analytics.store.policy_store import PolicyOrigin
 from analytics.store.ranges import LARGEST
 from analytics.store.records import RunRecord
 from quarto.batch import Block

@@ -12,7 +12,7 @@ from tests.analytics.naive_games import BLOCKS, RUN_ID, record, store
 from tests.object_storage import root_of
 
 if TYPE_CHECKING:
-    from analytics.sql.database import OpenArchive
+    from analytics.questions.sql.database import OpenArchive
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Archive:
 @pytest.fixture(scope="module")
 def opened(shared: Archive) -> "Iterator[OpenArchive]":
     """``shared``, opened once: each question is asked after those of other tests."""
-    from analytics.sql.database import OpenArchive  # tests below this folder need no database
+    from analytics.questions.sql.database import OpenArchive  # tests below this folder need no database
 
     with OpenArchive(shared.root) as opened:
         yield opened
@@ -53,9 +53,9 @@ def opened(shared: Archive) -> "Iterator[OpenArchive]":
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The same archive with files of every kind, so that no view is empty. It is only copied."""
-    from analytics.derived_tables.derived_table import note_derived
-    from analytics.derived_tables.tables import THOUGHTS_TABLE, index_runs
-    from analytics.verify.archive import verify
+    from analytics.tables.derived.derived_table import note_derived
+    from analytics.tables.derived.tables import THOUGHTS_TABLE, index_runs
+    from analytics.tables.verify.archive import verify
     from tests.analytics.indexed import derive_all, think
 
     archive = filled(tmp_path_factory.mktemp("everything") / "archive")

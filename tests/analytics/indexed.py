@@ -8,8 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
-from analytics.derived_tables.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
-from analytics.derived_tables.tables import (
+from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.statistics.sprt import Hypotheses, SequentialTest
+from analytics.store import policy_store, sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_rows
+from analytics.store.ranges import StoredRange
+from analytics.store.records import SweepJob
+from analytics.store.schema import THOUGHTS
+from analytics.tables.derived.decisions import DECISIONS, DECISIONS_TABLE, AnnotationExtent
+from analytics.tables.derived.tables import (
     END_PLY,
     FIRST_PLIES_TABLE,
     POSITIONS_TABLE,
@@ -19,16 +27,7 @@ from analytics.derived_tables.tables import (
     first_plies_of,
     index_runs,
 )
-from analytics.perfect.annotate import AnnotationSettings, annotate_runs
-from analytics.policies import policy_store
-from analytics.statistics.sprt import Hypotheses, SequentialTest
-from analytics.store import sprt_verdicts
-from analytics.store.archive import Archive
-from analytics.store.range_files import read_rows
-from analytics.store.ranges import StoredRange
-from analytics.store.records import SweepJob
-from analytics.store.schema import THOUGHTS
-from analytics.verify.games import Problem
+from analytics.tables.verify.games import Problem
 from tests.analytics.stored_policies import COUNTS, CURVE, origin
 
 

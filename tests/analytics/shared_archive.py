@@ -9,9 +9,9 @@ import polars as pl
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.upkeep.garbage import remove, unneeded_files
-from analytics.upkeep.rolling import compact
-from analytics.verify.archive import verify
+from analytics.tables.upkeep.garbage import remove, unneeded_files
+from analytics.tables.upkeep.rolling import compact
+from analytics.tables.verify.archive import verify
 from tests.analytics.naive_games import RUN_ID, random_block, record, store
 
 PAIRS = 32

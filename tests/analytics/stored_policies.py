@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from agents.learning.policy import GENOME, Policy
-from analytics.policies.policy_store import PolicyOrigin
+from analytics.store.policy_store import PolicyOrigin
 from quarto.rules import CLASSIC
 
 LEARNED = {

@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 import pytest
 
-from agents.base import Agent, KernelAgent
+from agents.base.agent import Agent, KernelAgent
+from agents.base.player import KernelPlayer, lift
 from agents.learning.learner import FinishedGame, Learner
 from agents.learning.policy import Policy
-from agents.lift import KernelPlayer, lift
 from agents.random import Random
 from agents.semi_random import SemiRandom
 from quarto.batch import ENDINGS, Batch, Games

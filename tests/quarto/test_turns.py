@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from analytics.derived_tables.positions import turns_in
+from analytics.tables.derived.positions import turns_in
 from quarto.canonical import HAND_BITS
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules

@@ -28,11 +28,11 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 from omegaconf._utils import get_yaml_loader
 
-from runners.arena import config_groups
-from runners.arena.config_groups import CONF
 from runners.cli import main
+from runners.config import options
+from runners.config.application import LAUNCH
+from runners.config.options import CONF
 from runners.hosting.interruption import SIGNALS
-from runners.hydra_app.application import LAUNCH
 
 
 class Result(NamedTuple):
@@ -103,19 +103,19 @@ def prepare_once() -> Iterator[None]:
             joined_before[key] = join(loader, defaults, repo)
         return copy.deepcopy(joined_before[key])
 
-    read = config_groups._yaml
+    read = options._yaml
     read_before: dict[str, ConfigResult] = {}
 
     def read_once(group: str, name: str) -> ConfigResult:
         path = f"{group}/{name}"
-        if config_groups._source(path).path != str(CONF):
+        if options._source(path).path != str(CONF):
             return read(group, name)
         if path not in read_before:
             read_before[path] = read(group, name)
         return read_before[path]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config_groups, "_yaml", read_once)
+        patch.setattr(options, "_yaml", read_once)
         patch.setattr(config_loader_impl, "create_defaults_list", find_once)
         patch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", join_once)
         patch.setattr(yaml, "load", load_once)
@@ -176,10 +176,10 @@ def qarena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set of a few late positions."""
-    from analytics.perfect.position_set import encoded, origin_of
+    from analytics.exact.position_set import encoded, origin_of
     from analytics.store.archive import Archive
     from quarto.rules import CLASSIC
-    from runners.judge.judging import SetOptions, make_frame
+    from runners.exact.judging import SetOptions, make_frame
     from tests.paths import SAMPLE
 
     frame = make_frame(Archive.open(SAMPLE), SetOptions(CLASSIC, each=8, numbers=(11, 13)))

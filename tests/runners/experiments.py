@@ -21,9 +21,10 @@ from hydra import compose, initialize_config_module
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from runners.arena.config import Request, request_of
-from runners.arena.config_groups import RunConfig, check_values
 from runners.arena.playing import Outcome, execute
+from runners.arena.request import Request
+from runners.config.requests import request_of
+from runners.config.schemas import RunConfig, check_values
 from runners.hosting import interruption
 
 QARENA = str(Path(sys.executable).with_name("qarena"))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import KernelAgent, Thought, encode_turn, turn
+from agents.base.agent import KernelAgent, Thought, encode_turn, turn
 from quarto.position import Position
 from quarto.rng import Streams
 from quarto.views import BatchView, PositionView

@@ -33,7 +33,7 @@ ENGINE: dict[str, Any] = {
 }
 HOSTILE: dict[str, tuple[Any, dict[str, Any]]] = {
     "child": CHILD,
-    "engine's process": ("runners.engines.process.EngineProcess", {"command": PROGRAM}),
+    "engine's process": ("runners.hosting.engines.process.EngineProcess", {"command": PROGRAM}),
     "engine": (ENGINE["target"], ENGINE["params"]),
     "player of a folder": ("runners.polito.agent.Polito", {"folder": ".", "player": "evil.Evil"}),
     "folder": ("tempfile.TemporaryDirectory", {"suffix": MARK, "dir": "."}),

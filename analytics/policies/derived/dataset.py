@@ -19,9 +19,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from agents.learning.policy import Policy
-from analytics.policies import policy_store
-from analytics.query.selection import EVERYTHING, Selection, holds_any, parts_of, read_chosen, read_in_order
-from analytics.sql.database import OpenArchive
+from analytics.questions.selection import EVERYTHING, Selection, holds_any, parts_of, read_chosen, read_in_order
+from analytics.questions.sql.database import OpenArchive
+from analytics.store import policy_store
 from analytics.store.archive import Archive, readable
 from analytics.store.blocks import RangeGames, fingerprint_of_games, games_at
 from analytics.store.policy_cards import PolicyCard

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.base.parameters import checked_probability, checked_whole
 from agents.learning.policy import Policy
-from agents.parameters import checked_probability, checked_whole
 from agents.policy import FITTED_Q
 from analytics.policies.derived.dataset import Dataset, over_spans
 from analytics.policies.derived.mc_afterstate import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.base.parameters import checked_number
 from agents.gifts import COMBINATIONS, FEATURES, GIFT, features_of
 from agents.learning.policy import Policy
-from agents.parameters import checked_number
 from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games
 from quarto.bits import spread

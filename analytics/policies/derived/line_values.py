@@ -11,11 +11,11 @@ import polars as pl
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from agents.base.parameters import check_fields
 from agents.learning.line_boards import BOARD, DANGERS, STAGE_SIZE, clear_lines, put_on_lines, survey
 from agents.learning.line_features import MOST_FEATURES, features_of, mark_of, words_of
 from agents.learning.policy import Policy
 from agents.line_values import HEADS, LINE_VALUES, LINES_MARK, chance_of, columns_of
-from agents.parameters import check_fields
 from analytics.policies.derived.dataset import GameSource, Learned, check_played, seats_of
 from analytics.policies.derived.line_cloning import clone
 from analytics.policies.derived.line_fit import (

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from agents.base.parameters import checked_whole
 from agents.learning.policy import Policy
-from agents.parameters import checked_whole
 from agents.policy import MC_AFTERSTATE
 from analytics.policies.derived.dataset import Dataset, over_spans
 from quarto.batch import Games

@@ -10,7 +10,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from agents.base import AGENT_TYPE, RULES_TYPE
+from agents.base.agent import AGENT_TYPE, RULES_TYPE
 from agents.learning.learner import SPAN_TYPE, UPDATE_TYPE, UPDATED_TYPE, FinishedGame, Learner, UpdateKernel
 from agents.learning.policy import Policy
 from agents.q_table import QTableLearner

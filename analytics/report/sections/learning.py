@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from analytics.policies import policy_store
+from analytics.questions.columns import Table, column, words
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, numbered
 from analytics.report.style import Figure
-from analytics.results.columns import Table, column, words
-from analytics.store import policy_cards
+from analytics.store import policy_cards, policy_store
 from analytics.store.policy_cards import PolicyCard
 
 MOST_POLICIES = 12  # of more the newest are shown

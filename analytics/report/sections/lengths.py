@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from analytics.questions.columns import ResultColumn, Table, column, intervals, percent, words
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, numbered
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, category, data, end, layer, ordered, quantity
-from analytics.results.columns import ResultColumn, Table, column, intervals, percent, words
 from analytics.statistics.tally import wilson_bounds
 from quarto.perft import lengths as random_lengths
 from quarto.rules import CELLS, SIDE

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.query.mistakes import decision_summaries
+from analytics.questions.columns import decision_columns
+from analytics.questions.mistakes import decision_summaries
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, category, data, end, layer, quantity
-from analytics.results.columns import decision_columns
 
 KINDS = ["gift", "placement"]
 HEADROOM = 1.25  # height of the figures over the largest share; intervals are cut there

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import polars as pl
 
+from analytics.questions.columns import Cell, ResultColumn, Table, column, intervals, percent, words
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, numbered
 from analytics.report.style import Drawing, Figure
-from analytics.results.columns import Cell, ResultColumn, Table, column, intervals, percent, words
 from analytics.statistics.tally import quantile
 from quarto.notation import format_cell, format_piece
 from quarto.rules import SIDE

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from analytics.query.selection import repeated_games
+from analytics.questions.columns import Cell, ResultColumn, Table, column, words
+from analytics.questions.selection import repeated_games
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection
-from analytics.results.columns import Cell, ResultColumn, Table, column, words
 from analytics.store.records import RunRecord
 
 MOST_RUNS = 50  # rows

@@ -8,13 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.ratings.ratings import Ratings, rate
-from analytics.report import style
-from analytics.report.reported_games import ReportedGames
-from analytics.report.section import ReportSection, agent_cells, agent_table
-from analytics.report.style import Figure
-from analytics.report.vega import Spec, category, data, end, layer, quantity
-from analytics.results.columns import (
+from analytics.questions.columns import (
     ITSELF,
     MISSING,
     Cell,
@@ -29,8 +23,14 @@ from analytics.results.columns import (
     tenths_of_percent,
     words,
 )
-from analytics.results.pairings import Crosstable, pairings_frame
-from analytics.results.pairings import crosstable as crosstable_of
+from analytics.questions.pairings import Crosstable, pairings_frame
+from analytics.questions.pairings import crosstable as crosstable_of
+from analytics.questions.ratings import Ratings, rate
+from analytics.report import style
+from analytics.report.reported_games import ReportedGames
+from analytics.report.section import ReportSection, agent_cells, agent_table
+from analytics.report.style import Figure
+from analytics.report.vega import Spec, category, data, end, layer, quantity
 
 NOBODY_MET = "no two different agents played each other"
 ROW, LABEL_LINE = 30, 14  # pixels of a rating, and of each line of the label above it

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from analytics.questions.columns import ResultColumn, column
 from analytics.report import style
 from analytics.report.reported_games import ReportedGames
 from analytics.report.section import ReportSection, agent_figures, agent_table
 from analytics.report.style import Figure
 from analytics.report.vega import Spec, data, layer, quantity
-from analytics.results.columns import ResultColumn, column
 
 # A row for each turn; result and exact value are those of its agent.
 TURNS = """

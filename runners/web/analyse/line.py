@@ -21,11 +21,11 @@ from quarto.notation import (
 )
 from quarto.notation import parse_position as parsed
 from quarto.rules import CELLS, NONE, Rules
-from runners.browse import links
-from runners.browse.games import ArchivedGame
 from runners.play.dialogue import game_after
 from runners.play.game import Game, game_at
 from runners.web.agents_and_rules import AgentsAndRules
+from runners.web.archive import links
+from runners.web.archive.games import ArchivedGame
 from runners.web.pages import checked_words, whole
 from runners.web.tiles import player_name
 

@@ -13,17 +13,11 @@ from fastapi import APIRouter, Form
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from analytics.query.openings import BY, EMPTY_BOARD, OpeningsQuery
-from analytics.query.selection import GameFilter
+from analytics.questions.openings import BY, EMPTY_BOARD, OpeningsQuery
+from analytics.questions.selection import GameFilter
 from quarto.errors import RequestError
 from quarto.notation import CLASSIC_NAME, parse_piece
 from quarto.rules import NONE
-from runners.browse import links
-from runners.browse.archive_page import Field
-from runners.browse.explorer import DECIDERS, Found, found_in, nothing, played_table
-from runners.browse.games import logged_game, neighbours
-from runners.browse.pictures import boards_svg, moving_svg
-from runners.browse.runs import Known
 from runners.play.game import NextDecision, attributes
 from runners.web.agents_and_rules import AgentsAndRules
 from runners.web.analyse import view
@@ -38,8 +32,14 @@ from runners.web.analyse.line import (
     text_of,
 )
 from runners.web.analyse.solving import PlayedHere, SolvedPosition, Solving, Values, known_thoughts, known_values
+from runners.web.archive import links
+from runners.web.archive.archive_page import Field
+from runners.web.archive.explorer import DECIDERS, Found, found_in, nothing, played_table
+from runners.web.archive.games import logged_game, neighbours
+from runners.web.archive.pictures import boards_svg, moving_svg
+from runners.web.archive.runs import Known
+from runners.web.archive_pages import ArchiveReader, Reading, whole
 from runners.web.background import IDLE, MOMENT, BackgroundJob, compiling
-from runners.web.browse import ArchiveReader, Reading, whole
 from runners.web.pages import SEE_OTHER, page, status_of
 from runners.web.site import allowing_style, site_of
 from runners.web.tiles import player_name

@@ -8,23 +8,23 @@ from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from analytics.perfect.tablebase import base_for
-from analytics.query.openings import OpeningsQuery
+from analytics.exact.tablebase import base_for
+from analytics.questions.openings import OpeningsQuery
 from quarto.errors import ArenaError, FailureError
 from quarto.position import Position, from_plies
 from quarto.rules import NONE, Rules
 from quarto.solver.solver import Solution, Solver
 from quarto.views import PositionView
-from runners.browse import games
-from runners.browse.explorer import Found, found_in, nothing
-from runners.browse.games import GIFT, ArchivedGame
-from runners.browse.library import StillOpeningError
-from runners.executors.base import available_cores
-from runners.perfect.solve import best_first
+from runners.arena.executors.base import available_cores
+from runners.exact.solve import best_first
 from runners.play.game import Game, NextDecision
 from runners.web.analyse.line import text_of
+from runners.web.archive import games
+from runners.web.archive.explorer import Found, found_in, nothing
+from runners.web.archive.games import GIFT, ArchivedGame
+from runners.web.archive.library import StillOpeningError
+from runners.web.archive_pages import ArchiveReader, ArchiveService
 from runners.web.background import Background, BackgroundJob
-from runners.web.browse import ArchiveReader, ArchiveService
 from runners.web.site import Site
 
 LATE = from_plies((piece, piece) for piece in (0, 15, 3, 12, 5, 10, 6, 9, 1, 14))  # quick to solve, with all kernels

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from quarto.notation import format_cell, format_piece
 from quarto.rules import CELLS, NONE, PIECES
 from quarto.solver.solver import Solution, SolvedTurn
-from runners.browse.explorer import Played
-from runners.browse.games import LoggedThoughts
-from runners.perfect.solve import VALUE_NAMES, best_first, cell_order
+from runners.exact.solve import VALUE_NAMES, best_first, cell_order
 from runners.play.game import Game, NextDecision, cells_text
 from runners.terminal.console import number_of
 from runners.web.analyse.line import AnalysisLine, words_of
 from runners.web.analyse.solving import SolvedPosition, Values
+from runners.web.archive.explorer import Played
+from runners.web.archive.games import LoggedThoughts
 from runners.web.tiles import MISTAKES, Badge, DecisionTile, LineStep, filled_cell, kind_of, named, taken_piece
 
 

@@ -15,9 +15,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from analytics.derived_tables.tables import index_runs
 from analytics.store.archive import Archive
 from analytics.store.schema import MAX_PAIRS
+from analytics.tables.derived.tables import index_runs
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import ArenaError, NotFoundError, RequestError
 from runners.hosting.guarded_agent import GuardedAgent

@@ -13,16 +13,16 @@ from analytics.store.ranges import first_game_id
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, parse_piece
 from quarto.rules import CELLS, NONE, PIECES
-from runners.arena.agent_policies import untrained
 from runners.arena.spec import label_of
-from runners.browse.links import address as url_of
-from runners.browse.links import analysis_of_game
+from runners.config.agent_policies import untrained
 from runners.play.game import Game, NextDecision, attributes
 from runners.play.hints import Hint
 from runners.play.levels import LEVELS
 from runners.play.session import question_for, used
 from runners.terminal.console import sql_command
 from runners.web.agents_and_rules import AgentsAndRules, parts_of
+from runners.web.archive.links import address as url_of
+from runners.web.archive.links import analysis_of_game
 from runners.web.background import BackgroundJob, compiling
 from runners.web.pages import FormFields, go_to, page, session_of
 from runners.web.play.games import PATH, RESIGN, GameAddress, HeldGame, HeldGames, Seen, checked_setup, parse_address

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from analytics import open_archive
+from analytics.exact import position_set
 from analytics.exchange import dataset
 from analytics.exchange.export import ExportRequest, export
-from analytics.perfect import position_set
-from analytics.sql.views import VIEWS, described_columns
+from analytics.questions.sql.views import VIEWS, described_columns
 from analytics.store.archive import Archive
 from quarto.errors import FailureError, RequestError
 from tests.analytics.exchange.archives import RUNS

@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 from msgspec import structs
 
-from analytics.sql.database import OpenArchive
+from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
-from analytics.upkeep.garbage import remove_replaced
-from analytics.upkeep.rolling import compact
+from analytics.tables.upkeep.garbage import remove_replaced
+from analytics.tables.upkeep.rolling import compact
 from quarto.errors import FailureError, RequestError
 from tests.analytics.naive_games import RUN_ID, random_block, record, single_games, spec_of, store
 from tests.object_storage import BOTH

@@ -8,7 +8,7 @@ import pytest
 from analytics import open_archive
 from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.sequence import draw, games_in_order
-from analytics.query.selection import select
+from analytics.questions.selection import select
 from tests import naive
 from tests.analytics.exchange.archives import RUNS
 from tests.marks import seldom

@@ -17,12 +17,12 @@ from analytics.exchange.export import ExportRequest, export
 from analytics.exchange.formats import record_line
 from analytics.exchange.importing import ImportedRun, import_games
 from analytics.exchange.text import RESULT_OF, Heading, ParsedText, Tags, heading_tags, parse_tags, read_text, text_of
-from analytics.ratings.ratings import ratings
-from analytics.results.pairings import pairings_frame, results
+from analytics.questions.pairings import pairings_frame, results
+from analytics.questions.ratings import ratings
 from analytics.store.archive import Archive
 from analytics.store.blocks import games_at
-from analytics.upkeep.rolling import compact
-from analytics.verify.archive import verify
+from analytics.tables.upkeep.rolling import compact
+from analytics.tables.verify.archive import verify
 from quarto.batch import ENDINGS, FORFEIT_ILLEGAL
 from quarto.errors import RequestError
 from quarto.notation import format_game, parse_game

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from agents.policy import FITTED_Q, MC_AFTERSTATE, Q_TABLE, PolicyAgent
-from analytics.perfect.position_set import path_for
+from analytics.exact.position_set import path_for
 from analytics.policies.imported import ImportOptions, imported, read_table
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_game, format_piece, format_position

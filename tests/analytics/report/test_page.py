@@ -15,7 +15,8 @@ import pytest
 from msgspec import structs
 
 from analytics import open_archive
-from analytics.ratings.ratings import rate, ratings
+from analytics.questions.columns import Cell, ResultColumn, Table, words
+from analytics.questions.ratings import rate, ratings
 from analytics.report import style
 from analytics.report.page import SUBJECTS, report
 from analytics.report.pieces import piece_svg, piece_symbols
@@ -24,7 +25,6 @@ from analytics.report.reported_games import reported_games
 from analytics.report.section import ReportSection
 from analytics.report.sections import learning, strength
 from analytics.report.style import AGENTS, Figure
-from analytics.results.columns import Cell, ResultColumn, Table, words
 from quarto.errors import FailureError
 from tests.analytics.chosen_games import CREATED, EDGE, RUNS, Played, add_decisions, add_policies, write_archive
 from tests.analytics.folders import files_of

@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.ratings.ratings import rate
+from analytics.questions.ratings import rate
+from analytics.questions.sql.database import OpenArchive
 from analytics.report import style
 from analytics.report.page import sections_of, sections_svg
 from analytics.report.reported_games import MOST_AGENTS, reported_games
 from analytics.report.sections import learning, lengths, mistakes, openings, strength
-from analytics.sql.database import OpenArchive
 from analytics.statistics.tally import Tally, mean_score, wilson
 from analytics.store.archive import Archive
 from quarto.errors import RequestError
@@ -52,7 +52,7 @@ def opened(archive: Archive) -> OpenArchive:
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bootstrap takes longer than all the rest; ``analytics.ratings.ratings`` has tests of its own."""
+    """The bootstrap takes longer than all the rest; ``analytics.questions.ratings`` has tests of its own."""
     monkeypatch.setattr(strength, "rate", partial(rate, samples=10))
 
 

@@ -21,8 +21,8 @@ from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.ranges import StoredRange
 from analytics.store.records import RunRecord, SweepJob
 from analytics.store.snapshot import Snapshot
-from analytics.upkeep.garbage import unneeded_files
-from analytics.verify.archive import verify
+from analytics.tables.upkeep.garbage import unneeded_files
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import (

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.files.local import LOCAL
-from analytics.parquet.encoder import buffer_for
 from analytics.store.blocks import ROW_GROUP_ROWS, GameRows, RangeGames, games_table
+from analytics.store.files.local import LOCAL
+from analytics.store.parquet.encoder import buffer_for
 from analytics.store.ranges import StoredRange, UnitLine, check_of, first_game_id, game_ids
 from analytics.store.schema import GAMES, MAX_PAIRS, PLIES
 from analytics.store.table_files import checked_parts

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from msgspec import structs, to_builtins
 
-from analytics.perfect.tablebase import SHIPPED, Card
-from analytics.policies import policy_store
+from analytics.exact.tablebase import SHIPPED, Card
+from analytics.questions.sql.database import OpenArchive
 from analytics.report.page import report
-from analytics.sql.database import OpenArchive
-from analytics.store import policy_cards, sprt_verdicts
+from analytics.store import policy_cards, policy_store, sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.marker import Marker
 from analytics.store.policy_cards import PolicyCard, PolicyFile
@@ -37,7 +36,7 @@ from analytics.store.records import (
     run_id_of,
     typed,
 )
-from analytics.verify.archive import verify
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID, record, spec_of

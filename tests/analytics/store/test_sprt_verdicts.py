@@ -16,8 +16,8 @@ from analytics.statistics.sprt import Hypotheses, SequentialTest
 from analytics.store import sprt_verdicts
 from analytics.store.archive import Archive
 from analytics.store.records import RunRecord
-from analytics.upkeep.garbage import unneeded_files
-from analytics.verify.archive import verify
+from analytics.tables.upkeep.garbage import unneeded_files
+from analytics.tables.verify.archive import verify
 from quarto.batch import LINE, Block
 from quarto.errors import FailureError
 from tests.analytics.folders import copied, forge, snapshot

@@ -13,9 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analytics.derived_tables.tables import DERIVED
-from analytics.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, facts_for
-from analytics.parquet.metadata import (
+from analytics.policies.imported import read_table
+from analytics.questions.sql.database import OpenArchive
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.store.parquet.encoder import ColumnChunk, ParquetFile, buffer_for, encode, facts_for
+from analytics.store.parquet.metadata import (
     BINARY,
     BYTE,
     DOUBLE,
@@ -33,19 +36,16 @@ from analytics.parquet.metadata import (
     varint,
     zigzag,
 )
-from analytics.parquet.packing import pack_ascending
-from analytics.policies import policy_store
-from analytics.policies.imported import read_table
-from analytics.sql.database import OpenArchive
-from analytics.store.archive import Archive
+from analytics.store.parquet.packing import pack_ascending
 from analytics.store.range_files import read_rows, read_tallies
 from analytics.store.schema import TABLES
-from analytics.verify.archive import verify
+from analytics.tables.derived.tables import DERIVED
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from tests.analytics.folders import forge
 from tests.analytics.naive_games import RUN_ID
 from tests.analytics.stored_policies import COUNTS, origin
-from tests.analytics.verify.damage import forged
+from tests.analytics.tables.verify.damage import forged
 from tests.paths import SAMPLE
 
 MANY = 2_000_000

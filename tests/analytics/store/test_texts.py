@@ -9,7 +9,7 @@ import unicodedata
 import polars as pl
 import pytest
 
-from analytics.results.columns import csv_of, escaped
+from analytics.questions.columns import csv_of, escaped
 from analytics.store.texts import (
     HIDDEN,
     MOST_CHARACTERS,

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from analytics import open_archive
-from analytics.derived_tables.tables import index_runs
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import StoredRange, parts
-from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
-from analytics.upkeep.rolling import STORED, compact, roll_up, small
-from analytics.verify.archive import verify
+from analytics.tables.derived.tables import index_runs
+from analytics.tables.upkeep.garbage import remove, remove_replaced, unneeded_files
+from analytics.tables.upkeep.rolling import STORED, compact, roll_up, small
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError
 from tests.analytics.naive_games import RUN_ID, cut, games_of_seed, record, store_span
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from analytics.derived_tables.tables import TALLIES_TABLE
-from analytics.files import local
-from analytics.files.backend import TEMPORARY, location_of
 from analytics.statistics.tally import tally
 from analytics.store.archive import Archive
+from analytics.store.files import local
+from analytics.store.files.backend import TEMPORARY, location_of
 from analytics.store.range_files import read_games, read_tallies, write_slices
 from analytics.store.ranges import parts
-from analytics.upkeep.garbage import remove, remove_replaced, unneeded_files
-from analytics.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
-from analytics.verify.archive import verify
+from analytics.tables.derived.tables import TALLIES_TABLE
+from analytics.tables.upkeep.garbage import remove, remove_replaced, unneeded_files
+from analytics.tables.upkeep.rolling import GAMES_TABLE, PLIES_TABLE, roll_up
+from analytics.tables.verify.archive import verify
 from quarto.batch import Block
 from quarto.errors import FailureError
 from tests.analytics.folders import snapshot

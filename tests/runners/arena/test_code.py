@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from analytics import open_archive
-from analytics.query.selection import GameFilter
-from analytics.ratings.head_to_head import head_to_head
+from analytics.questions.head_to_head import head_to_head
+from analytics.questions.selection import GameFilter
 from analytics.report.reported_games import reported_games
 from analytics.report.sections.lengths import lengths_frame
 from analytics.report.sections.runs import runs
@@ -24,9 +24,9 @@ from analytics.store.archive import Archive
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC
 from runners.arena.code import PLAYING_MODULES, code_by, code_of, differences, version
-from runners.arena.config import agent_named
-from runners.arena.config_groups import user_config_dir
 from runners.arena.spec import AgentSpec, RunSpec
+from runners.config.agents import agent_named
+from runners.config.options import user_config_dir
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena, Result
 
@@ -152,7 +152,7 @@ def test_every_module_of_ours_that_plays_is_named() -> None:
         tree = ast.parse(Path(str(importlib.import_module(name).__file__)).read_text())
         imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     ours = {name for name in imported if name.startswith(("agents", "runners", "analytics"))}
-    assert {name for name in ours if not name.startswith("runners.executors")} <= set(PLAYING_MODULES)
+    assert {name for name in ours if not name.startswith("runners.arena.executors")} <= set(PLAYING_MODULES)
 
 
 @pytest.fixture

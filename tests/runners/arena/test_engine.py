@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from agents.base import Agent
+from agents.base.agent import Agent
+from agents.base.player import lift
 from agents.dumb import Dumb
-from agents.lift import lift
 from agents.random import Random
 from agents.rule_based import RuleBased
 from agents.semi_random import SemiRandom

@@ -18,11 +18,11 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from analytics import open_archive
-from analytics.files.backend import ObjectUrl
-from analytics.ratings.head_to_head import head_to_head
-from analytics.results.columns import game_name
+from analytics.questions.columns import game_name
+from analytics.questions.head_to_head import head_to_head
 from analytics.store.archive import Archive
-from analytics.verify.archive import verify
+from analytics.store.files.backend import ObjectUrl
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError, RequestError
 from runners.arena import experiment, playing, replaying
 from runners.arena.code import code_of
@@ -360,7 +360,7 @@ def status(root: Path, run_id: str) -> str:
 def test_a_stopped_run_keeps_what_was_in_flight_and_is_taken_up_again(
     threads: int, tmp_path: Path, expected: RESULT, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runners.executors.base.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("runners.arena.executors.base.POLL_SECONDS", 0.001)
     monkeypatch.setattr(Pace, "units", lambda *_: 1)
     stop = threading.Event()
     watcher = Watcher(stop, enough=40)

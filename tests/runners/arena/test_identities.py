@@ -16,12 +16,13 @@ from typing import Any, ClassVar, Self
 
 import pytest
 
-from agents.base import AgentLimits
+from agents.base.agent import AgentLimits
 from agents.learning.learner import Learner
 from analytics.policies.derived.dataset import Derivation
 from quarto.errors import RequestError
 from quarto.sources import project_root
 from runners.arena import identities
+from runners.arena.executors.base import Executor
 from runners.arena.identities import (
     class_path_of,
     is_for_data,
@@ -31,11 +32,10 @@ from runners.arena.identities import (
     starts_programs,
     to_identities,
 )
-from runners.arena.objectives import Objective
 from runners.arena.spec import AgentSpec, made_of
-from runners.executors.base import Executor
-from runners.training.genetic import GeneticTrainer
-from runners.training.trainer import Trainer
+from runners.config.objectives import Objective
+from runners.learning.training.genetic import GeneticTrainer
+from runners.learning.training.trainer import Trainer
 from tests.audit import watched
 
 # Archives hold these for good: a module may move, and its identity stays, as the key ``id`` of its yaml.
@@ -259,7 +259,7 @@ def test_a_name_that_no_yaml_has_is_refused_before_it_is_looked_up(monkeypatch: 
     monkeypatch.setitem(sys.modules, "agents.trap", trap)
     Trap.used.clear()
     names = ["agents.trap.Trap", f"{__name__}.Trap", "subprocess.Popen", "tempfile.TemporaryDirectory"]
-    names += ["deltalake.DeltaTable", "runners.hosting.child.Child", "runners.engines.process.EngineProcess"]
+    names += ["deltalake.DeltaTable", "runners.hosting.child.Child", "runners.hosting.engines.process.EngineProcess"]
     assert_refused({**OUTER, **DEEPER}, ["nowhere.\x00Player"])  # reads the table, imports what is around it
     with watched(is_act) as events:
         assert_refused({**OUTER, **DEEPER}, [*names, *FORGED_NAMES])
@@ -290,9 +290,9 @@ def test_a_class_of_ours_in_the_wrong_place_is_refused_before_it_is_called(monke
             group = identity.rpartition(".")[0]
             fits |= place == "learner" and identity.endswith("Learner")
             fits |= place == "kind" and group.startswith("analytics.policies")
-            fits |= place == "trainer" and group.startswith("runners.training")
-            fits |= place == "objective" and group == "runners.arena.objectives"
-            fits |= place == "executor" and group.startswith("runners.executors")
+            fits |= place == "trainer" and group.startswith("runners.learning.training")
+            fits |= place == "objective" and group == "runners.config.objectives"
+            fits |= place == "executor" and group.startswith("runners.arena.executors")
             if fits:
                 gate(identity)
                 continue

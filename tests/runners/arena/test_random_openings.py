@@ -12,13 +12,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.query.openings import EMPTY_BOARD, openings
-from analytics.sql.database import OpenArchive
-from runners.archive.questions import bring_all_up_to_date
-from runners.arena.config import load_agent
-from runners.arena.config_groups import load_rules
+from analytics.questions.openings import EMPTY_BOARD, openings
+from analytics.questions.sql.database import OpenArchive
+from runners.arena.indexing import bring_all_up_to_date
 from runners.arena.spec import RunSpec
-from runners.speed.warm import play
+from runners.bench.warm import play
+from runners.config.agents import load_agent
+from runners.config.options import load_rules
 from tests.marks import seldom
 from tests.paths import ORACLES
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from agents.base import AgentLimits
+from agents.base.agent import AgentLimits
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, Rules
 from runners.arena.spec import AgentSpec, RunSpec, label_of

@@ -12,27 +12,27 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from agents.base import Thought
+from agents.base.agent import Thought
 from analytics import open_archive
-from analytics.derived_tables.tables import THOUGHTS_TABLE
-from analytics.policies import policy_store
+from analytics.store import policy_store
 from analytics.store.archive import Archive
-from analytics.upkeep.garbage import remove_replaced, unneeded_files
-from analytics.upkeep.merging import MergeOptions, merge
-from analytics.upkeep.rolling import compact
-from analytics.verify.archive import verify
+from analytics.tables.derived.tables import THOUGHTS_TABLE
+from analytics.tables.upkeep.garbage import remove_replaced, unneeded_files
+from analytics.tables.upkeep.merging import MergeOptions, merge
+from analytics.tables.upkeep.rolling import compact
+from analytics.tables.verify.archive import verify
 from quarto.errors import FailureError
 from quarto.rng import GAMMA, Streams
 from quarto.views import BatchView, PositionView
 from runners.arena import experiment
 from runners.arena.playing import execute
 from tests import naive
-from tests.analytics.verify.damage import changed, rewrite
+from tests.analytics.tables.verify.damage import changed, rewrite
 from tests.paths import ROOT
 from tests.runners.conftest import Qarena
 from tests.runners.experiments import Watcher, assert_same_rows, play, request, rows, stored_at
+from tests.runners.learning.training.trainings import without_pictures
 from tests.runners.players import Batched, Dice, OneByOne
-from tests.runners.training.trainings import without_pictures
 
 PLAYERS = "tests.runners.arena.test_thoughts"
 OWN = f"{{agent:random,_target_:{PLAYERS}.Own,name:own}}"
@@ -236,7 +236,7 @@ def test_verify_names_what_is_wrong(copy: Path, column: str, value: int, problem
 
 def test_agents_in_python_also_in_processes_and_engines_may_return_thoughts(tmp_path: Path) -> None:
     told_before = 'print("info value 0.5\\ninfo nodes 12 depth 3" if position[-1] < "8" else "info nodes many")'
-    script = (ROOT / "runners/engines/examples/careful.py").read_text()
+    script = (ROOT / "runners/hosting/engines/examples/careful.py").read_text()
     engine = tmp_path / "engine.py"
     engine.write_text(script.replace("print(turn(", f"{told_before}; print(turn("))
     thinker = "agent:random,_target_:tests.runners.players.Thinker"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from analytics.files.backend import ObjectUrl
 from analytics.store.archive import Archive
-from analytics.verify.archive import verify
+from analytics.store.files.backend import ObjectUrl
+from analytics.tables.verify.archive import verify
 from tests.object_storage import SECRET, environment, free_port
 from tests.runners.conftest import Qarena, Result
 from tests.runners.experiments import command, start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from quarto.notation import parse_position
 from quarto.rules import CLASSIC
-from runners.arena.config_groups import load_rules
+from runners.config.options import load_rules
 from runners.hosting.illegal_turns import faults_of, illegal_turn, turn_text
 
 TURNS: dict[tuple[str, str, tuple[int, int]], str] = {

@@ -19,9 +19,9 @@ import polars as pl
 import pytest
 from numba.core import event
 
-from agents.base import AgentLimits, LateError
+from agents.base.agent import AgentLimits, LateError
+from agents.base.player import LiftedPlayer
 from agents.dumb import Dumb
-from agents.lift import LiftedPlayer
 from agents.random import Random
 from quarto.batch import ENDINGS, Batch
 from quarto.errors import FailureError, RemoteError, RequestError
@@ -29,9 +29,9 @@ from quarto.position import EMPTY
 from quarto.rng import Streams
 from quarto.rules import CLASSIC
 from quarto.views import BatchView, PositionView
-from runners.arena.config_groups import LIMITS
 from runners.arena.engine import BatchEngine, Order
 from runners.arena.spec import AgentSpec
+from runners.config.options import LIMITS
 from runners.hosting.child import Child, ChildDiedError
 from runners.hosting.compile_clock import CompileClock, _Recorder, deadline_after
 from runners.hosting.guarded_agent import StuckError

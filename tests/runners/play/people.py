@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
 
-from agents.base import Agent
+from agents.base.agent import Agent
 from analytics.store.records import run_word
 from quarto.notation import format_cell, format_piece
 from quarto.rules import Rules
-from runners.arena.config import agent_named
+from runners.config.agents import agent_named
 from runners.hosting.guarded_agent import GuardedAgent
 from runners.play.dialogue import Dialogue
 from runners.play.game import Game, NextDecision

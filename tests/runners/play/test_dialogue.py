@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.perfect.game_review import GameReview, JudgedDecision
+from analytics.exact.game_review import GameReview, JudgedDecision
 from quarto.batch import FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.notation import format_cell, format_piece, parse_cell, parse_game, parse_piece

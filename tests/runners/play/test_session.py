@@ -8,17 +8,17 @@ import re
 import numpy as np
 import pytest
 
-from agents.base import Agent
+from agents.base.agent import Agent
 from quarto.batch import ENDINGS, FORFEIT_RESIGNED
 from quarto.errors import RequestError
 from quarto.rules import CLASSIC, NONE, Rules
 from quarto.views import PositionView
-from runners.arena.config_groups import names
 from runners.arena.engine import BatchEngine, Order
+from runners.bench.warm import rules_played_by
+from runners.config.options import names
 from runners.play.dialogue import Dialogue, game_after
 from runners.play.game import Game, NextDecision, Ply
 from runners.play.session import Session
-from runners.speed.warm import rules_played_by
 from tests import naive
 from tests.marks import seldom
 from tests.naive import PRESETS

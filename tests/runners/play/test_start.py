@@ -16,16 +16,16 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analytics.perfect.game_review import GameReview
+from analytics.exact.game_review import GameReview
 from analytics.store.archive import Archive
-from analytics.verify.archive import verify
+from analytics.tables.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from quarto.rules import CLASSIC
 from runners.arena import code
-from runners.arena.config import agent_named
-from runners.arena.config_groups import load_rules
 from runners.arena.spec import AgentSpec
+from runners.config.agents import agent_named
+from runners.config.options import load_rules
 from runners.play import start
 from runners.play.levels import LEVELS
 from runners.play.start import Series

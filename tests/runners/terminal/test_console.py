@@ -18,12 +18,12 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analytics.results import columns
-from analytics.results.columns import MISSING, ResultColumn, words
-from analytics.results.pairings import PairingResult, crosstable
+from analytics.questions import columns
+from analytics.questions.columns import MISSING, ResultColumn, words
+from analytics.questions.pairings import PairingResult, crosstable
 from analytics.statistics.tally import Tally
 from runners.arena.playing import Outcome
-from runners.hydra_app.application import show_outcome
+from runners.config.application import show_outcome
 from runners.terminal import console, files, tables
 from runners.terminal import results as shown_results
 from runners.terminal.console import progress_bar

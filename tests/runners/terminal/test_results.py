@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 
 from analytics import open_archive
-from analytics.query.selection import GameFilter
-from analytics.ratings.head_to_head import head_to_head
-from analytics.ratings.ratings import ratings
-from analytics.results.pairings import PairingResult, crosstable
+from analytics.questions.head_to_head import head_to_head
+from analytics.questions.pairings import PairingResult, crosstable
+from analytics.questions.ratings import ratings
+from analytics.questions.selection import GameFilter
 from analytics.statistics.tally import Estimate, Tally
 from analytics.store.archive import Archive
-from runners.sprt.shown import with_half_width
+from runners.cli.sprt_output import with_half_width
 from runners.terminal.results import show_crosstable, show_head_to_head, show_ratings
 from tests.analytics.folders import snapshot
 from tests.analytics.naive_games import random_block, record, spec_of, store
@@ -173,8 +173,8 @@ def result(first: str, second: str, losses: int, draws: int, wins: int) -> Pairi
 
 
 def test_what_games_leave_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.ratings.head_to_head import HeadToHead
-    from analytics.ratings.ratings import rate
+    from analytics.questions.head_to_head import HeadToHead
+    from analytics.questions.ratings import rate
 
     found = (
         *(result("a", "b", 4, 1, 5), result("star", "a", 0, 0, 9), result("dud", "b", 9, 0, 0)),
@@ -220,8 +220,8 @@ def test_the_output_says_who_the_seats_are(qarena: Qarena, rules: str, zero: str
 
 
 def test_games_the_seat_decided_and_games_against_oneself_rate_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    from analytics.ratings.head_to_head import HeadToHead
-    from analytics.ratings.ratings import rate
+    from analytics.questions.head_to_head import HeadToHead
+    from analytics.questions.ratings import rate
 
     by_seat = PairingResult(0, "a", "b", Tally(pairs=((0, 0, 0), (0, 0, 0), (9, 0, 0))), False)
     met = HeadToHead("classic", (by_seat, result("a", "a", 4, 1, 5)), ())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from analytics import open_archive
-from analytics.query.openings import openings
+from analytics.questions.openings import openings
 from analytics.store.marker import content_of
 from quarto.notation import format_position
 from quarto.rules import CLASSIC

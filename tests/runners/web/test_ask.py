@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.query.questions import questions
+from analytics.questions.cookbook import questions
 from runners.web.ask import QuestionService
 from tests.runners.web.visiting import Page, plain
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from runners.browse.library import BusyError
 from runners.web import background
+from runners.web.archive.library import BusyError
 from runners.web.background import IDLE, Background, BackgroundJob
 
 PATIENCE = 20.0

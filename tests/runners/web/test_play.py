@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from analytics import open_archive
 from analytics.store.archive import Archive
-from analytics.verify.archive import verify
+from analytics.tables.verify.archive import verify
 from quarto.batch import ENDINGS
 from quarto.notation import format_game
 from runners.play import session
@@ -286,7 +286,7 @@ def test_parameters_of_the_form_become_the_label(ada: Visitor) -> None:
 
 
 def test_agents_of_a_users_own_play_too(tmp_path: Path) -> None:
-    from runners.checking.new_agent import new_agent
+    from runners.authoring.new_agent import new_agent
     from tests.runners.web.visiting import visitor
 
     new_agent("corner", "choose", tmp_path / "mine")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.perfect.puzzles import shipped
+from analytics.exact.puzzles import shipped
 from quarto.notation import CLASSIC_NAME
 from runners.web import puzzles
 from runners.web.puzzles import EASY_LEVEL, number_of_day

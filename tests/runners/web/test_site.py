@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from quarto.errors import RequestError
-from runners.checking.new_agent import new_agent
+from runners.authoring.new_agent import new_agent
 from runners.web.application import ROUTERS
 from runners.web.pages import whole
 from runners.web.play.games import HeldGames

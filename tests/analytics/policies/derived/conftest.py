@@ -9,8 +9,8 @@ import pytest
 
 from analytics import open_archive
 from analytics.policies.derived.dataset import Dataset, dataset_of
-from analytics.query.selection import select
-from analytics.sql.database import OpenArchive
+from analytics.questions.selection import select
+from analytics.questions.sql.database import OpenArchive
 from analytics.store.archive import Archive
 from quarto.batch import Block
 from quarto.rules import Rules

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analytics.policies import policy_store
 from analytics.policies.derived.dataset import Dataset, GameStream, dataset_of, ids_of, sources_of
 from analytics.policies.derived.gift import Gift
-from analytics.policies.policy_store import PolicyOrigin
-from analytics.query.selection import select
-from analytics.sql.database import OpenArchive
+from analytics.questions.selection import select
+from analytics.questions.sql.database import OpenArchive
+from analytics.store import policy_store
+from analytics.store.policy_store import PolicyOrigin
 from quarto.rules import Rules
 from tests import naive
 from tests.analytics.policies.derived.conftest import FIRST, games_of, in_order, records_of

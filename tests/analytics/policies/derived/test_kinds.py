@@ -16,9 +16,9 @@ from analytics.policies.derived.fitted_q import FittedQ
 from analytics.policies.derived.gift import Gift
 from analytics.policies.derived.mc_afterstate import GameBoards, McAfterstate, forms_of, keys_and_wins, level_of
 from analytics.policies.derived.replayed import EncodedQ, QTable
-from analytics.policies.policy_store import knowledge_of
-from analytics.query.selection import select
-from analytics.sql.database import OpenArchive
+from analytics.questions.selection import select
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.policy_store import knowledge_of
 from quarto.batch import Games
 from quarto.canonical import canonical_position
 from quarto.errors import RequestError

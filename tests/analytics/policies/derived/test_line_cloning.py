@@ -18,7 +18,7 @@ from analytics.policies.derived.line_cloning import SAMPLED, LoggedTurns, learn_
 from analytics.policies.derived.line_fit import fresh
 from analytics.policies.derived.line_sweep import words_of_games
 from analytics.policies.derived.line_values import LineValues
-from analytics.policies.policy_store import knowledge_of
+from analytics.store.policy_store import knowledge_of
 from analytics.store.records import run_word
 from quarto.batch import Games
 from quarto.errors import RequestError

@@ -28,8 +28,8 @@ from analytics.policies.derived.line_sweep import (
     gather,
 )
 from analytics.policies.derived.line_values import LineValues
-from analytics.policies.policy_store import knowledge_of
 from analytics.store.blocks import RangeGames
+from analytics.store.policy_store import knowledge_of
 from quarto.batch import NO_VALUE, VALUE_UNITS, Games
 from quarto.errors import RequestError
 from quarto.position import Position, board, from_plies

@@ -1,0 +1,296 @@
+"""The interfaces between agents and the engine: what an agent may be, and the frozen signature of a jitted turn.
+
+An agent is an object with one of these, looked for in this order:
+
+``kernel``  a ``KernelAgent`` with a function compiled by ``@turn``: one position in, one turn out. The fastest.
+``play``    ``play(batch, rng) -> (cells, gifts)`` over a whole batch of positions: NumPy, PyTorch, anything.
+``choose``  ``choose(position, rng) -> (cell, gift)`` for one position: plain Python.
+
+An agent in Python sees positions as ``quarto/views.py`` has them: lists or arrays of cells and pieces.
+
+A position without a piece in hand asks, when the opponent chooses pieces, for a gift alone: the returned cell is
+ignored. Under ``chooser='mover'`` the hand is always empty and the turn is (cell, piece to place there). An agent may
+also have
+
+``choosers``            who may choose the pieces in the rules it plays. The default is ``('opponent', 'mover')``.
+``prepare(rules)``      called once before the first turn, for set-up that depends on the rules. Not for kernels.
+``data_files``          paths of files and folders on which its turns depend, such as weights. They are part of its
+                        fingerprint, as its code is. A file that a parameter names is part of it in any case.
+
+Beside its turn an agent in Python may return a ``Thought``, a jitted one may ``think``. It is stored with
+``archive.thoughts=true``.
+
+An object with ``lifted(rules, label) -> LiftedPlayer`` (see ``agents.base.player``) stands for an agent and makes its
+player.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from quarto.batch import Turns
+from quarto.bits import array_pointer
+from quarto.errors import RequestError, nearest
+from quarto.jit import function_value, inlined, int64
+from quarto.position import POSITION_TYPE, Position
+from quarto.rng import Streams
+from quarto.rules import CELLS, RULE_TABLES, Rules
+from quarto.symmetry import MASKS, Symmetries, symmetries
+from quarto.views import BatchView, PositionView
+
+# Instead of a cell:
+ERROR = -2  # the agent raised, and its game ends as 'forfeit_error'
+LATE = -3  # its turn took longer than it may, and its game ends as 'forfeit_time'
+
+# What a jitted agent carries, as one record of addresses: it travels as a single pointer. Passing the arrays themselves
+# costs a third of the speed of a cheap agent, seven words of call overhead each.
+AGENT = np.dtype(
+    [
+        ("params_address", np.uint64),
+        ("params_size", np.int64),
+        ("table_address", np.uint64),
+        ("table_size", np.int64),
+        ("keys_address", np.uint64),
+        ("keys_size", np.int64),
+        ("scratch_address", np.uint64),
+        ("scratch_size", np.int64),
+        ("memory_address", np.uint64),  # of the game that is being asked about
+        ("memory_size", np.int64),
+        ("memories_address", np.uint64),  # where the memory of the game in slot 0 is, or would be
+        ("memories_stride", np.uint64),  # bytes from one slot to the next
+        ("symmetries_address", np.uint64),
+        ("thinks", np.int64),  # whether its thoughts are asked for
+        ("value", np.float64),  # of its thought, see ``think``
+        ("visits", np.int64),
+    ],
+    align=True,
+)
+RULES_TYPE = numba.from_dtype(RULE_TABLES)
+AGENT_TYPE = numba.from_dtype(AGENT)
+
+# (position, seed of this turn, rules, agent) -> encode_turn(cell, gift)
+TURN_SIGNATURE = types.int64(POSITION_TYPE, types.uint64, RULES_TYPE, AGENT_TYPE)
+TURN_TYPE = types.FunctionType(TURN_SIGNATURE)
+
+
+class Thought(NamedTuple):
+    """The thought that an agent in Python may return beside its turn, as ``(cell, gift, Thought(0.3))``.
+
+    A whole batch has one, of arrays [B]. None, and NaN as a value, mean that it has no such number.
+    """
+
+    value: Any = None  # the result that it expects, from 1, won, to -1, lost
+    visits: Any = None  # how often its search met the turn, or nodes that it searched
+
+
+class LateError(Exception):
+    """A player's turn took longer than it may."""
+
+
+class SomeFailedError(Exception):
+    """In some games of a batch no turn was taken. In the others the turns count, and the player has gone on."""
+
+    def __init__(self, turns: Turns, failures: Mapping[int, BaseException]) -> None:
+        """``failures``: what was raised by index in the batch, a ``LateError`` for a turn that took too long."""
+        super().__init__(f"{len(failures)} of {len(turns.cells)} turns")
+        self.turns = turns
+        self.failures = failures
+
+
+TurnKernel = Callable[[Position, int, Any, Any], int]
+
+
+def turn(function: TurnKernel) -> TurnKernel:
+    """Compile a scalar turn with the one signature that every jitted agent has, so that a new pairing compiles nothing.
+
+    ``function(position, seed, rules, agent) -> encode_turn(cell, gift)``: ``seed`` (uint64) feeds ``quarto.rng.draw``,
+    ``rules`` is a ``RULE_TABLES`` record, ``agent`` is read by ``params``, ``table``, ``keys``, ``scratch``,
+    ``memory`` and ``symmetry_tables``.
+    """
+    return function_value(TURN_SIGNATURE)(function)
+
+
+@inlined
+def encode_turn(cell: int, gift: int) -> int:
+    """A turn as one integer. Either part may be NONE. A number that is no cell or piece does not become one."""
+    return (min(max(int64(cell), -1), 16) & 0xFF) | ((min(max(int64(gift), -1), 16) & 0xFF) << 8)
+
+
+@inlined
+def params(agent: Any) -> Any:
+    """The agent's parameters: [P] float64."""
+    return numba.carray(array_pointer(agent.params_address), agent.params_size, np.float64)
+
+
+@inlined
+def table(agent: Any) -> Any:
+    """The agent's learned values: [T] float64."""
+    return numba.carray(array_pointer(agent.table_address), agent.table_size, np.float64)
+
+
+@inlined
+def keys(agent: Any) -> Any:
+    """The keys of its learned values: [K] uint64."""
+    return numba.carray(array_pointer(agent.keys_address), agent.keys_size, np.uint64)
+
+
+@inlined
+def scratch(agent: Any) -> Any:
+    """Memory of one thread, kept from turn to turn and zero at first: [S] uint64."""
+    return numba.carray(array_pointer(agent.scratch_address), agent.scratch_size, np.uint64)
+
+
+@inlined
+def memory(agent: Any) -> Any:
+    """Memory of the game that is being played, kept from turn to turn and zero when it begins: [M] uint64."""
+    return numba.carray(array_pointer(agent.memory_address), agent.memory_size, np.uint64)
+
+
+@inlined
+def think(agent: Any, value: float, visits: int) -> None:
+    """Tell what the agent thinks of the turn that it makes.
+
+    ``value``: the result that it expects, from 1, won, to -1, lost; NaN: it has none. ``visits``: how often its search
+    met the turn; NO_VISITS: it does not count. A turn that has no thought need not call this.
+    """
+    agent.value, agent.visits = value, visits
+
+
+@functools.cache
+def symmetry_addresses(rules: Rules) -> NDArray[np.uint64]:
+    """Addresses of the symmetries of the rules, for ``symmetry_tables``: [11] uint64, valid as long as the process.
+
+    Eight addresses in the order of ``Symmetries``, then how many permutations, canonical masks and entries of
+    ``attaining`` there are.
+    """
+    tables = symmetries(rules)  # never freed: they are cached there
+    sizes = [len(tables.cells), len(tables.masks), len(tables.attaining)]
+    return np.array([*(each.ctypes.data for each in tables), *sizes], np.uint64)
+
+
+@inlined
+def symmetry_tables(agent: Any) -> Symmetries:
+    """The symmetries of the rules, for an agent whose knowledge is ``symmetric``."""
+    words = numba.carray(array_pointer(agent.symmetries_address), 11, np.uint64)
+    permutations, masks = int64(words[8]), int64(words[9])
+    return Symmetries(
+        numba.carray(array_pointer(words[0]), (permutations, CELLS), np.int8),
+        numba.carray(array_pointer(words[1]), (permutations, 2, 256), np.uint16),
+        numba.carray(array_pointer(words[2]), MASKS, np.uint16),
+        numba.carray(array_pointer(words[3]), MASKS + 1, np.int32),
+        numba.carray(array_pointer(words[4]), int64(words[10]), np.int16),
+        numba.carray(array_pointer(words[5]), MASKS, np.int16),
+        numba.carray(array_pointer(words[6]), masks, np.uint16),
+        numba.carray(array_pointer(words[7]), (256, 256), np.uint8),
+    )
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """Everything a jitted agent's turn may read besides the position. Shared by threads, but for scratch and memory."""
+
+    params: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [P]
+    table: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # [T]
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [K]
+    scratch_size: int = 0  # words of uint64 for each thread
+    game_words: int = 0  # words of uint64 for each game; where that is much, fewer games are played at once
+    symmetric: bool = False  # whether its turn reads the symmetries of the rules, which take tens of milliseconds
+
+
+class KernelAgent:
+    """An agent whose turn is jitted. A subclass names its ``kernel`` and, if it has parameters, its ``knowledge``."""
+
+    kernel: ClassVar[TurnKernel]
+    choosers: ClassVar[tuple[str, ...]] = ("opponent",)
+    thinks: bool = False  # its thoughts will be asked for; set before ``knowledge``, which may hold more for them
+
+    def turn_kernel(self) -> TurnKernel:
+        """The kernel that plays with its parameters: ``kernel``, unless a subclass has another for some of them."""
+        return type(self).kernel
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        """The value of the kernel's ``agent`` under these rules."""
+        return Knowledge()
+
+    def early(self, rules: Rules) -> tuple[int, Agent] | None:
+        """(n, agent): the agent that plays in its place until n pieces are on the board; None: it always plays."""
+        return None
+
+
+@runtime_checkable
+class BatchAgent(Protocol):
+    """An agent over batches. Results must not depend on how games are batched together."""
+
+    def play(self, batch: BatchView, rng: Streams) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Cells and gifts, both [B] integers, for ``B`` positions of the same ply."""
+        ...
+
+
+@runtime_checkable
+class GameAgent(Protocol):
+    """An agent over single positions."""
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        """Cell and gift."""
+        ...
+
+
+class PlayerMaker(Protocol):
+    """Stands for an agent, and makes its player by itself."""
+
+    def lifted(self, rules: Rules, label: str) -> Any:
+        """An ``agents.base.player.LiftedPlayer``. Raises ``RequestError`` if it does not play these rules."""
+        ...
+
+
+Agent = KernelAgent | BatchAgent | GameAgent | PlayerMaker
+
+
+ISOLATIONS = ("thread", "process")
+
+
+@dataclass(frozen=True)
+class AgentLimits:
+    """The time and memory that an agent in Python may take: keys of every agent, as its name is.
+
+    Raises ``RequestError`` for a value that is not possible.
+    """
+
+    turn_seconds: float | None = None  # by the clock, for a turn; a longer one ends its game as 'forfeit_time'
+    isolation: str = "thread"  # a process of its own can be ended, and takes nothing with it when it dies
+    megabytes: int | None = None  # of memory that the process may take beyond Python and the libraries
+
+    def __post_init__(self) -> None:
+        if self.isolation not in ISOLATIONS:
+            raise RequestError(f"isolation={self.isolation} does not exist{nearest(str(self.isolation), ISOLATIONS)}")
+        for key, kinds in (("turn_seconds", (int, float)), ("megabytes", (int,))):
+            value = getattr(self, key)
+            if value is not None and (type(value) not in kinds or not value > 0):
+                raise RequestError(f"{key}={value} is not a number above 0, or null for no limit")
+
+    @property
+    def any(self) -> bool:
+        """Whether there is any limit."""
+        return self != AgentLimits()
+
+    @classmethod
+    def of(cls, what: str, settings: Mapping[str, Any]) -> AgentLimits:
+        """The limits among the keys of an agent; null is none. ``what`` names the agent in messages."""
+        try:
+            keys = [each.name for each in fields(cls)]
+            return cls(**{key: settings[key] for key in keys if settings.get(key) is not None})
+        except RequestError as error:
+            raise RequestError(f"{what}: {error}") from error
+
+    def as_mapping(self) -> dict[str, Any]:
+        """Those that affect games, as JSON values. Isolation does not: it decides only whether a run survives."""
+        limits = {"turn_seconds": self.turn_seconds, "megabytes": self.megabytes}
+        return {key: value for key, value in limits.items() if value is not None}

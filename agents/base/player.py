@@ -1,0 +1,498 @@
+"""Players: every kind of agent behind one interface, turns for a whole batch of positions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base.agent import (
+    AGENT,
+    AGENT_TYPE,
+    RULES_TYPE,
+    TURN_TYPE,
+    Agent,
+    BatchAgent,
+    GameAgent,
+    KernelAgent,
+    Knowledge,
+    Thought,
+    TurnKernel,
+    symmetry_addresses,
+    think,
+)
+from quarto.batch import NO_VALUE, NO_VISITS, VALUE_UNITS, Batch, Lockstep, Thoughts, Turns
+from quarto.bits import array_pointer
+from quarto.errors import AnswerError, RequestError
+from quarto.jit import float64, inlined, int64, kernel, load, uint64
+from quarto.position import Position
+from quarto.rng import Streams
+from quarto.rules import Rules
+from quarto.views import BatchView, PositionView
+
+BATCH_TYPE = numba.typeof(Batch.empty(1))
+LOCKSTEP_TYPE = numba.typeof(Lockstep.empty(1))
+THOUGHTS_TYPE = numba.typeof(Thoughts.none(1))
+
+
+@inlined
+def decide(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, offset: int, size: int) -> None:
+    """Ask a jitted turn for each of the first ``size`` positions; the seed of a turn is its stream plus ``offset``."""
+    batch, remembers = state.batch, agent.memory_size != 0
+    for i in range(size):
+        position = Position(
+            batch.lanes[i],
+            int64(batch.occupied[i]),
+            int64(batch.available[i]),
+            int64(batch.hand[i]),
+            int64(batch.last_cell[i]),
+        )
+        if remembers:
+            agent.memory_address = agent.memories_address + uint64(state.slot[i]) * agent.memories_stride
+        encoded = turn(position, state.streams[i] + offset, rules, agent)
+        state.turns.cells[i] = np.int8(encoded)
+        state.turns.gifts[i] = np.int8(encoded >> 8)
+
+
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE))
+def decide_all(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep) -> None:
+    """``decide`` for all positions of ``state``, called from Python."""
+    decide(turn, agent, rules, state, uint64(0), state.streams.shape[0])
+
+
+@inlined
+def one_of(state: Lockstep, i: int) -> Lockstep:
+    """The lockstep of position ``i`` alone, as views."""
+    batch, end = state.batch, i + 1
+    position = Batch(
+        batch.lanes[i:end], batch.occupied[i:end], batch.available[i:end], batch.hand[i:end], batch.last_cell[i:end]
+    )
+    turns = Turns(state.turns.cells[i:end], state.turns.gifts[i:end])
+    return Lockstep(position, state.slot[i:end], state.streams[i:end], turns)
+
+
+clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.voidptr))
+CLOCK = time.CLOCK_MONOTONIC
+
+
+@inlined
+def microseconds(clock: int, moment: NDArray[np.int64]) -> float:
+    """The time by a clock of the system; ``moment`` [2] is memory for its seconds and nanoseconds."""
+    clock_gettime(clock, array_pointer(moment.ctypes.data))
+    return 1e6 * float64(moment[0]) + 1e-3 * float64(moment[1])
+
+
+@kernel(types.void(TURN_TYPE, AGENT_TYPE, RULES_TYPE, LOCKSTEP_TYPE, THOUGHTS_TYPE, types.int32))
+def decide_thinking(turn: TurnKernel, agent: Any, rules: Any, state: Lockstep, thoughts: Thoughts, clock: int) -> None:
+    """``decide_all``, with what the agent thinks of each turn and how long each takes."""
+    moment = np.zeros(2, np.int64)
+    agent.thinks = 1
+    for i in range(state.streams.shape[0]):
+        think(agent, np.nan, NO_VISITS)
+        started = microseconds(clock, moment)
+        decide(turn, agent, rules, one_of(state, i), uint64(0), int64(1))
+        thoughts.microseconds[i] = int64(microseconds(clock, moment) - started + 0.5)
+        value = agent.value
+        thoughts.value[i] = NO_VALUE if np.isnan(value) else np.int32(np.rint(value * VALUE_UNITS))
+        thoughts.visits[i] = agent.visits
+    agent.thinks = 0
+
+
+class LiftedPlayer(ABC):
+    """Turns for a whole batch of positions. By default it remembers no game, and threads share it.
+
+    A copy, or a pickled one, goes on like the original, unless there is a reason why it cannot.
+    """
+
+    game_words: int = 0  # words of uint64 that it remembers of each game
+    alone: bool = False  # whether it is to be asked for one position at a time
+    copy_obstacle: str = ""  # why it cannot be copied; empty if it can
+
+    def fork(self) -> LiftedPlayer:
+        """The same player for another thread."""
+        return self
+
+    def start(self, slots: range) -> None:  # noqa: B027  (there may be nothing to do)
+        """Begin games in these slots, which lie 1 or 2 apart: nothing is remembered of those played there before."""
+
+    def restart(self, slots: NDArray[np.integer]) -> None:  # noqa: B027
+        """Begin new games in ``slots`` [B], some of those that were started; the other games go on."""
+
+    @abstractmethod
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
+        """The turns in a batch of positions; ``slots`` [B] says whose games they are, of those that were started.
+
+        ``thoughts`` [B] is room for what is thought of each turn: it is filled as far as the player tells.
+
+        Raises what the agent raises, ``LateError``, and ``SomeFailedError``: then the other turns of the batch count.
+        """
+
+
+class KernelPlayer(LiftedPlayer):
+    """A jitted agent over batches. Each thread needs one of its own: scratch and memory are written without locks."""
+
+    def __init__(self, turn: TurnKernel, knowledge: Knowledge, rules: Rules) -> None:
+        self.turn = load(turn)  # now, so that a faulty one is refused before it plays
+        self._turn_kernel = turn
+        self.rules = rules
+        self.game_words = knowledge.game_words
+        self._knowledge = knowledge
+        self._memories = np.zeros((0, knowledge.game_words), np.uint64)  # [games, game_words]
+        self._slots = range(0)  # of those games
+        self._arrays: dict[str, NDArray[Any]] = {  # kept alive here: the record below holds bare addresses
+            "params": np.ascontiguousarray(knowledge.params, np.float64),
+            "table": np.ascontiguousarray(knowledge.table, np.float64),
+            "keys": np.ascontiguousarray(knowledge.keys, np.uint64),
+            "scratch": np.zeros(knowledge.scratch_size, np.uint64),
+        }
+        agent = np.zeros(1, AGENT)
+        for name, array in self._arrays.items():
+            agent[f"{name}_address"] = array.ctypes.data
+            agent[f"{name}_size"] = array.size
+        agent["memory_size"] = knowledge.game_words
+        if knowledge.symmetric:
+            self._arrays["symmetries"] = symmetry_addresses(rules)
+            agent["symmetries_address"] = self._arrays["symmetries"].ctypes.data
+        self.agent = agent[0]
+
+    def fork(self) -> KernelPlayer:
+        return KernelPlayer(self._turn_kernel, self._knowledge, self.rules)
+
+    @classmethod
+    def resume(
+        cls,
+        fresh: tuple[TurnKernel, Knowledge, Rules],
+        memories: NDArray[np.uint64],
+        slots: range,
+        scratch: NDArray[np.uint64],
+    ) -> KernelPlayer:
+        """Build the player that goes on with games in ``slots``; ``memories`` [games, game_words] become its own."""
+        player = cls(*fresh)
+        player._arrays["scratch"][:] = scratch
+        if player.game_words:
+            player._memories = memories
+            player._point_at(slots)
+        return player
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> KernelPlayer:
+        """Copy what it remembers; what it knows is shared, as among threads."""
+        build, (fresh, memories, slots, scratch) = self.__reduce__()
+        copied: KernelPlayer = build(fresh, memories.copy(), slots, scratch)
+        return copied
+
+    def __reduce__(self) -> tuple[Callable[..., KernelPlayer], tuple[Any, ...]]:
+        """Pickle what it is made of: its record holds addresses of this process."""
+        fresh = self._turn_kernel, self._knowledge, self.rules
+        return type(self).resume, (fresh, self._memories, self._slots, self._arrays["scratch"])
+
+    def start(self, slots: range) -> None:
+        if self.game_words == 0:
+            return
+        if len(self._memories) == len(slots):
+            self._memories.fill(0)
+        else:
+            self._memories = self._memories[:0].copy()  # free the old array before making the new one
+            self._memories = np.zeros((len(slots), self.game_words), np.uint64)
+        self._point_at(slots)
+
+    def _point_at(self, slots: range) -> None:
+        """Have the record say where the memories of the games in ``slots`` are."""
+        self._slots = slots
+        first, stride = self._memories.ctypes.data, self._memories.itemsize * self.game_words // slots.step
+        self.agent["memory_address"] = first
+        self.agent["memories_address"] = (first - slots.start * stride) % (1 << 64)
+        self.agent["memories_stride"] = stride
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        if self.game_words:
+            self._memories[self._rows(slots)] = 0
+
+    def _rows(self, slots: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The rows of the memories of games."""
+        return (slots.astype(np.int64) - self._slots.start) // self._slots.step
+
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
+        """As of every player. Without ``slots`` each position is a game of its own that has just begun.
+
+        What the kernel raises is raised here, and nothing is then remembered of this turn.
+        """
+        if slots is None:
+            slots = np.arange(len(batch.lanes), dtype=np.uint32)
+            self.start(range(len(slots)))
+        state = Lockstep(batch, slots, rng.seeds, Turns.empty(len(slots)))
+        if self.game_words == 0:
+            self._decide(state, thoughts)
+            return state.turns
+        rows = self._rows(slots)
+        before = self._memories[rows]
+        try:
+            self._decide(state, thoughts)
+        except BaseException:
+            self._memories[rows] = before
+            raise
+        return state.turns
+
+    def _decide(self, state: Lockstep, thoughts: Thoughts | None) -> None:
+        if thoughts is None:
+            decide_all(self.turn, self.agent, self.rules.tables, state)
+        else:
+            told = Thoughts.none(len(state.slot))  # contiguous, as the kernel takes them
+            decide_thinking(self.turn, self.agent, self.rules.tables, state, told, CLOCK)
+            thoughts.put(slice(None), told)
+
+
+@dataclass(frozen=True)
+class PythonAgent:
+    """An agent in Python after its set-up, with the rules that it plays."""
+
+    agent: BatchAgent | GameAgent
+    rules: Rules
+
+    @property
+    def batches(self) -> bool:
+        """Whether it takes whole batches."""
+        return isinstance(self.agent, BatchAgent)
+
+    def answers(
+        self, batch: Batch, rng: Streams, thoughts: Thoughts | None = None
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Its answer to a batch: cells and gifts, [B] each; what it thinks into ``thoughts`` [B].
+
+        Raises whatever the agent raises, and ``AnswerError``.
+        """
+        batch, rng = batch.copy(), Streams(rng.seeds.copy())  # its own: it may work in place
+        if isinstance(self.agent, BatchAgent):
+            ask: Callable[..., Any] = self.agent.play
+            answer = _called(ask, BatchView(batch, self.rules), rng)
+            cells, gifts, thought = _parts(ask, answer, "(cells, gifts)")
+            _note(ask, thought, thoughts, slice(None), len(batch.lanes))
+        else:
+            ask, cells, gifts = self.agent.choose, [], []
+            for i in range(len(batch.lanes)):
+                started = time.perf_counter()
+                answer = _called(ask, PositionView(batch.position(i), self.rules), rng.generator(i))
+                cell, gift, thought = _parts(ask, answer, "(cell, gift)")
+                _note(ask, thought, thoughts, slice(i, i + 1), 1)
+                if thoughts is not None:
+                    thoughts.microseconds[i] = round(1e6 * (time.perf_counter() - started))
+                try:
+                    cells.append(index(cell))
+                    gifts.append(index(gift))
+                except TypeError:
+                    raise AnswerError.of_form(ask, answer, "(cell, gift)") from None
+        size = len(batch.lanes)
+        return _integers(ask, "cells", cells, size), _integers(ask, "gifts", gifts, size)
+
+
+def _called(ask: Callable[..., Any], *arguments: object) -> Any:
+    """The answer of an agent's method. Raises ``AnswerError`` if it does not take these arguments."""
+    try:
+        return ask(*arguments)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # of the call itself
+            raise AnswerError(ask, f"cannot be called as it should: {error}") from None
+        raise
+
+
+def _parts(ask: Callable[..., Any], answer: Any, expected: str) -> tuple[Any, Any, Thought | None]:
+    """The two parts of an answer, and the thought beside them if there is one."""
+    try:
+        one, other, *thought = answer
+    except (TypeError, ValueError):
+        raise AnswerError.of_form(ask, answer, expected) from None
+    if thought and not (len(thought) == 1 and isinstance(thought[0], Thought)):
+        raise AnswerError.of_form(ask, answer, expected)
+    return one, other, thought[0] if thought else None
+
+
+def _note(ask: Callable[..., Any], thought: Thought | None, thoughts: Thoughts | None, rows: slice, size: int) -> None:
+    """Write what was thought of ``size`` turns into some rows. It is checked in any case, so games do not differ."""
+    if thought is None:
+        return
+    try:
+        value = np.broadcast_to(np.asarray(np.nan if thought.value is None else thought.value, np.float64), size)
+        visits = np.broadcast_to(np.asarray(NO_VISITS if thought.visits is None else thought.visits, np.int64), size)
+    except (TypeError, ValueError) as error:
+        raise AnswerError(ask, f"returned {repr(thought)[:100]}, which is not of {size} numbers: {error}") from None
+    if (np.abs(value) > 1).any() or (visits < NO_VISITS).any():
+        raise AnswerError(
+            ask, f"returned {repr(thought)[:100]}: a value is from -1 (lost) to 1 (won), visits are at least 0"
+        )
+    if thoughts is not None:
+        thoughts.value[rows] = np.where(np.isnan(value), NO_VALUE, np.rint(np.nan_to_num(value) * VALUE_UNITS))
+        thoughts.visits[rows] = visits
+
+
+def _integers(ask: Callable[..., Any], name: str, values: Any, size: int) -> NDArray[np.integer]:
+    array = np.asarray(values)
+    if array.shape != (size,):
+        raise AnswerError(ask, f"returned {name} of shape {array.shape}, not ({size},)")
+    if array.dtype.kind not in "iu":
+        raise AnswerError(ask, f"returned {name} of dtype {array.dtype}, not integers")
+    return array
+
+
+class PythonPlayer(LiftedPlayer):
+    """An agent written in Python, over batches. Its turns are checked for form here and for legality by the engine.
+
+    Threads share the agent behind a lock, so it need not be safe for threads. But the order in which it meets positions
+    depends on them. So a run can be repeated only if answers depend on nothing but the position and ``rng``.
+    """
+
+    def __init__(self, agent: PythonAgent | None) -> None:
+        """``agent`` is None in a subclass that answers by other means."""
+        self.unusual: dict[int, tuple[int, int]] = {}  # by the turn's seed: answers that are no cell or no piece at all
+        self._agent = agent
+        self._lock = threading.Lock()
+        if agent is None:
+            self.copy_obstacle = "it plays in a process of its own"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the lock. Raises ``TypeError`` if it cannot be copied."""
+        if self.copy_obstacle:
+            raise TypeError(f"{type(self).__name__} cannot be copied: {self.copy_obstacle}")
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
+        return checked_turns(*self._answers(batch, rng, thoughts), rng, self.unusual)
+
+    def _answers(
+        self, batch: Batch, rng: Streams, thoughts: Thoughts | None
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Cells and gifts as the agent gives them; what it thinks into ``thoughts`` [B].
+
+        Raises what it raises, ``AnswerError`` and ``LateError``.
+        """
+        if self._agent is None:
+            raise TypeError(f"{type(self).__name__} has no agent in this process")
+        with self._lock:
+            return self._agent.answers(batch, rng, thoughts)
+
+
+MOST_UNUSUAL = 1000  # answers that are kept to be shown; an agent that gives only such would fill the memory
+
+
+def checked_turns(
+    cells: NDArray[np.integer], gifts: NDArray[np.integer], rng: Streams, unusual: dict[int, tuple[int, int]]
+) -> Turns:
+    """Answers of an agent in Python as turns; those that are no cell or no piece are kept in ``unusual``."""
+    turns = Turns(*(np.where((each >= -1) & (each < 16), each, OUTSIDE).astype(np.int8) for each in (cells, gifts)))
+    for i in np.flatnonzero((turns.cells == OUTSIDE) | (turns.gifts == OUTSIDE)):
+        if len(unusual) < MOST_UNUSUAL:
+            unusual[int(rng.seeds[i])] = int(cells[i]), int(gifts[i])
+    return turns
+
+
+OUTSIDE = -128  # stands for all numbers that are no cell, no piece and not NONE
+
+
+class StagedPlayer(LiftedPlayer):
+    """One player until ``pieces`` pieces are on the board, then another one."""
+
+    def __init__(self, early: LiftedPlayer, late: LiftedPlayer, pieces: int) -> None:
+        self._early, self._late, self._pieces = early, late, pieces
+        self.game_words = early.game_words + late.game_words
+        self.copy_obstacle = early.copy_obstacle or late.copy_obstacle
+
+    def fork(self) -> StagedPlayer:
+        return StagedPlayer(self._early.fork(), self._late.fork(), self._pieces)
+
+    def start(self, slots: range) -> None:
+        self._early.start(slots)
+        self._late.start(slots)
+
+    def restart(self, slots: NDArray[np.integer]) -> None:
+        self._early.restart(slots)
+        self._late.restart(slots)
+
+    def play(
+        self,
+        batch: Batch,
+        rng: Streams,
+        slots: NDArray[np.uint32] | None = None,
+        thoughts: Thoughts | None = None,
+    ) -> Turns:
+        turns, few = Turns.empty(len(batch.lanes)), np.bitwise_count(batch.occupied) < self._pieces
+        for player, chosen in ((self._early, few), (self._late, ~few)):
+            if chosen.any():
+                own_slots = None if slots is None else slots[chosen]
+                told = None if thoughts is None else Thoughts.none(int(chosen.sum()))
+                found = player.play(batch.chosen(chosen), Streams(rng.seeds[chosen]), own_slots, told)
+                if thoughts is not None and told is not None:
+                    thoughts.put(chosen, told)
+                turns.cells[chosen], turns.gifts[chosen] = found
+        return turns
+
+
+def choosers_of(agent: Agent) -> tuple[str, ...]:
+    """The values of ``Rules.chooser`` that an agent plays; both, if it does not name any."""
+    choosers: tuple[str, ...] = getattr(agent, "choosers", ("opponent", "mover"))
+    return choosers
+
+
+def lift(agent: Agent, rules: Rules, label: str) -> LiftedPlayer:
+    """A player of the agent under the rules.
+
+    Raises ``RequestError`` if the agent has none of the three interfaces or does not play these rules.
+    """
+    lifted = getattr(agent, "lifted", None)
+    if lifted is not None:
+        player: LiftedPlayer = lifted(rules, label)
+        return player
+    check_choosers(choosers_of(agent), rules, label)
+    if isinstance(agent, KernelAgent):
+        late, early = KernelPlayer(agent.turn_kernel(), agent.knowledge(rules), rules), agent.early(rules)
+        return late if early is None else StagedPlayer(lift(early[1], rules, label), late, early[0])
+    return PythonPlayer(ready(agent, rules, label))
+
+
+def check_choosers(choosers: Sequence[str], rules: Rules, label: str) -> None:
+    """Raises ``RequestError`` unless the piece is chosen by one of ``choosers`` under the rules."""
+    if rules.chooser not in choosers:
+        raise RequestError(
+            f"agent '{label}' does not play rules '{rules.name}': there the {rules.chooser} chooses the piece, and it "
+            f"plays only where the {' or '.join(choosers)} does; choose other rules or another agent"
+        )
+
+
+def ready(agent: Any, rules: Rules, label: str) -> PythonAgent:
+    """An agent in Python after its set-up for the rules. Raises ``RequestError`` for one without an interface."""
+    if not isinstance(agent, (BatchAgent, GameAgent)):
+        raise RequestError(
+            f"agent '{label}' ({type(agent).__module__}.{type(agent).__qualname__}) is not a KernelAgent, "
+            "and has neither play(batch, rng) nor choose(position, rng): give it one of them (see agents/base/agent.py)"
+        )
+    prepare = getattr(agent, "prepare", None)
+    if prepare is not None:
+        prepare(rules)
+    return PythonAgent(agent, rules)

@@ -1,0 +1,196 @@
+"""The review of one game: the exact value before and after each decision, and the choices that would have kept it.
+
+The values are those of the view ``decisions``. They are found from the end of the game backwards. So a time limit
+leaves out the earliest decisions, which take the longest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+
+from analytics.exact.tablebase import base_for
+from analytics.store.blocks import RangeGames, one_game
+from analytics.tables.derived.decisions import GIFT, decisions_of
+from analytics.tables.derived.exact_values import ExactValues, evaluate
+from analytics.tables.derived.jobs import StoppedError, run_jobs
+from quarto.position import Position, board, from_plies
+from quarto.rules import CELLS, NONE, PIECES, Rules, finished_lines
+from quarto.solver.solver import Solver
+
+SECONDS = 10.0  # of a review, by default
+MEGABYTES = 64.0  # of the table of solved boards
+
+Choice = tuple[int, int]  # piece, cell; of a gift the cell is NONE
+
+
+class JudgedDecision(NamedTuple):
+    """A decision. Its values are for the seat that decided: 1 won, 0 drawn, -1 lost."""
+
+    ply: int  # 0 to 15
+    kind: str  # gift or placement; where the mover chooses the piece, placement is the whole turn
+    seat: int
+    piece: int  # that was given or placed
+    cell: int  # of the placement; NONE for a gift
+    before: int
+    after: int
+
+    @property
+    def regret(self) -> int:
+        """The loss of value in half-points: 0, 1 or 2."""
+        return self.before - self.after
+
+
+class GameReview(NamedTuple):
+    """The decisions of a game that were judged, in the order in which they were taken."""
+
+    decisions: tuple[JudgedDecision, ...]
+    unjudged: int  # earlier decisions, which the time did not suffice for
+    better: dict[int, tuple[Choice, ...]]  # by index of a mistake: the choices that keep its value; those in time
+
+    @property
+    def mistakes(self) -> tuple[int, ...]:
+        """The indices of the decisions with regret."""
+        return tuple(index for index, decision in enumerate(self.decisions) if decision.regret)
+
+
+def review_game(
+    rules: Rules,
+    plies: Sequence[tuple[int, int]],
+    hand: int = NONE,
+    opening: int = 0,
+    seconds: float = SECONDS,
+    on_wait: Callable[[], None] = lambda: None,
+) -> GameReview:
+    """Judge the decisions of a game, finished or not, given as its legal ``(piece, cell)`` plies.
+
+    ``hand``: a piece that was given and not placed, whose gift is judged too. The first ``opening`` plies were imposed
+    and are not judged. The search ends after about ``seconds``. Until then ``on_wait`` is called on this thread several
+    times a second. An exception in it ends the search and is passed on. A call searches on a thread of its own.
+    """
+    review = Review(rules, plies, hand, opening)
+    deadline = time.monotonic() + seconds
+
+    def check() -> None:
+        on_wait()
+        if time.monotonic() > deadline:
+            raise StoppedError
+
+    with suppress(StoppedError):
+        run_jobs([review.search], 1, lambda _none: None, review.stop, check)
+    return review.found()
+
+
+class Review:
+    """A review under way: the arguments are those of ``review_game``.
+
+    ``search`` may be stopped at any time; ``found`` gives the decisions judged by then.
+    """
+
+    def __init__(self, rules: Rules, plies: Sequence[Choice], hand: int = NONE, opening: int = 0) -> None:
+        """Loads the kernel, which may have to be compiled."""
+        self.solver = Solver(rules, MEGABYTES, base_for(rules))
+        self._rules, self._plies, self._hand, self._opening = rules, tuple(plies), hand, opening
+        # As the kernels of annotations take games: its winner and ending mean nothing.
+        self._game = RangeGames(np.zeros(1, np.int64), np.array([opening], np.int8), one_game(plies))
+        self._ending = False
+        self._first, self._values = len(plies), ExactValues.empty(1)  # the plies that are judged begin with ``first``
+        self._given: JudgedDecision | None = None  # the piece in hand
+        self._better: dict[JudgedDecision, tuple[Choice, ...]] = {}
+        self._evaluate(0, 0)  # loads the kernel: that is not the search's time
+
+    def _evaluate(self, games: int, first: int) -> ExactValues:
+        """The values from ply ``first`` on of no game or of this one. What was searched before is looked up."""
+        values = ExactValues.empty(1)
+        evaluate(0, games, 0, self._game.games, np.array([first], np.int8), values, *self.solver.state)
+        return values
+
+    def stop(self) -> None:
+        """End the search soon, from any thread."""
+        self._ending = True
+        self.solver.stop()
+
+    def search(self, on_found: Callable[[GameReview], None] | None = None, better: bool = True) -> None:
+        """Judge the decisions, from the last ply to the first.
+
+        ``better``: also look for the better choices instead of each mistake, which takes longer than all the rest.
+        ``on_found``, if given, gets the review so far after each ply.
+        """
+        if self._hand != NONE:
+            self._given = self._gift_in_hand()
+            self._note_better([] if self._given is None else [self._given])
+        for first in range(len(self._plies) - 1, self._opening - 1, -1):
+            if self._ending:  # the solver notices it in a long search alone
+                return
+            values = self._evaluate(1, first)
+            if self.solver.stopped:
+                return
+            self._first, self._values = first, values
+            if better:
+                self._note_better([each for each in self._decisions() if each.ply == first])
+            if on_found:
+                on_found(self.found())
+
+    def _note_better(self, decisions: Sequence[JudgedDecision]) -> None:
+        for decision in decisions:
+            kept = self._keeping(decision) if decision.regret else ()
+            if not self.solver.stopped:
+                self._better[decision] = kept
+
+    def found(self) -> GameReview:
+        """The review so far."""
+        decisions = self._decisions()
+        kinds = 1 if self._rules.mover_chooses else 2
+        unjudged = kinds * (self._first - min(self._opening, len(self._plies)))
+        unjudged += self._hand != NONE and self._given is None
+        better = {index: kept for index, each in enumerate(decisions) if (kept := self._better.get(each))}
+        return GameReview(decisions, unjudged, better)
+
+    def _decisions(self) -> tuple[JudgedDecision, ...]:
+        frame = decisions_of(self._game, np.array([self._first], np.int8), self._values, self._rules)
+        rows = frame.select("ply", "kind", "seat", "value_before", "value_after").rows()
+        judged = tuple(self._judged(*row) for row in rows)
+        return judged if self._given is None else (*judged, self._given)
+
+    def _judged(self, ply: int, kind: int, seat: int, before: int, after: int) -> JudgedDecision:
+        piece, cell = self._plies[ply]
+        if kind == GIFT:
+            return JudgedDecision(ply, "gift", seat, piece, NONE, before, after)
+        return JudgedDecision(ply, "placement", seat, piece, cell, before, after)
+
+    def _gift_in_hand(self) -> JudgedDecision | None:
+        ply, hand = len(self._plies), self._hand
+        after = -self.solver.value(from_plies(self._plies, hand))
+        before = self.solver.value(from_plies(self._plies))
+        return None if self.solver.stopped else JudgedDecision(ply, "gift", ply & 1, hand, NONE, before, after)
+
+    def _keeping(self, decision: JudgedDecision) -> tuple[Choice, ...]:
+        """The choices instead of a decision that keep the value before it."""
+        before = self._plies[: decision.ply]
+        if decision.kind == "gift":
+            left = _left(from_plies(before))
+            values = {(piece, NONE): -self._value(from_plies(before, piece)) for piece in left}
+        else:
+            pieces = _left(from_plies(before)) if self._rules.mover_chooses else [decision.piece]
+            empty = set(range(CELLS)) - {cell for _, cell in before}
+            values = {(piece, cell): self._value_of_ply(before, piece, cell) for piece in pieces for cell in empty}
+        return tuple(sorted(choice for choice, value in values.items() if value == decision.before))
+
+    def _value_of_ply(self, before: tuple[Choice, ...], piece: int, cell: int) -> int:
+        """The value of a ply for who takes it. After it the same seat gives or, where the mover chooses, the other."""
+        after = from_plies((*before, (piece, cell)))
+        if finished_lines(board(after), self._rules):
+            return 1
+        return -self._value(after) if self._rules.mover_chooses else self._value(after)
+
+    def _value(self, position: Position) -> int:
+        """The value of a live position for the player to act; anything once the search is stopped."""
+        return 0 if self.solver.stopped else self.solver.value(position)
+
+
+def _left(position: Position) -> list[int]:
+    return [piece for piece in range(PIECES) if position.available >> piece & 1]

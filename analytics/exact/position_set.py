@@ -1,0 +1,411 @@
+"""Sets of positions with the exact value of every turn: drawing, writing, reading them, and judging agents by them.
+
+The positions of a set depend on the rules, the seed and the logged games alone. Those with one number of pieces do not
+depend on other numbers of pieces. A position and its images under the symmetries count as one, but the position that
+was drawn is kept as it lay. So an agent that takes the first free cell is not judged on boards that the canonical form
+has sorted.
+
+A file has one row a turn, ordered by position, cell and gift: see ``SCHEMA`` and data/README.md. It is written by an
+encoder whose bytes depend on the rows alone, so the same positions give the same file everywhere.
+
+A placement and a gift are judged apart, as in the view ``decisions``. The regret of a placement is the value of the
+position less the value of the board that it makes, if the best gift follows. The regret of a gift is the value of that
+board less the value of the gift. So they add up to the regret of the whole turn, and a gift is judged on the board that
+the agent's own placement made. A placement that ends the game has no gift. An illegal answer or an exception forfeits a
+game and counts as a loss. An illegal cell is a lost placement, an illegal piece after a legal cell a lost gift.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.exact.tablebase import base_for, largest_for, same_game
+from analytics.statistics.tally import ClusterSums, Estimate, mean_over_clusters
+from analytics.store.archive import Archive
+from analytics.store.blocks import united
+from analytics.store.files.backend import explained
+from analytics.store.parquet import encoder
+from analytics.store.range_files import read_games
+from analytics.store.records import Count, JsonRecord, canonical, parse
+from analytics.tables.derived.jobs import run_jobs
+from quarto.batch import Batch, Games, Turns, side_by_side
+from quarto.canonical import canonical_forms
+from quarto.errors import RequestError
+from quarto.notation import format_position, parse_position
+from quarto.position import ALL_PIECES, Position
+from quarto.rng import Streams, stream
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
+from quarto.solver.solver import ILLEGAL, SolvedTurn, Solver
+from quarto.symmetry import symmetries
+
+FOLDER = Path(__file__).resolve().parent / "position_sets"  # of the sets that ship
+FORMAT = "quarto-arena positions"
+Found = TypeVar("Found")
+SOURCES = ("canonical", "logged")
+ENDS = PIECES  # the column of ``values`` for a placement that ends the game and gives nothing
+MEANINGS = {
+    "position": "before the turn, with a piece in hand: four rows of pieces or dots, then the hand",
+    "pieces": "on the board",
+    "source": "canonical: drawn from all positions up to symmetry; logged: met in a game",
+    "last_cell": "that was filled last",
+    "cell": "where the turn places the piece in hand: 4 row + column, from a1",
+    "gift": "the piece that it gives; -1: the placement ends the game",
+    "value": "for the player whose turn it is: 1 won, 0 drawn, -1 lost",
+}
+SCHEMA: dict[str, Any] = {name: pl.String() if name in ("position", "source") else pl.Int8() for name in MEANINGS}
+ROW_GROUP_ROWS = 1 << 16
+
+
+class SetOrigin(JsonRecord, frozen=True):
+    """The origin of a set, in the metadata of its file."""
+
+    format: str
+    rules: Mapping[str, Any]  # the fields of ``Rules``
+    seed: Count
+    each: Count  # positions of each source and number of pieces, at most
+    turns: str = ""  # the SHA-256 of the rows, see ``_digest``
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format!r} is not {FORMAT!r}")
+        Rules(**self.rules)
+
+
+class PositionSet(NamedTuple):
+    """``P`` positions with a piece in hand, by pieces on the board, and the exact value of every turn in each."""
+
+    origin: SetOrigin
+    batch: Batch  # [P]
+    logged: NDArray[np.bool_]  # [P] from a logged game; the others were drawn from all positions
+    values: NDArray[np.int8]  # [P, 16, 17] by cell and gift (ENDS: the game is over), for the player; or ILLEGAL
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(**self.origin.rules)
+
+    @property
+    def pieces(self) -> NDArray[np.int8]:
+        """[P] pieces on the board."""
+        return np.bitwise_count(self.batch.occupied).astype(np.int8)
+
+
+def path_for(rules: str) -> Path:
+    """The file of the set that ships for the rules of this name. Raises ``RequestError`` if there is none."""
+    path = FOLDER / f"{rules}.parquet"
+    if not path.is_file():
+        known = ", ".join(sorted(each.stem for each in FOLDER.glob("*.parquet"))) or "none"
+        raise RequestError(
+            f"there is no set of positions for rules {rules!r} (there is one for: {known}): "
+            f"'qarena policy positions --rules {rules} --output FILE' makes one, --positions FILE judges by it"
+        )
+    return path
+
+
+def origin_of(rules: Rules, seed: int, each: int) -> SetOrigin:
+    """The origin of a set that is being made."""
+    return SetOrigin(FORMAT, asdict(rules), seed, each)
+
+
+def encoded(frame: pl.DataFrame, origin: SetOrigin) -> bytes:
+    """A set as the bytes of its file: turns by the schema ``SCHEMA``, those of one position side by side."""
+    stamped = msgspec.structs.replace(origin, turns=_digest(frame))
+    texts = {name: frame[name].unique(maintain_order=True) for name, kind in SCHEMA.items() if kind == pl.String()}
+    enums = frame.with_columns(pl.col(name).cast(pl.Enum(each)) for name, each in texts.items())
+    described = canonical(msgspec.structs.asdict(stamped)).decode()
+    return bytes(encoder.encode(enums.iter_slices(ROW_GROUP_ROWS), enums.schema, {FORMAT: described}))
+
+
+def _digest(frame: pl.DataFrame) -> str:
+    """64 hex digits: the SHA-256 of the rows as CSV without a header."""
+    return hashlib.sha256(frame.write_csv(include_header=False).encode()).hexdigest()
+
+
+def read(path: Path) -> PositionSet:
+    """The set in a file.
+
+    Raises ``FailureError`` if it cannot be read, ``RequestError`` if it is no such file or was changed.
+    """
+    with explained("read", path):
+        content = path.read_bytes()
+    origin, frame = _checked(path, content)
+    first = frame["position"].rle_id().to_numpy()
+    starts = np.flatnonzero(np.diff(first, prepend=-1))
+    positions = [parse_position(text)[0] for text in frame["position"].gather(starts)]
+    batch = Batch.of(positions)
+    batch.last_cell[:] = frame["last_cell"].gather(starts).to_numpy()
+    values = np.full((len(positions), CELLS, PIECES + 1), ILLEGAL, np.int8)
+    gift = frame["gift"].to_numpy()
+    values[first, frame["cell"].to_numpy(), np.where(gift == NONE, ENDS, gift)] = frame["value"].to_numpy()
+    return PositionSet(origin, batch, (frame["source"].gather(starts) == "logged").to_numpy(), values)
+
+
+def _checked(path: Path, content: bytes) -> tuple[SetOrigin, pl.DataFrame]:
+    """The origin and the turns in the bytes of a file."""
+    wrong = f"{path} is no set of positions, or was changed since it was made"
+    remedy = "make it again with 'qarena policy positions'"
+    try:
+        origin = parse(pl.read_parquet_metadata(io.BytesIO(content))[FORMAT].encode(), SetOrigin)
+        frame = pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, KeyError, ValueError, OSError) as error:
+        raise RequestError(f"{wrong} ({' '.join(str(error).split())[:80]}): {remedy}") from error
+    if frame.schema != pl.Schema(SCHEMA) or origin.turns != _digest(frame):
+        raise RequestError(f"{wrong} (its turns are not those that it was made with): {remedy}")
+    return origin, frame
+
+
+def taken(whole: PositionSet, rows: NDArray[np.bool_]) -> PositionSet:
+    """Some of the positions of a set: those for which ``rows`` [P] holds."""
+    return PositionSet(whole.origin, whole.batch.chosen(rows), whole.logged[rows], whole.values[rows])
+
+
+NUMBERS = range(1, PIECES)  # of pieces on the board: without any, all turns are equal up to symmetry
+DRAWN_AT_ONCE = 8192
+MOST_DRAWN = 64 * DRAWN_AT_ONCE  # arrangements of one number of pieces: under some rules hardly any is without a line
+SOLVED_AT_ONCE = 8
+
+
+class Candidates(NamedTuple):
+    """``C`` arrangements of ``n`` pieces and one in hand, in the order of drawing."""
+
+    pieces: NDArray[np.int64]  # [C, n + 1] the last is in hand
+    cells: NDArray[np.int64]  # [C, n] the last was filled last
+
+
+def logged_games(archive: Archive, rules: Rules) -> Games:
+    """The games of an archive under some rules, by run id, then by game id: whatever files they are in.
+
+    Raises ``RequestError`` if there is none, ``FailureError`` for a file that is missing or damaged.
+    """
+    parts = [
+        united([read_games(archive, record.run_id, stored) for stored in archive.ranges(record.run_id)]).games
+        for record in sorted(archive.runs(), key=lambda each: each.run_id)
+        if same_game(record.rules, rules) and len(archive.ranges(record.run_id))
+    ]
+    if not parts:
+        raise RequestError(f"archive {archive.root} has no games under rules {rules.name!r}: name one with --archive")
+    return side_by_side(parts)
+
+
+def drawn(rules: Rules, pieces: int, seed: int) -> Iterator[Candidates]:
+    """Arrangements of some number of pieces without a line, each as likely as any other, of ``MOST_DRAWN`` tries."""
+    first = stream(seed, pieces, 0)
+    for start in range(0, MOST_DRAWN, DRAWN_AT_ONCE):
+        words = Streams(np.arange(start, start + DRAWN_AT_ONCE, dtype=np.uint64) + first)
+        drawn_words = np.stack([words.draw(number) for number in range(2 * PIECES)]).reshape(2, PIECES, -1)
+        order = np.argsort(drawn_words, axis=1, kind="stable").transpose(0, 2, 1)  # [2, B, 16] of sixteen things
+        found = Candidates(order[0][:, : pieces + 1], order[1][:, :pieces])
+        live = ~_has_line(found, rules)
+        yield Candidates(found.pieces[live], found.cells[live])
+
+
+def met(games: Games, pieces: int, seed: int) -> Iterator[Candidates]:
+    """The positions with some number of pieces in which a placement was made, in a random order of the games."""
+    first = stream(seed, pieces, 1)
+    words = Streams(np.arange(len(games.plies), dtype=np.uint64) + first).draw(0)
+    order = np.argsort(words, kind="stable")
+    order = order[games.plies[order] > pieces]
+    for start in range(0, len(order), DRAWN_AT_ONCE):
+        chosen = order[start : start + DRAWN_AT_ONCE]
+        held, filled = games.pieces[: pieces + 1, chosen], games.cells[:pieces, chosen]
+        yield Candidates(held.T.astype(np.int64), filled.T.astype(np.int64))
+
+
+def _has_line(found: Candidates, rules: Rules) -> NDArray[np.bool_]:
+    """[C] whether a line is finished: four feature bytes whose AND is not 0."""
+    features = np.zeros((len(found.cells), CELLS), np.uint8)
+    placed = found.pieces[:, :-1]
+    np.put_along_axis(features, found.cells, (placed | (~placed & 15) << ATTRIBUTES).astype(np.uint8), axis=1)
+    lines = [np.bitwise_and.reduce(features[:, line], axis=1) != 0 for line in rules.lines]
+    finished: NDArray[np.bool_] = np.any(lines, axis=0)
+    return finished
+
+
+def batch_of(found: Candidates) -> Batch:
+    """Arrangements as positions."""
+    one = np.uint64(1)
+    placed, cells = found.pieces[:, :-1].astype(np.uint64), found.cells.astype(np.uint64)
+    lanes = np.zeros(len(cells), np.uint64)
+    for attribute in range(ATTRIBUTES):
+        bits = (placed >> np.uint64(attribute) & one) << (cells + np.uint64(CELLS * attribute))
+        lanes |= np.bitwise_or.reduce(bits, axis=1)
+    occupied = np.bitwise_or.reduce(one << cells, axis=1).astype(np.uint16)
+    gone = np.bitwise_or.reduce(1 << found.pieces, axis=1)
+    hand, last_cell = found.pieces[:, -1].astype(np.int8), found.cells[:, -1].astype(np.int8)
+    return Batch(lanes, occupied, (ALL_PIECES & ~gone).astype(np.uint16), hand, last_cell)
+
+
+def positions(rules: Rules, games: Games, pieces: int, each: int, seed: int) -> list[tuple[str, list[Position]]]:
+    """For each source its name and at most ``each`` positions; no two of all of them are images of each other."""
+    seen: set[tuple[int, int]] = set()
+    sources = drawn(rules, pieces, seed), met(games, pieces, seed)
+    return [(name, first_new(source, each, rules, seen)) for name, source in zip(SOURCES, sources, strict=True)]
+
+
+def first_new(source: Iterator[Candidates], most: int, rules: Rules, seen: set[tuple[int, int]]) -> list[Position]:
+    """The first ``most`` positions whose canonical form is not in ``seen``, which is added to."""
+    kept: list[Position] = []
+    for found in source:
+        batch = batch_of(found)
+        forms = canonical_forms(batch.lanes, batch.occupied, batch.hand, symmetries(rules))
+        for i, form in enumerate(zip(*(column.tolist() for column in forms), strict=True)):
+            if len(kept) < most and form not in seen:
+                seen.add(form)
+                kept.append(batch.position(i))
+        if len(kept) == most:
+            break
+    return kept
+
+
+def all_turns(solver: Solver, position: Position) -> list[SolvedTurn]:
+    """Every turn in a position with its value, without its distance."""
+    return list(solver.turns(position, distance=False))
+
+
+class TurnSolver:
+    """Solves positions on several threads, which share what they prove."""
+
+    def __init__(self, rules: Rules, threads: int, megabytes: float, fewest: int = 0) -> None:
+        """``fewest`` pieces are on the board in all positions: a tablebase that ends there is not read."""
+        self._threads = threads
+        known = largest_for(rules)
+        self._shared = Solver(rules, megabytes, base_for(rules) if known and fewest < known.card.pieces else None)
+        self._local = threading.local()
+
+    def solved(
+        self,
+        positions: Sequence[Position],
+        progress: Callable[[int], None] = lambda _positions: None,
+        search: Callable[[Solver, Position], Found] = all_turns,  # type: ignore[assignment]  # the usual one
+    ) -> list[Found]:
+        """The result of a search in each position, by default all turns; ``progress`` hears of positions done."""
+        found: dict[int, list[Found]] = {}
+
+        def keep(done: tuple[int, list[Found]]) -> None:
+            found[done[0]] = done[1]
+            progress(len(done[1]))
+
+        starts = range(0, len(positions), SOLVED_AT_ONCE)
+        jobs = (partial(self._solve, search, start, positions[start : start + SOLVED_AT_ONCE]) for start in starts)
+        run_jobs(jobs, self._threads, keep, self._shared.stop)
+        return [each for start in starts for each in found[start]]
+
+    def _solve(
+        self, search: Callable[[Solver, Position], Found], start: int, positions: Sequence[Position]
+    ) -> tuple[int, list[Found]]:
+        if not hasattr(self._local, "solver"):
+            self._local.solver = self._shared.fork()
+        return start, [search(self._local.solver, each) for each in positions]
+
+
+def rows_of(source: str, positions: Sequence[Position], turns: Sequence[Sequence[SolvedTurn]]) -> pl.DataFrame:
+    """Positions of one source and their turns as rows by the schema ``SCHEMA``."""
+    rows = [
+        (text, position.occupied.bit_count(), source, position.last_cell, turn.cell, turn.gift, turn.value)
+        for position, solved in zip(positions, turns, strict=True)
+        for text in [format_position(position)]
+        for turn in solved
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+LOST = -1
+MOST_REGRET = 2.0  # half-points: from a win to a loss
+KINDS = ("turn", "placement", "gift")
+NO_DECISION = np.int8(-1)  # instead of a regret
+JUDGEMENT_SCHEMA = {
+    "kind": pl.String(),  # one of KINDS
+    "source": pl.String(),  # of the positions; null: of all
+    "pieces": pl.Int64(),  # on the board when it was decided; null: of any number
+    "decisions": pl.Int64(),
+    "optimal": pl.Float64(),  # the share that keep the value, with its 95 % interval
+    "optimal_low": pl.Float64(),
+    "optimal_high": pl.Float64(),
+    "regret": pl.Float64(),  # half-points given up a decision, with its 95 % interval
+    "regret_low": pl.Float64(),
+    "regret_high": pl.Float64(),
+}
+
+
+class Regrets(NamedTuple):
+    """The regrets of the turns in ``P`` positions, ``D`` turns in each; NO_DECISION where nothing was decided."""
+
+    placement: NDArray[np.int8]  # [P, D]
+    gift: NDArray[np.int8]  # [P, D]
+    forfeits: int  # turns that were none
+
+    @property
+    def turn(self) -> NDArray[np.int8]:
+        """[P, D] of the whole turns."""
+        return self.placement + np.maximum(self.gift, 0)
+
+
+def regrets(values: NDArray[np.int8], turns: Turns) -> Regrets:
+    """The regrets of turns [P, D] each, where ``values`` [P, 16, 17] has the value of every turn."""
+    cells, gifts = turns.cells.astype(np.intp), turns.gifts.astype(np.intp)
+    rows = np.arange(len(values))[:, None]
+    boards = np.column_stack([values.max(axis=2), np.full(len(values), ILLEGAL)])  # [P, 17] by cell, then no cell
+    before = boards.max(axis=1)[:, None]
+    reached = boards[rows, np.where((cells >= 0) & (cells < CELLS), cells, CELLS)]
+    placed = reached != ILLEGAL
+    after = np.where(placed, reached, LOST)
+    cell = np.where(placed, cells, 0)
+    gives = placed & (values[rows, cell, ENDS] == ILLEGAL)
+    given = values[rows, cell, np.where((gifts >= 0) & (gifts < PIECES), gifts, ENDS)]
+    legal = given != ILLEGAL
+    gift = np.where(gives, after - np.where(legal, given, LOST), NO_DECISION)
+    forfeits = int((~placed).sum() + (gives & ~legal).sum())
+    return Regrets((before - after).astype(np.int8), gift.astype(np.int8), forfeits)
+
+
+def judgement(positions: PositionSet, found: Regrets) -> pl.DataFrame:
+    """The share of optimal decisions and their mean regret by the schema ``JUDGEMENT_SCHEMA``.
+
+    Each kind of decision has a row for all decisions, for each source, and for each number of pieces on the board. For
+    a gift this number is one more than for the placement before it. Intervals are 95 % ones over positions.
+    """
+    rows = [
+        (kind, source, pieces, *_figures(getattr(found, kind)[chosen]))
+        for kind in KINDS
+        for source, pieces, chosen in _groups(positions, int(kind == "gift"))
+        if (getattr(found, kind)[chosen] >= 0).any()
+    ]
+    return pl.DataFrame(rows, schema=JUDGEMENT_SCHEMA, orient="row")
+
+
+def _groups(positions: PositionSet, more: int) -> Iterator[tuple[str | None, int | None, NDArray[np.bool_]]]:
+    """Source, pieces on the board and positions of each row; ``more`` pieces were there when it was decided."""
+    yield None, None, np.ones(len(positions.logged), np.bool_)
+    for source in SOURCES:
+        yield source, None, positions.logged == (source == "logged")
+    for pieces in np.unique(positions.pieces).tolist():
+        yield None, pieces + more, positions.pieces == pieces
+
+
+def _figures(regret: NDArray[np.int8]) -> tuple[int | float, ...]:
+    """The figures of decisions, regrets [P, D]: how many, the share of optimal ones, the mean regret."""
+    decided = regret >= 0
+    count = decided.sum(axis=1)
+    optimal = ratio(((regret == 0) & decided).sum(axis=1), count, 1.0)
+    return int(count.sum()), *optimal, *ratio(np.maximum(regret, 0).sum(axis=1), count, MOST_REGRET)
+
+
+def ratio(totals: NDArray[np.integer], counts: NDArray[np.integer], most: float) -> Estimate:
+    """The mean of decisions, each 0 to ``most``: position i has ``counts[i]``, which add up to ``totals[i]``.
+
+    The interval is over positions: decisions in one position are not independent.
+    """
+    n, y = counts.astype(np.int64), totals.astype(np.int64)
+    sums = (int(each) for each in (n.sum(), y.sum(), n @ n, n @ y, y @ y))
+    return mean_over_clusters(ClusterSums(int((n > 0).sum()), *sums), most)

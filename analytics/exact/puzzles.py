@@ -1,0 +1,152 @@
+"""Puzzles: positions in which exactly one turn keeps the value. Finding, choosing, writing and reading them.
+
+A turn is a cell and a gift. In a puzzle the player to move can win, and one turn alone does; or he can draw, and every
+other turn loses. A win at once is no puzzle. Two turns that a symmetry of the position exchanges count as two, so such
+positions are none either. ``data/README.md`` describes the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import chain, zip_longest
+from typing import NamedTuple, TypeVar
+
+from quarto.errors import RequestError
+from quarto.notation import format_cell, format_piece, format_position, parse_cell, parse_piece, parse_position
+from quarto.position import Position, board
+from quarto.rules import CELLS, NONE
+from quarto.solver.solver import Solver
+
+LEVELS = range(1, 6)
+BOUNDS = (0.3, 0.4, 0.5, 0.6)  # of difficulty, between the levels
+VALUES = {"win": 1, "draw": 0}
+MEANINGS = {
+    "position": "before the turn, with a piece in hand, then the name of the rules unless they are classic",
+    "turn": "the only one that keeps the value: the cell, then the gift",
+    "value": "of that turn for the player: win or draw",
+    "depth": "placements until the win, or until the last of the other turns has lost",
+    "missed": "the share of the tries of a panel of agents in which they chose another turn",
+    "level": "1 to 5, by depth and missed",
+}
+COLUMNS = tuple(MEANINGS)
+Item = TypeVar("Item")
+
+
+class Puzzle(NamedTuple):
+    """A position with a piece in hand, its only turn, and its difficulty."""
+
+    position: Position
+    rules: str  # their name
+    cell: int
+    gift: int
+    value: int  # of the turn: 1 won, 0 drawn
+    depth: int  # placements until the win, or until the last of the other turns has lost
+    missed: float  # the share of the tries of a panel of agents in which they chose another turn
+
+    @property
+    def text(self) -> str:
+        """The position in text form."""
+        return format_position(self.position, self.rules)
+
+    @property
+    def turn(self) -> str:
+        """The only turn in text form, ``b2 7``."""
+        return f"{format_cell(self.cell)} {format_piece(self.gift)}"
+
+    @property
+    def goal(self) -> str:
+        """``win`` or ``draw``."""
+        return next(name for name, value in VALUES.items() if value == self.value)
+
+    @property
+    def difficulty(self) -> float:
+        """0 to 1: the mean of the share of missed tries, and of the depth as a share of all cells."""
+        return (self.missed + self.depth / CELLS) / 2
+
+    @property
+    def level(self) -> int:
+        """1 (easy) to 5 (hard), by difficulty."""
+        return 1 + sum(self.difficulty >= bound for bound in BOUNDS)
+
+
+class OnlyTurn(NamedTuple):
+    """The one turn of a position that keeps its value."""
+
+    cell: int
+    gift: int
+    value: int
+    depth: int  # see ``Puzzle``
+
+
+def only_turn(solver: Solver, position: Position) -> OnlyTurn | None:
+    """The one turn that keeps the value; None if there are more, or if the position is lost or won at once."""
+    turns = solver.turns(position, distance=False)
+    value = max(turn.value for turn in turns)
+    kept = [turn for turn in turns if turn.value == value]
+    if value < 0 or len(kept) > 1 or kept[0].gift == NONE:
+        return None
+    if value > 0:
+        depth = solver.distance(position, value)
+    else:
+        depth = max((turn.distance or 0 for turn in solver.turns(position) if turn.value < 0), default=0)
+    return OnlyTurn(kept[0].cell, kept[0].gift, value, depth)
+
+
+def varied(puzzles: Iterable[Puzzle], count: int) -> list[Puzzle]:
+    """At most ``count`` puzzles, the easy first: equally many of each level, then of each number of pieces and value.
+
+    Of a group that has fewer, all are taken. The order of the argument makes no difference.
+    """
+    groups: dict[int, dict[tuple[int, int], list[Puzzle]]] = {level: {} for level in LEVELS}
+    for puzzle in sorted(puzzles, key=lambda each: hashlib.sha256(each.text.encode()).digest()):
+        kind = puzzle.position.occupied.bit_count(), puzzle.value
+        groups[puzzle.level].setdefault(kind, []).append(puzzle)
+    by_level = [interleaved([of_level[kind] for kind in sorted(of_level)]) for of_level in groups.values()]
+    return sorted(interleaved(by_level)[:count], key=lambda each: (each.level, each.difficulty, each.text))
+
+
+def interleaved(lists: Sequence[Sequence[Item]]) -> list[Item]:
+    """The first of each list, then the second of each, and so on."""
+    return [each for each in chain.from_iterable(zip_longest(*lists)) if each is not None]
+
+
+def as_csv(puzzles: Iterable[Puzzle]) -> bytes:
+    """Puzzles as the bytes of their file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for each in puzzles:
+        writer.writerow((each.text, each.turn, each.goal, each.depth, f"{each.missed:.3f}", each.level))
+    return text.getvalue().encode()
+
+
+@cache
+def shipped() -> list[Puzzle]:
+    """The set that ships."""
+    return parsed((files("analytics.exact") / "puzzle_sets" / "puzzles.csv").read_text(encoding="utf-8"), "puzzles.csv")
+
+
+def parsed(text: str, name: str) -> list[Puzzle]:
+    """The puzzles in the text of a file of this name. Raises ``RequestError`` naming the first wrong line."""
+    rows = csv.DictReader(text.splitlines())
+    if tuple(rows.fieldnames or ()) != COLUMNS:
+        raise RequestError(f"{name} is no set of puzzles: its first line is not {','.join(COLUMNS)}")
+    return [_puzzle(row, f"{name}, line {rows.line_num}") for row in rows]
+
+
+def _puzzle(row: dict[str, str], where: str) -> Puzzle:
+    try:
+        position, rules = parse_position(row["position"])
+        cell, gift = row["turn"].split()
+        turn, numbers = (parse_cell(cell), parse_piece(gift)), (VALUES[row["value"]], int(row["depth"]))
+        found = Puzzle(position, rules, *turn, *numbers, float(row["missed"]))
+    except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RequestError(f"{where} is no puzzle: {error}") from error
+    if position.hand == NONE or board(position)[found.cell] != NONE or not position.available >> found.gift & 1:
+        raise RequestError(f"{where} is no puzzle: {found.turn} is no turn in {found.text}")
+    return found

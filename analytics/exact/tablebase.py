@@ -1,0 +1,202 @@
+"""Tablebases: files with the values of all canonical boards without a line of up to n pieces, and reading them.
+
+A tablebase is two files of one name. ``RULES-N.parquet`` has the columns ``key`` (int64: ``board_key``), ``pieces`` and
+``value`` (int8), ordered by pieces and key. The value is 1 won, 0 drawn, -1 lost for the player to act. That is before
+a gift or, where the mover chooses, before a turn. ``RULES-N.json`` is its card. Some ship with the project, others are
+built on the user's machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.store.files.backend import expand_home, explained
+from analytics.store.files.local import replace
+from analytics.store.parquet import encoder
+from analytics.store.records import Count, Duration, JsonRecord, Sha256, dump, load
+from quarto.errors import FailureError
+from quarto.rules import Rules
+from quarto.solver.table import Base, base_of
+
+FORMAT = "quarto-arena tablebase"
+SHIPPED = Path(__file__).resolve().parent / "tablebases"
+SCHEMA = pl.Schema({"key": pl.Int64(), "pieces": pl.Int8(), "value": pl.Int8()})
+ROW_GROUP_ROWS = 1 << 20
+VALUES = (1, 0, -1)
+
+
+def home() -> Path:
+    """The folder of the user's own tablebases: ``$QARENA_TABLEBASE``, else one in the user's data folder."""
+    data = Path(os.environ.get("XDG_DATA_HOME") or Path("~/.local/share").expanduser())
+    return expand_home(os.environ.get("QARENA_TABLEBASE") or data / "quarto-arena" / "tablebases")
+
+
+class Card(JsonRecord, frozen=True):
+    """The contents and origin of a tablebase. Raises ``ValueError`` for counts that do not add up."""
+
+    format: str
+    rules: Mapping[str, Any]  # the fields of ``Rules``
+    pieces: Count  # of the largest boards
+    boards: Sequence[Count]  # how many have 0, 1, ... pieces
+    won: Sequence[Count]
+    drawn: Sequence[Count]
+    lost: Sequence[Count]
+    bytes: Count  # of the Parquet file
+    sha256: Sha256  # of the Parquet file
+    created: str  # ISO 8601, UTC
+    seconds: Duration  # of one thread that building took, resumed builds included
+    code: Mapping[str, str]  # version and fingerprint of what built it
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"format {self.format!r} is not {FORMAT!r}")
+        Rules(**self.rules)
+        datetime.fromisoformat(self.created)
+        by_value = self.won, self.drawn, self.lost
+        for counts in (self.boards, *by_value):
+            if len(counts) != self.pieces + 1:
+                raise ValueError(f"{counts!r} is not a count for each of 0 to {self.pieces} pieces")
+        if any(sum(parts) != whole for whole, *parts in zip(self.boards, *by_value, strict=True)):
+            raise ValueError("boards is not the sum of won, drawn and lost for each number of pieces")
+
+    @property
+    def layers(self) -> list[slice]:
+        """The rows of the table with 0, 1, ... pieces."""
+        ends = accumulate(self.boards)
+        return [slice(end - count, end) for end, count in zip(ends, self.boards, strict=True)]
+
+
+class Tablebase(NamedTuple):
+    """A tablebase on the disk; its table is not read yet."""
+
+    path: Path  # of the Parquet file
+    card: Card
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(**self.card.rules)
+
+    @property
+    def shipped(self) -> bool:
+        return self.path.parent == SHIPPED
+
+
+class BoardTable(NamedTuple):
+    """The table of a tablebase: ``N`` boards by pieces, then key."""
+
+    keys: NDArray[np.uint64]  # [N]
+    pieces: NDArray[np.int8]  # [N]
+    values: NDArray[np.int8]  # [N]
+
+    def base(self, most: int) -> Base:
+        """The boards of up to ``most`` pieces, as a ``Solver`` needs them."""
+        count = np.searchsorted(self.pieces, most, side="right")
+        return base_of(self.keys[:count], self.values[:count], most)
+
+
+def name_of(rules: Rules, pieces: int) -> str:
+    """The name of a tablebase's files without their ending."""
+    plain = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in rules.name)
+    return f"{plain}-{pieces}"
+
+
+def open_tablebase(path: Path) -> Tablebase:
+    """The tablebase that a Parquet file or a card belongs to. Raises ``FailureError`` if its card cannot be read."""
+    return Tablebase(path.with_suffix(".parquet"), load(path.with_suffix(".json"), Card))
+
+
+def tablebases(folders: Sequence[Path] | None = None) -> Iterator[Tablebase]:
+    """All tablebases in ``folders``, or in the user's folder and among those that ship; by name within a folder.
+
+    Raises ``FailureError`` for a damaged card.
+    """
+    for folder in folders or (home(), SHIPPED):
+        for card in sorted(folder.glob("*-*.json")):
+            yield open_tablebase(card)
+
+
+def same_game(a: Rules, b: Rules) -> bool:
+    """Whether two rules differ at most in their names."""
+    return set(a.lines) == set(b.lines) and a.chooser == b.chooser
+
+
+def largest_for(rules: Rules) -> Tablebase | None:
+    """The tablebase of these rules with the most pieces, the user's own before one that ships, or None."""
+    return max(
+        (found for found in tablebases() if same_game(found.rules, rules)),
+        key=lambda found: (found.card.pieces, not found.shipped),
+        default=None,
+    )
+
+
+def base_for(rules: Rules, pieces: int | None = None) -> Base | None:
+    """The largest tablebase of these rules, or its boards of up to ``pieces``, as a ``Solver`` needs it, or None.
+
+    It takes 16 bytes a board: 4 MB for 5 pieces, 64 MB for 6. Raises ``FailureError`` for a damaged one.
+    """
+    found = largest_for(rules)
+    if found is None:
+        return None
+    with explained("read", found.path):
+        status = found.path.stat()
+    most = found.card.pieces if pieces is None else min(pieces, found.card.pieces)
+    return _base(found.path, found.card.sha256, status.st_mtime_ns, status.st_size, most)
+
+
+@functools.lru_cache(maxsize=2)  # a tablebase is read and checked once in a process, and again when its file changes
+def _base(path: Path, _sha256: str, _changed: int, _size: int, most: int) -> Base:
+    return read(open_tablebase(path)).base(most)
+
+
+def read(tablebase: Tablebase) -> BoardTable:
+    """The table of a tablebase. Raises ``FailureError`` naming the file if a byte of it has changed."""
+    path, card = tablebase
+    with explained("read", path):
+        content = path.read_bytes()
+    if len(content) != card.bytes or hashlib.sha256(content).hexdigest() != card.sha256:
+        raise FailureError(
+            f"{path} is damaged ({len(content):,} bytes that differ from the {card.bytes:,} of its card): "
+            "restore it from a copy, or remove it with its card and build it again"
+        )
+    frame = pl.read_parquet(io.BytesIO(content))
+    if frame.schema != SCHEMA or len(frame) != sum(card.boards):
+        raise FailureError(f"{path} does not hold the boards that its card lists: remove both and build it again")
+    return BoardTable(frame["key"].to_numpy().astype(np.uint64), frame["pieces"].to_numpy(), frame["value"].to_numpy())
+
+
+def write(
+    path: Path, rules: Rules, layers: Sequence[tuple[NDArray[np.uint64], NDArray[np.int8]]], how: Mapping[str, Any]
+) -> Tablebase:
+    """Store keys and values of 0, 1, ... pieces as a tablebase; ``how`` holds the card's created, seconds and code.
+
+    The bytes of the table depend on the boards and their values only. Raises ``FailureError`` when the disk refuses.
+    """
+    counts = [len(keys) for keys, _ in layers]
+    columns = {
+        "key": np.concatenate([keys for keys, _ in layers]).astype(np.int64),
+        "pieces": np.repeat(np.arange(len(layers), dtype=np.int8), counts),
+        "value": np.concatenate([values for _, values in layers]),
+    }
+    content = encoder.encode(pl.DataFrame(columns, schema=SCHEMA).iter_slices(ROW_GROUP_ROWS), SCHEMA)
+    won, drawn, lost = ([int((values == value).sum()) for _, values in layers] for value in VALUES)
+    digest = hashlib.sha256(content).hexdigest()
+    card = Card(FORMAT, asdict(rules), len(layers) - 1, counts, won, drawn, lost, len(content), digest, **how)
+    card_content = dump(card)
+    with explained("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace(path, content)
+        replace(path.with_suffix(".json"), card_content)
+    return Tablebase(path, card)

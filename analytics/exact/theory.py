@@ -1,0 +1,215 @@
+"""The text of docs/theory.md: counts, examples and first turns, computed from tablebases."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from analytics.exact.tablebase import VALUES, Tablebase, read
+from quarto.bits import lowest_bit
+from quarto.canonical import board_key, canonical, canonical_position, orbit_size
+from quarto.jit import int64, kernel
+from quarto.notation import format_position
+from quarto.perft import boards_of_keys
+from quarto.position import ALL_PIECES, EMPTY, Position, from_plies, pieces_on
+from quarto.rules import NONE, PIECES, Rules
+from quarto.solver.solver import Solver, value_of
+from quarto.solver.table import RULES_TYPE, SEARCH_TYPE
+from quarto.symmetry import SYMMETRIES_TYPE, symmetries
+
+WORDS = {1: "won", 0: "drawn", -1: "lost"}
+
+
+class ValueCounts(NamedTuple):
+    """Boards or positions of some number of pieces, by value: won, drawn, lost."""
+
+    canonical: tuple[int, ...]
+    every: tuple[int, ...]  # each canonical one times its images
+
+
+class GameProof(NamedTuple):
+    """The value of a whole game, and the effort of its proof."""
+
+    rules: str
+    lines: int
+    symmetries: int  # of the cells
+    value: int  # 1, 0 or -1 for the player who acts first
+    positions: int  # searched
+    seconds: int  # of a processor
+
+
+class TablebaseFinding(NamedTuple):
+    """Counts and examples of one tablebase."""
+
+    rules: Rules
+    boards: list[ValueCounts]  # by pieces
+    positions: list[ValueCounts]  # by pieces on the board; none where the mover chooses
+    examples: dict[str, str]  # 'board won' -> the first such board in notation
+    turns: list[tuple[str, int, int]]  # first turns up to symmetry: an example, how many turns, their value
+
+
+@kernel(types.void(types.uint64[::1], types.uint16[::1], types.int64[::1], SYMMETRIES_TYPE))
+def _images(lanes: Any, occupied: Any, images: Any, tables: Any) -> None:
+    """The number of boards that each of ``B`` canonical boards stands for, into ``images`` [B]."""
+    for i in range(len(lanes)):
+        images[i] = orbit_size(lanes[i], int64(occupied[i]), int64(NONE), tables)
+
+
+HANDS = types.int64(
+    *(types.uint64[::1], types.uint16[::1], types.uint64[::1], types.int8[::1], types.int64[::1]),
+    *(RULES_TYPE, SEARCH_TYPE, SYMMETRIES_TYPE),
+)
+
+
+@kernel(HANDS)
+def _with_hands(
+    lanes: Any, occupied: Any, keys: Any, values: Any, sources: Any, rules: Any, search: Any, tables: Any
+) -> int:
+    """The positions after each gift on ``B`` boards, into [16 B] arrays: canonical key, value, board; their number."""
+    count = int64(0)
+    for i in range(len(lanes)):
+        filled = int64(occupied[i])
+        available = ALL_PIECES & ~pieces_on(lanes[i], filled)
+        gifts = available
+        while gifts:
+            gift = lowest_bit(gifts)
+            gifts &= gifts - 1
+            least, minimal = canonical(lanes[i], filled, gift, tables)
+            keys[count], sources[count] = board_key(least, minimal, tables), i
+            values[count] = value_of(lanes[i], filled, available & ~(int64(1) << gift), gift, rules, search)
+            count += 1
+    return count
+
+
+def finding(tablebase: Tablebase, most: int | None = None) -> TablebaseFinding:
+    """The counts and examples of a tablebase, or of its boards of up to ``most`` pieces.
+
+    Raises ``FailureError`` if it is damaged.
+    """
+    rules, card, table = tablebase.rules, tablebase.card, read(tablebase)
+    largest = card.pieces if most is None else min(most, card.pieces)
+    solver = Solver(rules, 1.0, table.base(largest))
+    examples: dict[str, str] = {}
+    boards, positions = [], []
+    for pieces, part in enumerate(card.layers[: largest + 1]):
+        lanes, occupied = boards_of_keys(table.keys[part], rules)
+        images = np.empty(len(lanes), np.int64)
+        _images(lanes, occupied, images, symmetries(rules))
+        boards.append(_count(table.values[part], images))
+        _add_examples(examples, "board", table.keys[part], table.values[part], rules)
+        if pieces < largest and not rules.mover_chooses:
+            keys, values, sources = positions_of(solver, lanes, occupied)
+            every = _count(values, images[sources]).every
+            keys, first = np.unique(keys, return_index=True)
+            positions.append(ValueCounts(_count(values[first], np.ones(len(keys), np.int64)).canonical, every))
+            _add_examples(examples, "position", keys, values[first], rules)
+    return TablebaseFinding(rules, boards, positions, examples, first_turns(solver) if largest > 1 else [])
+
+
+def _count(values: NDArray[np.int8], images: NDArray[np.int64]) -> ValueCounts:
+    canonical_ones = tuple(int((values == value).sum()) for value in VALUES)
+    return ValueCounts(canonical_ones, tuple(int(images[values == value].sum()) for value in VALUES))
+
+
+def positions_of(
+    solver: Solver, lanes: NDArray[np.uint64], occupied: NDArray[np.uint16]
+) -> tuple[NDArray[np.uint64], NDArray[np.int8], NDArray[np.int64]]:
+    """The positions after each gift on ``B`` boards: canonical key, value, board index; [P] each, with repeats."""
+    keys = np.empty(PIECES * len(lanes), np.uint64)
+    values, sources = np.empty(len(keys), np.int8), np.empty(len(keys), np.int64)
+    count = _with_hands(lanes, occupied, keys, values, sources, *solver.state, symmetries(solver.rules))
+    return keys[:count], values[:count], sources[:count]
+
+
+def _add_examples(
+    examples: dict[str, str], kind: str, keys: NDArray[np.uint64], values: NDArray[np.int8], rules: Rules
+) -> None:
+    """Add the first board or position of each value that has no example yet."""
+    for value, word in WORDS.items():
+        found = np.flatnonzero(values == value)[:1]
+        if len(found) and f"{kind} {word}" not in examples:
+            lanes, occupied = boards_of_keys(keys[found], rules)
+            hand = NONE if kind == "board" else 0
+            position = EMPTY._replace(
+                lanes=int(lanes[0]), occupied=int(occupied[0]), hand=hand
+            )  # all that its text shows
+            examples[f"{kind} {word}"] = format_position(position, rules.name)
+
+
+def first_turns(solver: Solver) -> list[tuple[str, int, int]]:
+    """The turns after the first gift, piece 0 (where the mover chooses: on the empty board), up to symmetry.
+
+    Each row: an example in notation, how many turns lead to an image of it, their value for the mover; best first.
+    """
+    rules = solver.rules
+    start = EMPTY if rules.mover_chooses else from_plies([], 0)
+    found: dict[Position, tuple[str, int, int]] = {}
+    for turn in solver.turns(start, distance=False):
+        piece, hand = (turn.gift, NONE) if rules.mover_chooses else (0, turn.gift)
+        after = from_plies([(piece, turn.cell)], hand)
+        form = canonical_position(after, rules)
+        example, times, value = found.get(form, (format_position(after, rules.name), 0, turn.value))
+        found[form] = example, times + 1, value
+    return sorted(found.values(), key=lambda row: -row[2])
+
+
+def report(tablebases: Sequence[Tablebase]) -> str:
+    """The Markdown text about these tablebases, one for each variant."""
+    page = (files("analytics.exact") / "theory_page.md").read_text(encoding="utf-8")
+    games, sections = map(_game, proofs()), ("\n".join(_section(finding(each))) for each in tablebases)
+    return page.format(games="\n".join(games), sections="\n".join(sections))
+
+
+def proofs() -> list[GameProof]:
+    """The values of whole games that were proven, by name."""
+    text = (files("analytics.exact") / "proofs.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return [GameProof(row.pop("rules"), **{name: int(value) for name, value in row.items()}) for row in rows]
+
+
+def _game(proof: GameProof) -> str:
+    counts = f"{proof.lines} | {proof.symmetries} | {WORDS[proof.value]} | {proof.positions:,} | {proof.seconds}"
+    return f"| {proof.rules} | {counts} |"
+
+
+def _section(found: TablebaseFinding) -> Iterator[str]:
+    start = VALUES[found.boards[0].canonical.index(1)]
+    first = "player who moves first" if found.rules.mover_chooses else "first giver"
+    yield f"## {found.rules.name}\n"
+    yield f"The game is {WORDS[start]} for the {first}.\n"
+    yield from _counts("Boards", found.boards)
+    if found.positions:
+        yield from _counts("Positions", found.positions)
+    yield from _turns(found)
+    yield "Examples with the fewest pieces:\n"
+    for kind, example in found.examples.items():
+        yield f"- {kind}: `{example}`"
+    yield ""
+
+
+def _counts(title: str, counts: Sequence[ValueCounts]) -> Iterator[str]:
+    yield f"| {title} with pieces | canonical | won | drawn | lost | all | won % | drawn % | lost % |"
+    yield "|---|" + "---:|" * 8
+    for pieces, count in enumerate(counts):
+        canonical_ones = " | ".join(f"{each:,}" for each in (sum(count.canonical), *count.canonical))
+        shares = " | ".join(f"{100 * each / sum(count.every):.3f}" for each in count.every)
+        yield f"| {pieces} | {canonical_ones} | {sum(count.every):,} | {shares} |"
+    yield ""
+
+
+def _turns(found: TablebaseFinding) -> Iterator[str]:
+    if not found.turns:
+        return
+    turns = "The first turns" if found.rules.mover_chooses else "The first turns after the gift of piece 0"
+    yield f"{turns}, up to symmetry:\n"
+    yield "| position after the turn | turns | value for the mover |"
+    yield "|---|---:|---|"
+    for example, times, value in found.turns:
+        yield f"| `{example}` | {times} | {WORDS[value]} |"
+    yield ""

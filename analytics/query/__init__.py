@@ -1,1 +1,0 @@
-"""Questions to the archive: chosen games as arrays, named queries, openings, mistakes."""

@@ -1,0 +1,1 @@
+"""Questions to the archive: SQL, selections of games, results, ratings, openings, mistakes."""

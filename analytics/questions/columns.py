@@ -1,0 +1,355 @@
+"""Results as tables for people: columns with their headings, units and digits.
+
+A result is a Polars frame. The functions here turn it into columns of texts. The terminal, reports, pages and Markdown
+show the same tables. Scores and shares are in %, regret is in half-points, ratings are in Elo. If a heading does not
+name the unit, the title of its table does. Whatever is shown is ``escaped`` first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analytics.store.texts import HIDDEN, make_visible
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RUN_DIGITS = 6  # of a run's id in the name of a game
+ITSELF = "·"  # where the agent of the row is that of the column
+MISSING = "–"  # noqa: RUF001  (an en dash: there is no value)
+SEATS = ("gives the first piece", "places it")  # what each seat does first
+SEATS_OF_MOVERS = ("places the second piece", "the first")  # where the mover chooses the piece
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text of a column of a page, and what distinguishes it from plain text."""
+
+    text: str
+    prefix: str = ""  # stands before the mark of the colour
+    colour: int | None = None  # the number of an agent's colour, shown as a small square
+    tint: float | None = None  # background colour, from -1 (worse) to 1 (better)
+    code: bool = False
+    hint: str = ""  # shown when the pointer rests on the cell
+    notes: tuple[int, ...] = ()  # numbers of notes at the end of the page, as links
+    itself: bool = False  # where the row and the column of a crosstable are the same agent
+    piece: int | None = None  # drawn beside the text
+    link: str = ""  # address that the text leads to; reports have none
+    parts: tuple[Cell, ...] = ()  # each with a link of its own, before the text
+    box: str = ""  # the value of a box of a form, named ``run``, in front
+
+    def __str__(self) -> str:
+        return f"{self.prefix}{self.text or (ITSELF if self.itself else '')}"
+
+
+class ResultColumn(NamedTuple):
+    """A column of a table for people."""
+
+    heading: str
+    texts: Sequence[Any]  # of a page: cells with links and colours, too
+    right: bool = True  # numbers
+    spare: int = 0  # where there is too little room, the columns with the highest go first, those with 0 never
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The texts as cells."""
+        return [each if isinstance(each, Cell) else Cell(each) for each in self.texts]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A result for people. Its first column names its rows."""
+
+    title: str
+    columns: Sequence[ResultColumn] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The texts, or the cells of a page, of each row."""
+        return [*zip(*(column.texts for column in self.columns), strict=True)]
+
+    @property
+    def cells(self) -> list[tuple[Cell, ...]]:
+        """The rows, every text as a cell."""
+        return [*zip(*(column.cells for column in self.columns), strict=True)]
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown, without its title."""
+        sides = "|".join("---:" if each.right else "---" for each in self.columns)
+        head, *rows = (f"| {' | '.join(row)} |" for row in ([each.heading for each in self.columns], *self.rows))
+        return "\n".join([head, f"|{sides}|", *rows])
+
+
+# The forms of values.
+
+
+def duration(seconds: float) -> str:
+    """A time in whole minutes, hours or days: ``90 min``."""
+    minutes = int(seconds // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
+
+
+def format_pace(number: float, seconds: float) -> str:
+    """Format how many of ``number`` things there were a second; a dash if the clock stood still meanwhile."""
+    return f"{number / seconds:,.0f}" if seconds > 0 else MISSING
+
+
+def percent(share: float) -> str:
+    """A share or a score (0 to 1) in percent."""
+    return f"{100 * share:.2f}"
+
+
+def tenths_of_percent(share: float) -> str:
+    """A probability from resampling in percent: further digits would be chance."""
+    return f"{100 * share:.1f}"
+
+
+def half_points(regret: float) -> str:
+    """A regret in half-points, 0 to 2."""
+    return f"{regret:.4f}"
+
+
+def elo(rating: float) -> str:
+    """A rating, or a difference of ratings. Infinite: the games set no bound."""
+    if math.isinf(rating):
+        return "∞" if rating > 0 else "−∞"  # noqa: RUF001  (a minus sign)
+    return f"{rating:.1f}".replace("-", "−") if round(rating, 1) else "0.0"  # noqa: RUF001
+
+
+def count(number: int) -> str:
+    """A number of games or of other things."""
+    return f"{number:,}"
+
+
+def game_name(run_id: str, game_id: int) -> str:
+    """A logged game, as `qarena show` takes it: the first digits of its run, and its id."""
+    return f"{run_id[:RUN_DIGITS]} {game_id}"
+
+
+def interval(low: float, high: float, form: Callable[[float], str] = percent) -> str:
+    """An interval by its two ends. If the ends may be negative, a word stands between them, not a dash."""
+    return f"{form(low)} to {form(high)}" if form is elo else f"{form(low)}–{form(high)}"  # noqa: RUF001
+
+
+# Columns.
+
+
+def words(heading: str, texts: Iterable[Any]) -> ResultColumn:
+    """A column of texts, or of a page's cells."""
+    return ResultColumn(heading, [*texts], right=False)
+
+
+def column(heading: str, values: Iterable[Any], form: Callable[[Any], str] = count, spare: int = 0) -> ResultColumn:
+    """A column of numbers, each written by ``form``."""
+    return ResultColumn(heading, [MISSING if value is None else form(value) for value in values], spare=spare)
+
+
+def intervals(
+    lows: Iterable[float | None],
+    highs: Iterable[float | None],
+    form: Callable[[float], str] = percent,
+    spare: int = 0,
+) -> ResultColumn:
+    """A column of 95 % intervals."""
+    ends = zip(lows, highs, strict=True)
+    texts = [MISSING if low is None or high is None else interval(low, high, form) for low, high in ends]
+    return ResultColumn("95 % interval", texts, spare=spare)
+
+
+def ranked(agents: Sequence[str]) -> list[ResultColumn]:
+    """The columns of ranks and agents, best first."""
+    return [column("", range(1, len(agents) + 1)), words("agent", agents)]
+
+
+def linked(
+    heading: str, texts: Iterable[str], addresses: Iterable[str], code: bool = False, right: bool = False
+) -> ResultColumn:
+    """A column of texts that lead to addresses."""
+    cells = [Cell(text, link=address, code=code) for text, address in zip(texts, addresses, strict=True)]
+    return ResultColumn(heading, cells, right)
+
+
+def properties(values: Mapping[str, str], code: Collection[str] = ()) -> list[ResultColumn]:
+    """The columns of names and their values; those under the names in ``code`` are set as code in pages."""
+    texts = [Cell(value, code=True) if name in code else value for name, value in values.items()]
+    return [words("property", values), words("value", texts)]
+
+
+# Results.
+
+
+def standing_columns(frame: pl.DataFrame, with_intervals: bool = True) -> list[ResultColumn]:
+    """Agents by score, without their names. ``frame`` is that of ``analytics.questions.pairings.Crosstable``."""
+    return [
+        column("score", frame["score"], percent),
+        *([intervals(frame["low"], frame["high"], spare=1)] if with_intervals else []),
+        column("games", frame["games"], spare=2),
+        *_shares(frame),
+        *([column("forfeits", frame["forfeits"], spare=3)] if frame["forfeits"].sum() else []),
+    ]
+
+
+MOST_OPPONENTS = 40  # columns of a table of agents against agents: of 300 agents, 90,000 cells say nothing to anybody
+
+
+def opponent_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Return the score of each agent (row) against the first ``MOST_OPPONENTS`` of them (columns).
+
+    ``frame`` is as for ``standing_columns``.
+    """
+    return [
+        _against(agent, agent, frame["agent"], frame[f"v {agent}"], percent, spare)
+        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
+    ]
+
+
+def superiority_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Return the probability that an agent (row) is above one of the first ``MOST_OPPONENTS`` (columns).
+
+    ``frame`` is as for ``rating_columns``.
+    """
+    return [
+        _against(
+            f"> {agent}", agent, frame["agent"], frame[f"above {agent}"], lambda share: f"{100 * share:.1f}", spare
+        )
+        for spare, agent in enumerate(frame["agent"][:MOST_OPPONENTS])
+    ]
+
+
+def _against(
+    heading: str,
+    agent: str,
+    agents: Iterable[str],
+    values: Iterable[float | None],
+    form: Callable[[float], str],
+    spare: int,
+) -> ResultColumn:
+    shown = column(heading, values, form, spare)
+    texts = [ITSELF if each == agent else text for each, text in zip(agents, shown.texts, strict=True)]
+    return shown._replace(texts=texts)
+
+
+def pairing_columns(frame: pl.DataFrame, with_scores: bool = True) -> list[ResultColumn]:
+    """Pairings as the first agent sees them. ``frame`` is that of ``analytics.questions.pairings.pairings_frame``."""
+    forfeits = frame.select("first_forfeits", "second_forfeits") if "first_forfeits" in frame.columns else frame.clear()
+    scores = [column("score", frame["score"], percent), intervals(frame["score_low"], frame["score_high"], spare=1)]
+    return [
+        words("first", frame["first"]),
+        *([column("its seat", frame["seat"])] if "seat" in frame.columns else []),
+        words("second", frame["second"]),
+        column("games", frame["games"], spare=2),
+        *(scores if with_scores else []),
+        column("win", frame["win_rate"], percent),
+        intervals(frame["win_rate_low"], frame["win_rate_high"], spare=3),
+        *_shares(frame)[1:],
+        *(
+            [ResultColumn("forfeits", [f"{one:,} : {two:,}" for one, two in forfeits.iter_rows()], spare=1)]
+            if sum(map(sum, forfeits.iter_rows()))
+            else []
+        ),
+    ]
+
+
+def _shares(frame: pl.DataFrame) -> list[ResultColumn]:
+    """The shares of games won, drawn and lost."""
+    kinds = (("win", "wins", 4), ("draw", "draws", 5), ("loss", "losses", 4))
+    return [column(heading, frame[name] / frame["games"], percent, spare) for heading, name, spare in kinds]
+
+
+def seats_explained(mover_chooses: bool) -> str:
+    """The sentence below a table with columns by seat."""
+    zero, one = SEATS_OF_MOVERS if mover_chooses else SEATS
+    return f"Seat 0 {zero}, seat 1 {one}."
+
+
+def rating_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Ratings, without the names of the agents. ``frame`` is that of ``analytics.questions.ratings.Ratings``."""
+    return [
+        ResultColumn("Elo", ["?" if rating is None else elo(rating) for rating in frame["elo"]]),
+        ResultColumn(
+            "95 % interval", [_elo_interval(*row) for row in frame.select("elo", "low", "high").rows()], spare=1
+        ),
+        column("games", frame["games"], spare=2),
+        *([column("group", frame["group"] + 1)] if frame["group"].n_unique() > 1 else []),
+    ]
+
+
+def _elo_interval(rating: float | None, low: float | None, high: float | None) -> str:
+    if rating is None or math.isinf(rating):
+        return "no bound"
+    return "not sampled" if low is None or high is None else interval(low, high, elo)
+
+
+def decision_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Regret and blunders, by ply if they are apart. ``frame`` is that of ``analytics.questions.mistakes``."""
+    by_ply = frame["ply"].null_count() < len(frame)
+    return [
+        words("agent", frame["agent"]),
+        words("decision", frame["kind"]),
+        *([column("ply", frame["ply"])] if by_ply else []),
+        column("decisions", frame["decisions"]),
+        column("mean regret", frame["regret"], half_points),
+        intervals(frame["regret_low"], frame["regret_high"], half_points, spare=1),
+        column("blunders, %", frame["blunders"], percent),
+        intervals(frame["blunders_low"], frame["blunders_high"], spare=2),
+    ]
+
+
+def opening_columns(frame: pl.DataFrame) -> list[ResultColumn]:
+    """Decisions in a position and their results. ``frame`` is that of ``analytics.questions.openings``."""
+    names = [name for name in ("piece", "cell", "gift") if name in frame.columns]
+    columns = [words(name, [value or "·" for value in frame[name]]) for name in names]
+    columns += [column("alike", frame["alike"], spare=2), column("games", frame["games"])]
+    columns.append(column("share", frame["share"], percent, spare=1))
+    columns.append(column("score", frame["score"], percent))
+    for name, spare in (("win", 0), ("draw", 5), ("loss", 4)):
+        columns.append(column(name, frame[f"{name}_rate"], percent, spare))
+        columns.append(intervals(frame[f"{name}_low"], frame[f"{name}_high"], spare=spare + 3))
+    return columns
+
+
+# Texts as data for others: a label comes from anybody's archive, and a question in SQL makes any text. Nothing in them
+# commands a terminal, and for a spreadsheet nothing in them is a formula.
+
+# Spreadsheets read cells that begin so as formulas; some read the wide signs of Chinese and Japanese too.
+_FORMULA = "^[=+@\n\uff1d\uff0b\uff0d\uff20-]"
+# Ids such as 12345e678901 and 000123 would become other numbers.
+_NUMERAL = r"^[0-9.,]*[0-9][0-9.,]*([eE][+-]?[0-9]+)?$"
+_HIDDEN_IN_CELLS = f"[{HIDDEN}--\n]"  # in Rust's syntax; line ends stay
+
+
+def escaped(text: str) -> str:
+    """Return a text in which hidden characters are visible; line ends stay."""
+    return make_visible(text, keep="\n")
+
+
+def csv_of(frame: pl.DataFrame, header: bool = True, for_spreadsheet: bool = False) -> bytes:
+    """Comma-separated values, their control characters visible.
+
+    ``for_spreadsheet``: a text that would be read as a formula or a number begins with an apostrophe. Numbers stay
+    numbers.
+    """
+    import polars as pl  # the command line imports this module, and few commands write tables
+
+    names = pl.Series(frame.columns, dtype=pl.String)
+    texts = frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    shown = texts.with_columns(_plain(each, for_spreadsheet) for each in texts if each.dtype == pl.String)
+    shown.columns = _plain(names, for_spreadsheet).to_list()
+    return shown.write_csv(include_header=header).encode()
+
+
+def _plain(texts: pl.Series, for_spreadsheet: bool) -> pl.Series:
+    import polars as pl
+
+    if texts.str.contains(_HIDDEN_IN_CELLS).any():
+        texts = texts.map_elements(escaped, pl.String)
+    if not for_spreadsheet:
+        return texts
+    misread = texts.str.contains(f"{_FORMULA}|{_NUMERAL}")
+    return pl.select(pl.when(misread).then("'" + texts).otherwise(texts).alias(texts.name)).to_series()

@@ -1,0 +1,70 @@
+"""Questions in SQL that ship: the named ones (``named/*.sql``), and those of docs/cookbook.md, a file of this room."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+from quarto.errors import RequestError, nearest
+
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_QUESTION = re.compile(
+    r"^### (?P<number>\d+)\. (?P<title>[^\n]+)\n\n(?P<note>(?:(?!```)[^\n]*\n)*)```sql\n(?P<sql>.*?)\n```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class CookbookQuestion(NamedTuple):
+    """A question of the cookbook."""
+
+    number: int
+    section: str
+    title: str
+    note: str  # what a reader should know, in Markdown; often nothing
+    sql: str
+
+
+@cache
+def questions() -> tuple[CookbookQuestion, ...]:
+    """All questions, in the order of the page."""
+    text = (files("analytics.questions") / "cookbook.md").read_text(encoding="utf-8")
+    sections = [(found.start(), found[1]) for found in _SECTION.finditer(text)]
+    return tuple(
+        CookbookQuestion(
+            int(found["number"]),
+            next(name for start, name in reversed(sections) if start < found.start()),
+            found["title"],
+            " ".join(found["note"].split()),
+            found["sql"],
+        )
+        for found in _QUESTION.finditer(text)
+    )
+
+
+def names() -> list[str]:
+    """The names of all questions, sorted."""
+    found = (entry.name for entry in (files("analytics.questions") / "named").iterdir())
+    return sorted(name.removesuffix(".sql") for name in found if name.endswith(".sql"))
+
+
+def query(name: str) -> str:
+    """The SQL of a question. Raises ``RequestError`` for an unknown name."""
+    if name not in names():
+        raise RequestError(f"question {name!r} is not known{nearest(name, names())}")
+    return (files("analytics.questions") / "named" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+CHOSEN = "true /* chosen */"  # stands for a condition in the SQL of questions that can be restricted to some games
+
+
+def query_of(name: str, condition: str) -> str:
+    """The SQL of a question about the games that ``condition`` chooses (on ``run_id`` and ``game_id``).
+
+    Raises ``RequestError`` for an unknown question, and for one that always takes all games.
+    """
+    text = query(name)
+    if CHOSEN not in text:
+        raise RequestError(f"question {name!r} takes all games: {CHOSEN!r} is not in its SQL")
+    return text.replace(CHOSEN, f"(\n{condition}\n)")

@@ -1,0 +1,160 @@
+"""Mistakes of agents against perfect play, counted in the view ``decisions``, and the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from analytics.questions.pairings import AgentNames, agent_names
+from analytics.questions.selection import ply_rows
+from analytics.questions.sql.database import OpenArchive
+from analytics.statistics.tally import ClusterSums, mean_over_clusters, share_over_clusters
+from analytics.store.schema import MAX_PAIRS
+from quarto.canonical import canonical_forms, canonical_position
+from quarto.notation import format_position
+from quarto.position import Position, from_plies
+from quarto.rules import ATTRIBUTES, CELLS, NONE, Rules
+from quarto.symmetry import symmetries
+
+CANDIDATES = 20_000  # blunders, the worst first, whose positions are compared
+
+DECISIONS = {
+    **dict.fromkeys(("agent", "kind"), pl.String()),
+    **dict.fromkeys(("ply", "decisions"), pl.Int64()),
+    **dict.fromkeys(("regret", "regret_low", "regret_high", "blunders", "blunders_low", "blunders_high"), pl.Float64()),
+}
+
+
+class Mistake(NamedTuple):
+    """A position in which value was given up, and the worst blunder there."""
+
+    position: Position  # canonical
+    rules: Rules
+    kind: str
+    regret: int  # half-points
+    value: int  # before the blunder, for the player that decides
+    saving: int | None  # choices that keep the value; None: not counted
+    choices: int
+    missed: int  # blunders there, among the candidates
+    run_id: str  # of the first game with such a blunder, up to symmetry
+    game_id: int
+    ply: int  # of the blunder
+
+    @property
+    def text(self) -> str:
+        return format_position(self.position, self.rules.name)
+
+
+def decision_summaries(archive: OpenArchive, condition: str, by_ply: bool, names: AgentNames) -> pl.DataFrame:
+    """A row for each agent, kind and, with ``by_ply``, ply of the decisions that meet a condition in SQL.
+
+    By the schema ``DECISIONS``: ``regret`` is the mean of half-points given up, ``blunders`` the share of decisions
+    that gave something up. Without ``by_ply``, ``ply`` is null. Intervals are 95 % ones over openings. The decisions of
+    a pair of games are not independent, nor are those of all pairs with one imposed opening (L. Kish, "Survey
+    Sampling", 1965, section 6.3).
+    """
+    ply = "ply" if by_ply else "NULL::INTEGER"
+    of_clusters = f"""
+        SELECT name, kind, {ply} AS of_ply, count(*) AS n, sum(regret)::BIGINT AS lost,
+            count(*) FILTER (regret > 0) AS blunders
+        FROM (SELECT run_id, game_id, ply, agent, kind, regret FROM decisions WHERE (\n{condition}\n))
+        JOIN judged USING (run_id, agent)
+        GROUP BY name, kind, of_ply, origin, (game_id >> 1) & pair_bits"""  # noqa: S608  (a condition by design)
+    values = ("n", "lost", "blunders", "n * n", "n * lost", "lost * lost", "n * blunders", "blunders * blunders")
+    sums = ", ".join(f'sum({value})::BIGINT AS "{value}"' for value in values)
+    columns = "name, kind, of_ply, count(*) AS clusters"
+    text = f"SELECT {columns}, {sums} FROM ({of_clusters}) GROUP BY ALL ORDER BY ALL"  # noqa: S608  (names of columns)
+    found = archive.sql(text, judged=_judged(archive, names))
+    return pl.DataFrame(map(_summary, found.iter_rows(named=True)), DECISIONS, orient="row")
+
+
+def _judged(archive: OpenArchive, names: AgentNames) -> pl.DataFrame:
+    """Each agent of each run: its name, and which pairs of its games are one cluster.
+
+    Pairs of games are one cluster if they agree in ``origin``, and in the bits of their number that ``pair_bits`` has.
+    If openings follow from a seed and the number of the pair, these bits leave out the pairing.
+    """
+    rows = []
+    for record in archive.archive.runs():
+        seed, run_id = record.opening_seed, record.run_id
+        clusters = (run_id, -1) if seed is None else (f"seed {seed}", MAX_PAIRS - 1)
+        rows += [(run_id, label, names.name(run_id, label), *clusters) for label in record.labels]
+    return pl.DataFrame(rows, ("run_id", "agent", "name", "origin", "pair_bits"), orient="row")
+
+
+def _summary(row: Mapping[str, Any]) -> tuple[str | float | None, ...]:
+    regret, blunders = (
+        ClusterSums(row["clusters"], row["n"], row[y], row["n * n"], row[f"n * {y}"], row[f"{y} * {y}"])
+        for y in ("lost", "blunders")
+    )
+    estimates = *mean_over_clusters(regret, most=2.0), *share_over_clusters(blunders)
+    return row["name"], row["kind"], row["of_ply"], row["n"], *estimates
+
+
+def judged_agents(archive: OpenArchive, condition: str) -> AgentNames:
+    """The names of the agents with decisions that meet a condition in SQL."""
+    records = {record.run_id: record for record in archive.archive.runs()}
+    pairs = archive.sql(f"SELECT DISTINCT run_id, agent FROM decisions WHERE (\n{condition}\n) ORDER BY ALL")  # noqa: S608  (a condition by design)
+    return agent_names((records[run_id], agent) for run_id, agent in pairs.iter_rows())
+
+
+def worst_mistakes(archive: OpenArchive, condition: str, count: int) -> list[Mistake]:
+    """The positions where most was given up; of equal ones, those first where most of the choices keep the value.
+
+    Then come those missed most often. Choices that keep the value may be not counted: such positions come last. Only
+    decisions that meet the condition in SQL are counted.
+    """
+    blunders = archive.sql(
+        f"SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions "  # noqa: S608  (a condition by design)
+        f"WHERE regret > 0 AND (\n{condition}\n) "
+        f"ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind LIMIT {CANDIDATES}"
+    )
+    plies = ply_rows(archive, blunders.select("run_id", "game_id"))
+    rules = {record.run_id: record.rules for record in archive.archive.runs()}
+    parts = [
+        _with_positions(decisions, plies, rules[run_id])
+        for (run_id,), decisions in blunders.partition_by("run_id", maintain_order=True, as_dict=True).items()
+    ]
+    if not parts:
+        return []
+    same = ["rules", "kind", "occupied", "lanes"]
+    order = ["regret", pl.col("saving") / pl.col("choices"), "missed", *same]
+    worst = (
+        pl.concat(parts)
+        .sort("regret", descending=True, maintain_order=True)
+        .group_by(same, maintain_order=True)
+        .agg(pl.all().first(), missed=pl.len())
+        .sort(order, descending=[True, True, True, *[False] * len(same)], nulls_last=True)
+        .head(count)
+    )
+    return [_mistake(row, plies, rules[row["run_id"]]) for row in worst.iter_rows(named=True)]
+
+
+def _with_positions(decisions: pl.DataFrame, plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """Decisions of one run, with the rules' name and the canonical position as ``lanes`` and ``occupied``."""
+    numbered = decisions.select("run_id", "game_id", "kind", at="ply").with_row_index("decision")
+    met = numbered.join(plies, on=("run_id", "game_id")).filter(pl.col("ply") <= pl.col("at"))
+    before, now = met.filter(pl.col("ply") < pl.col("at")), met.filter(pl.col("ply") == pl.col("at"))
+    decision, piece, cell = (before[name].cast(pl.UInt64).to_numpy() for name in ("decision", "piece", "cell"))
+    one, lanes, occupied = np.uint64(1), np.zeros(len(decisions), np.uint64), np.zeros(len(decisions), np.uint64)
+    for attribute in range(ATTRIBUTES):
+        bits = (piece >> np.uint64(attribute) & one) << (cell + np.uint64(CELLS * attribute))
+        np.bitwise_or.at(lanes, decision, bits)
+    np.bitwise_or.at(occupied, decision, one << cell)
+    hands = np.full(len(decisions), NONE, np.int8)
+    held = now.filter(pl.lit(value=False) if rules.mover_chooses else pl.col("kind") == "placement")
+    hands[held["decision"].to_numpy()] = held["piece"].to_numpy()
+    lanes, forms = canonical_forms(lanes, occupied.astype(np.uint16), hands, symmetries(rules))
+    return decisions.with_columns(rules=pl.lit(rules.name), lanes=lanes, occupied=forms)
+
+
+def _mistake(row: Mapping[str, Any], plies: pl.DataFrame, rules: Rules) -> Mistake:
+    of_game = plies.filter(run_id=row["run_id"], game_id=row["game_id"])
+    game, ply = of_game.select("piece", "cell").rows(), row["ply"]
+    hand = game[ply][0] if row["kind"] == "placement" and not rules.mover_chooses else NONE
+    position = canonical_position(from_plies(game[:ply], hand), rules)
+    names = ("regret", "value_before", "saving", "choices", "missed", "run_id", "game_id", "ply")
+    return Mistake(position, rules, row["kind"], *map(row.__getitem__, names))

@@ -1,0 +1,397 @@
+"""The openings explorer: the decisions made in a position, up to symmetry, with their counts and results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import permutations
+
+import polars as pl
+
+from analytics.questions.selection import EVERY_GAME, GameFilter, Ply, plies_of, require_one_rules, rows_in
+from analytics.questions.sql.database import OpenArchive
+from analytics.statistics.tally import wilson_bounds
+from analytics.store.archive import Archive
+from analytics.store.marker import CheckedFile
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.tables.derived.positions import turns_in
+from analytics.tables.derived.tables import POSITIONS_TABLE, count_positions, counts_turns_of
+from quarto.batch import GAME_BITS
+from quarto.errors import FailureError, RequestError, nearest
+from quarto.notation import (
+    format_cell,
+    format_game,
+    format_piece,
+    format_position,
+    parse_cell,
+    parse_piece,
+    parse_position,
+)
+from quarto.position import ALL_CELLS, Position, board
+from quarto.rules import ATTRIBUTES, NONE, PIECES, Rules, finished_lines
+from quarto.symmetry import symmetries
+
+EMPTY_BOARD = "..../..../..../.... -"
+BY = ("gift", "placement", "turn")
+SORTS = ("games", "score", "losses")  # most played first; lowest score, most losses first: the worst
+
+MOST_THREADS = 8  # each replays a range: some hundred megabytes
+
+# The columns that are read from ``positions``.
+_DECIDED = pl.Schema(
+    {"run_id": pl.String()}
+    | {
+        name: pl.Int64()
+        for name in ("pairing", "second", "board", "cell", "piece", "imposed", "games", "wins", "draws", "sample")
+    }
+)
+
+# The columns of the canonical turn that identify a decision.
+_SAME = {"gift": ["board"], "placement": ["board", "cell"], "turn": ["board", "cell", "piece"]}
+
+
+@dataclass(frozen=True)
+class OpeningsQuery:
+    """A question about decisions: where, of which kind, and in which games."""
+
+    position: str = EMPTY_BOARD
+    by: str | None = None  # one of BY; None: the next decision
+    games: GameFilter = EVERY_GAME  # whole runs, and the agent that decided
+    least: int = 1  # leave out rows of fewer games
+    imposed: bool = False  # count decisions that were imposed, too
+    sort: str = SORTS[0]  # one of SORTS
+
+
+@dataclass(frozen=True)
+class Explored:
+    """A position and the decisions made there."""
+
+    position: Position
+    rules: Rules
+    by: str
+    games: int  # in which a decision was made there
+    rows: pl.DataFrame
+
+
+def openings(
+    opened: OpenArchive,
+    position: str = EMPTY_BOARD,
+    by: str | None = None,
+    games: GameFilter = EVERY_GAME,
+    least: int = 1,
+    imposed: bool = False,
+    samples: bool = True,
+    sort: str = SORTS[0],
+) -> pl.DataFrame:
+    """The decisions made in a position, a row for each decision up to symmetry, in the order of ``sort``.
+
+    ``games`` are those that count, whole runs. Rows of fewer than ``least`` games are left out. So are imposed
+    decisions, unless ``imposed``. ``by`` is the kind of decision: a ``gift`` (of the giver), a ``placement`` or a whole
+    ``turn``, cell and gift (of the mover). On a board without a hand, placements and turns are those after every gift.
+    Default: the next decision.
+
+    Columns:
+
+    - ``piece``, ``cell``, ``gift`` as text (those of ``by``; the least of equivalent ones);
+    - ``alike``: the number of decisions that are equivalent by symmetry;
+    - ``games``, ``share``, ``wins``, ``draws``, ``losses``, ``score`` (of the player that decides);
+    - their rates, each with Wilson's 95 % interval as if all games were independent;
+    - a sample: the game with the least ``run_id`` and ``game_id``. With ``samples`` its text is in ``sample``, turned
+      so that it passes through the position and the decision as they are written.
+
+    Games that are not indexed deep enough are replayed: a second or two for ten million games. Raises
+    ``RequestError`` for an invalid position, or one without decisions; ``FailureError`` for damaged files.
+    """
+    return explore(opened, OpeningsQuery(position, by, games, least, imposed, sort), samples).rows
+
+
+def explore(opened: OpenArchive, asked: OpeningsQuery, samples: bool = True) -> Explored:
+    """The answer of ``openings`` together with the position; raises the same errors."""
+    return opened.again(lambda: _explored(opened, asked, samples))
+
+
+def _explored(opened: OpenArchive, asked: OpeningsQuery, samples: bool) -> Explored:
+    parsed, by, records = checked(opened.archive, asked)
+    rules = records[0].rules
+    turns = turns_in(parsed, rules)
+    found = _decided(opened, records, parsed, turns)
+    chosen = _of_agents(found, records, by, asked.games)
+    counted = chosen if asked.imposed else chosen.filter(pl.col("imposed") == 0)
+    games = int(counted["games"].sum())
+    text = format_position(parsed, rules.name)
+    if not games:
+        raise RequestError(_nothing(text, records, chosen, asked.games))
+    rows = _summed(counted, turns, by, records).filter(pl.col("games") >= asked.least)
+    if rows.is_empty():
+        raise RequestError(f"no {by} was chosen at least {asked.least:,} times in {text} ({games:,} games)")
+    rows = _presented(rows, by, rules, games)
+    if asked.sort != SORTS[0]:  # by which they are sorted; equal ones stay as they are
+        rows = rows.sort(asked.sort, descending=asked.sort == "losses", maintain_order=True)
+    if samples:
+        rows = rows.with_columns(sample=pl.Series(_samples(opened, rows, parsed, rules), dtype=pl.String))
+    return Explored(parsed, rules, by, games, rows)
+
+
+def cells_alike(position: Position, rules: Rules) -> list[list[int]]:
+    """The empty cells, in groups of those that symmetries of the position map onto each other."""
+    turns = turns_in(position, rules).with_columns(form=pl.struct("board", "cell"))
+    forms = turns.group_by("own_cell").agg(pl.col("form").unique().sort()).sort("own_cell")
+    groups: dict[tuple[tuple[int, int], ...], list[int]] = {}
+    for cell, of_cell in forms.iter_rows():
+        groups.setdefault(tuple((form["board"], form["cell"]) for form in of_cell), []).append(cell)
+    return list(groups.values())
+
+
+def checked(archive: Archive, asked: OpeningsQuery) -> tuple[Position, str, list[RunRecord]]:
+    """The checked question: position, kind of decision, and the runs that count. Reads no games.
+
+    Raises ``RequestError`` for a question that no games could answer.
+    """
+    parsed, rules_name = parse_position(asked.position)
+    if asked.sort not in SORTS:
+        raise RequestError(f"sort {asked.sort!r} is not known{nearest(asked.sort, SORTS)}")
+    if asked.games.where is not None:
+        raise RequestError(f"where={asked.games.where!r} chooses games, but decisions are counted by run: choose runs")
+    records = replace(asked.games, rules=rules_name).records(archive)
+    if not records:
+        raise RequestError(f"archive {archive.root} has no runs: {archive.hint('archive ls')} lists them")
+    require_one_rules(records)
+    return parsed, _checked_by(parsed, records[0].rules, asked.by), records
+
+
+def _checked_by(position: Position, rules: Rules, by: str | None) -> str:
+    """The kind of decision. Raises ``RequestError`` for a position without decisions, or without this kind."""
+    text = format_position(position, rules.name)
+    if by is not None and by not in BY:
+        raise RequestError(f"by {by!r} is not one of {', '.join(BY)}")
+    if position.occupied == ALL_CELLS or finished_lines(board(position), rules):
+        raise RequestError(f"in {text} the game is over: no decision is left")
+    if rules.mover_chooses:
+        if position.hand != NONE:
+            raise RequestError(f"by rules {rules.name!r} no piece is given: write {text.split()[0]} - {rules.name}")
+        if by == "gift":
+            raise RequestError(f"by rules {rules.name!r} there are no gifts: ask by turn or by placement")
+        return by or "turn"
+    if by == "gift" and position.hand != NONE:
+        raise RequestError(f"in {text} the gift is made: ask by turn or by placement, or write - for the hand")
+    return by or ("gift" if position.hand == NONE else "placement")
+
+
+def _decided(
+    opened: OpenArchive, records: Sequence[RunRecord], position: Position, turns: pl.DataFrame
+) -> pl.DataFrame:
+    """The decisions of runs in a position, as rows of ``positions`` with ``run_id`` in front.
+
+    They are read from the index and, for ranges that it does not cover, from the games.
+    """
+    ply, occupied = position.occupied.bit_count(), turns["occupied"][0]
+    boards = turns["board"].to_list()  # boards that differ in the hand are neighbours
+    where = f"ply = {ply} AND occupied = {occupied} AND board BETWEEN {min(boards)} AND {max(boards)}"
+    files, rest = list[CheckedFile](), list[tuple[RunRecord, StoredRange]]()
+    for record in records:
+        found, lacking = opened.files.derived(POSITIONS_TABLE, record.run_id, partial(counts_turns_of, ply))
+        files += found
+        rest += [(record, each) for each in lacking]
+    parts = [rows_in(opened, files, list(_DECIDED)[1:], where).cast(_DECIDED)] if files else []
+    return pl.concat([pl.DataFrame(schema=_DECIDED), *parts, *_from_games(opened.archive, rest, ply, where)])
+
+
+MOST_KEPT = 1 << 14  # frames of some rows
+
+# What was counted in the games of a file, by its run, its name, and the condition: a file's name says which games.
+_kept: dict[tuple[str, str, str], pl.DataFrame] = {}
+
+
+def _from_games(
+    archive: Archive, ranges: Sequence[tuple[RunRecord, StoredRange]], ply: int, where: str
+) -> list[pl.DataFrame]:
+    """The same rows, computed for ranges of games that are not indexed deep enough."""
+
+    def rows(of: tuple[RunRecord, StoredRange]) -> pl.DataFrame:
+        record, stored = of
+        key = record.run_id, stored.name, where
+        if key not in _kept:
+            counted = count_positions(archive, record, stored, range(ply, ply + 1))
+            # A filter may return a slice, which would keep the whole table of every file in memory.
+            found = counted[counted.select(pl.arg_where(pl.sql_expr(where))).to_series()]
+            if len(_kept) >= MOST_KEPT:
+                _kept.clear()
+            _kept[key] = found.with_columns(run_id=pl.lit(record.run_id)).select(*_DECIDED).cast(_DECIDED)
+        return _kept[key]
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as pool:
+        return list(pool.map(rows, ranges))
+
+
+def _of_agents(found: pl.DataFrame, records: Sequence[RunRecord], by: str, choice: GameFilter) -> pl.DataFrame:
+    """The rows in which the wanted agent decided against the wanted opponent."""
+    if choice.agent is None and choice.opponent is None:
+        return found
+    other = by == "gift"  # ``second`` is the seat of the mover, the giver's opponent
+    theirs = [
+        (record.run_id, number, second ^ other)
+        for record in records
+        for number, pairing in enumerate(record.pairings)
+        for second, label in enumerate(pairing)
+        if choice.agent in (None, label) and choice.opponent in (None, pairing[1 - second])
+    ]
+    names = ("run_id", "pairing", "second")
+    wanted = pl.DataFrame(theirs, schema={name: _DECIDED[name] for name in names}, orient="row")
+    return found.join(wanted, on=names, how="semi")
+
+
+def _nothing(text: str, records: Sequence[RunRecord], chosen: pl.DataFrame, choice: GameFilter) -> str:
+    """The reason why there is no row."""
+    imposed = int(chosen["games"].sum())
+    if imposed:
+        return f"in {text} no decision was free, but {imposed:,} were imposed: --imposed counts those too"
+    by_agent = "" if choice.agent is None else f" by {choice.agent}"
+    against = "" if choice.opponent is None else f" against {choice.opponent}"
+    who = f"{by_agent}{against}"
+    runs = f"{len(records)} run{'s' * (len(records) != 1)}"
+    return f"no decision was made{who} in {text} in the games of {runs}: give an earlier position"
+
+
+def _summed(counted: pl.DataFrame, turns: pl.DataFrame, by: str, records: Sequence[RunRecord]) -> pl.DataFrame:
+    """A row for each decision: the least of the equivalent ones, counts, openings, and the first game."""
+    same, own = _SAME[by], ["own_hand", "own_cell", "own_piece"][: len(_SAME[by])]
+    alike = pl.struct(own).n_unique().cast(pl.Int64)
+    names = turns.group_by(same, maintain_order=True).agg(pl.first(*own), alike=alike)
+    rows = (
+        counted.with_columns(game_id=pl.col("pairing") * (1 << GAME_BITS) + pl.col("sample"))
+        .sort("run_id", "game_id")
+        .group_by(same, maintain_order=True)
+        .agg(pl.sum("games", "wins", "draws"), pl.first("run_id", "game_id"))
+        .join(names, on=same, how="left", validate="1:1")
+        .join(_openings_of(counted, same, records), on=same, how="left", validate="1:1")
+    )
+    if rows["alike"].null_count():
+        raise FailureError("the index holds turns that cannot be played: run 'qarena archive verify'")
+    rows = rows.with_columns(losses=pl.col("games") - pl.col("wins") - pl.col("draws"))
+    if by == "gift":  # wins and losses were counted for the mover
+        rows = rows.rename({"wins": "losses", "losses": "wins"})
+    return rows.sort("games", *own, descending=[True, False, False, False][: len(own) + 1])
+
+
+def _openings_of(counted: pl.DataFrame, same: Sequence[str], records: Sequence[RunRecord]) -> pl.DataFrame:
+    """For each decision, the number of openings that its games are sure to come from: ``openings``.
+
+    Without imposed plies every game is one. With them, the two games of a pair, other pairings and other runs of the
+    seed repeat openings. But the games in which one agent of one pairing decided have an opening each. So there are at
+    least as many openings as the most games of that kind. With fewer openings than counted, intervals would be too
+    narrow. With more, as where the games of a pair part ways, they are wider than need be.
+    """
+    seeds = {record.run_id: str(record.opening_seed) for record in records if record.opening_seed is not None}
+    origin = pl.col("run_id").replace_strict(seeds, default=None, return_dtype=pl.String)
+    of_deciders = counted.group_by(*same, "run_id", "pairing", "second").agg(pl.sum("games")).with_columns(seed=origin)
+    of_seed = pl.when(pl.col("seed").is_null()).then(pl.sum("games")).otherwise(pl.max("games")).first()
+    return of_deciders.group_by(*same, "seed").agg(openings=of_seed).group_by(same).agg(pl.sum("openings"))
+
+
+def _presented(rows: pl.DataFrame, by: str, rules: Rules, games: int) -> pl.DataFrame:
+    """The columns of an answer, but for the text of the sample."""
+    pieces = "own_piece" if rules.mover_chooses else "own_hand"
+    named = {"gift": {"gift": "own_hand"}, "placement": {"piece": pieces, "cell": "own_cell"}}.get(
+        by, {"piece": pieces, "cell": "own_cell", "gift": "own_piece"}
+    )
+    if rules.mover_chooses:
+        named.pop("gift", None)
+        if by == "placement":
+            named.pop("piece")
+    texts = [
+        pl.Series(name, [_text(name, value) for value in rows[column].to_list()], pl.String)
+        for name, column in named.items()
+    ]
+    rates: dict[str, pl.Series] = {}
+    for rate, column in (("win", "wins"), ("draw", "draws"), ("loss", "losses")):
+        of_openings = rows[column] * rows["openings"] / rows["games"]
+        low, high = map(pl.Series, wilson_bounds(of_openings, rows["openings"]))
+        rates |= {f"{rate}_rate": rows[column] / rows["games"], f"{rate}_low": low, f"{rate}_high": high}
+    score = (pl.col("wins") + pl.col("draws") / 2) / pl.col("games")
+    shares = rows.with_columns(share=pl.col("games") / games, score=score, **rates)
+    counts = ("alike", "games", "share", "wins", "draws", "losses", "score")
+    return pl.DataFrame(texts).hstack(shares.select(*counts, *rates, "run_id", "game_id"))
+
+
+def _text(column: str, value: int) -> str | None:
+    return None if value == NONE else format_cell(value) if column == "cell" else format_piece(value)
+
+
+def _samples(opened: OpenArchive, rows: pl.DataFrame, position: Position, rules: Rules) -> list[str]:
+    """The text (``F@b1 3@b2 ...``) of the sample game of each row, turned so that it makes the decision of the row.
+
+    Raises ``FailureError`` for a damaged file.
+    """
+    texts = []
+    decisions = rows.select(name for name in ("piece", "cell", "gift") if name in rows.columns).to_dicts()
+    games = [(run_id, game_id) for run_id, game_id in rows.select("run_id", "game_id").iter_rows()]
+    plies = plies_of(opened, games)
+    for each, decision in zip(games, decisions, strict=True):
+        game = turned(plies.get(each, []), position, decision, rules)
+        if game is None:
+            raise FailureError("a game does not make the decision that the index says: run 'qarena archive verify'")
+        texts.append(format_game(game))
+    return texts
+
+
+def turned(
+    plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None], rules: Rules
+) -> list[Ply] | None:
+    """The image of a game that passes through ``position`` and makes ``decision`` there; None if no symmetry does it.
+
+    ``decision`` is a row of the openings explorer: ``piece``, ``cell`` and ``gift`` as texts, as far as it has them. If
+    there are several images, it is the one by the first symmetry of the cells.
+    """
+    made = position.occupied.bit_count()
+    if len(plies) <= made:
+        return None
+    pieces, cells = _wanted(plies, position, decision)
+    target = board(position)
+    for moved in symmetries(rules).cells.tolist():
+        if any(target[moved[cell]] == NONE for _, cell in plies[:made]) or any(
+            moved[cell] != wanted for cell, wanted in cells
+        ):
+            continue
+        pairs = [(piece, target[moved[cell]]) for piece, cell in plies[:made]] + pieces
+        for image in _piece_maps(pairs):
+            return [(image[piece], moved[cell]) for piece, cell in plies]
+    return None
+
+
+def _wanted(
+    plies: Sequence[Ply], position: Position, decision: Mapping[str, str | None]
+) -> tuple[list[Ply], list[tuple[int, int]]]:
+    """The pieces and the cells of a game after a position, each with its image."""
+    made = position.occupied.bit_count()
+    piece, cell = plies[made]
+    by_gift = "cell" not in decision
+    given = [(piece, position.hand)] if position.hand != NONE else []
+    named = decision.get("gift" if by_gift else "piece")
+    if named is not None:
+        given.append((piece, parse_piece(named)))
+    following = decision.get("gift")
+    if not by_gift and following is not None and len(plies) > made + 1:
+        given.append((plies[made + 1][0], parse_piece(following)))
+    text = decision.get("cell")
+    return given, [] if text is None else [(cell, parse_cell(text))]
+
+
+def _piece_maps(pairs: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+    """The symmetries of the pieces that take the first of each pair to the second, each as the 16 images."""
+    for permuted in _attribute_orders():
+        flipped = permuted[pairs[0][0]] ^ pairs[0][1] if pairs else 0
+        if all(permuted[piece] ^ flipped == wanted for piece, wanted in pairs):
+            yield [piece ^ flipped for piece in permuted]
+
+
+@cache
+def _attribute_orders() -> list[list[int]]:
+    """The images of the 16 pieces under each order of the attributes; the first is the identity."""
+    return [
+        [sum((piece >> source & 1) << bit for bit, source in enumerate(order)) for piece in range(PIECES)]
+        for order in permutations(range(ATTRIBUTES))
+    ]

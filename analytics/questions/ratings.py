@@ -1,0 +1,361 @@
+"""Ratings by one joint fit over all chosen games: strength of each agent, value of the first seat, frequency of draws.
+
+The model is ``analytics.statistics.davidson``'s. Intervals and the likelihood of superiority come from a bootstrap over
+openings. Games that share an opening are not independent, so all pairs with one opening are drawn together. Elo is 400
+/ ln 10 times natural units.
+
+Sources: B. Efron and R. Tibshirani, "An introduction to the bootstrap", 1993. For clusters: A. C. Davison and D. V.
+Hinkley, "Bootstrap methods and their application", 1997, section 3.8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.questions.columns import SEATS, SEATS_OF_MOVERS, elo, interval, percent
+from analytics.questions.head_to_head import head_to_head
+from analytics.questions.pairings import SharedOpenings
+from analytics.questions.selection import GameFilter
+from analytics.questions.sql.database import OpenArchive
+from analytics.statistics.davidson import FAR, Fit, SeatGames, fit, reachable
+from analytics.statistics.tally import CONFIDENCE, SEAT_RESULTS, Estimate, Tally, cells_of, summed
+from quarto.errors import RequestError
+
+ELO = 400 / math.log(10)  # Elo points for one natural unit
+DECIMALS = 6  # of reported values: further ones may depend on the machine's linear algebra
+SAMPLES = 200
+
+Tallies = Mapping[tuple[str, str], Tally]  # by first and second agent
+
+
+@dataclass(frozen=True)
+class Rating:
+    """The rating of one agent."""
+
+    agent: str
+    # Relative to the anchor; infinite, or NaN without a chain of points to or from the anchor, or if the seat decides.
+    elo: Estimate
+    games: int
+    group: int  # agents of different groups never met, not even through others: their ratings cannot be compared
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the games give a finite rating; they do not for an agent that won, or lost, all its games."""
+        return math.isfinite(self.elo.mean)
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """The result of the fit: agents from best to worst within each group, larger groups first."""
+
+    ratings: tuple[Rating, ...]
+    seat: Estimate  # the value of seat 0, in Elo; NaN if the games do not determine it
+    draws: Estimate  # share of draws between equals
+    superiority: NDArray[np.float64]  # [A, A] probability that row is above column; NaN across groups
+    by_seat: tuple[str, ...] = ()  # agents without a rating because the seat decided every game between them
+    forfeited: tuple[tuple[str, int], ...] = ()  # agents that forfeited all of their games, and how many: not rated
+    without_contest: tuple[str, ...] = ()  # agents that met only those: not rated
+
+    @property
+    def groups(self) -> int:
+        return len({rating.group for rating in self.ratings})
+
+    def frame(self) -> pl.DataFrame:
+        """A row an agent: ``rank``, ``agent``, ``elo``, ``low``, ``high``, ``games``, ``group``, ``bounded``.
+
+        Then ``seat`` and ``draws``, the same in all rows, each with ``_low`` and ``_high``. Then a column
+        ``above LABEL`` for each agent: the probability that the row's agent is above that one, null across groups.
+        """
+        agents = [rating.agent for rating in self.ratings]
+        common = {"seat": self.seat, "draws": self.draws}
+        columns: dict[str, list[object]] = {
+            "rank": [*range(1, len(agents) + 1)],
+            "agent": [*agents],
+            **{name: [getattr(rating.elo, name) for rating in self.ratings] for name in ("mean", "low", "high")},
+            **{name: [getattr(rating, name) for rating in self.ratings] for name in ("games", "group", "bounded")},
+            **{
+                f"{name}{end}": [value] * len(agents)
+                for name, estimate in common.items()
+                for end, value in zip(("", "_low", "_high"), estimate, strict=True)
+            },
+            **{f"above {agent}": [*self.superiority[:, i].tolist()] for i, agent in enumerate(agents)},
+        }
+        kinds = {"rank": pl.Int64, "agent": pl.String, "games": pl.Int64, "group": pl.Int64, "bounded": pl.Boolean}
+        schema = {name: kinds.get(name, pl.Float64) for name in columns}
+        return pl.DataFrame(columns, schema=schema).fill_nan(None).rename({"mean": "elo"})
+
+    def sentences(self, mover_chooses: bool) -> list[str]:
+        """Sentences beside a table of the ratings: the seat, draws, what stays unknown, agents without a rating."""
+        lines = [self._common(mover_chooses)]
+        if self.groups > 1:
+            lines.append(
+                f"{self.groups} groups of agents have no games between them: compare ratings within a group only."
+            )
+        for text, agents in (
+            ("won every point against the agents below it: its rating has no upper bound", self._at(math.inf)),
+            ("lost every point to the agents above it: its rating has no lower bound", self._at(-math.inf)),
+            (
+                "cannot be rated: no chain of won points connects it with the others",
+                [r.agent for r in self.ratings if math.isnan(r.elo.mean) and r.agent not in self.by_seat],
+            ),
+        ):
+            lines += [f"{agent} {text}." for agent in agents]
+        if self.by_seat:
+            seat, level = int(self.seat.mean < 0), ", ".join(self.by_seat)
+            lines.append(
+                f"Seat {seat} won every game between {level}: these games do not show which of them is stronger."
+            )
+        return [*lines, *self.unrated]
+
+    @property
+    def unrated(self) -> list[str]:
+        """Sentences on agents that have no rating."""
+        lines = [f"Not rated, forfeited every game: {agent} ({games:,} games)." for agent, games in self.forfeited]
+        alone = ", ".join(self.without_contest)
+        return [*lines, *([f"Not rated, met only these: {alone}."] if alone else [])]
+
+    def _at(self, value: float) -> list[str]:
+        return [rating.agent for rating in self.ratings if rating.elo.mean == value]
+
+    def _common(self, mover_chooses: bool) -> str:
+        if math.isnan(self.seat.mean):
+            return "The games do not determine the value of seat 0: no agent both won and lost points."
+        seat, draws = (
+            "not sampled" if math.isnan(each.low) else interval(each.low, each.high, form)
+            for each, form in ((self.seat, elo), (self.draws, percent))
+        )
+        drawn = f"of games between equals {percent(self.draws.mean)} % are drawn ({draws})"
+        first = (SEATS_OF_MOVERS if mover_chooses else SEATS)[0]
+        return f"Seat 0, which {first}, is worth {elo(self.seat.mean)} Elo ({seat}); {drawn}."
+
+
+def ratings(
+    opened: OpenArchive,
+    where: str | None = None,
+    rules: str | None = None,
+    anchor: str | None = None,
+    anchor_elo: float = 0.0,
+    samples: int = SAMPLES,
+    trainings: bool = False,
+) -> Ratings:
+    """Ratings over the games that a condition on the view ``games`` chooses; see ``head_to_head`` and ``rate``."""
+    met = head_to_head(opened, GameFilter(where, rules=rules, trainings=trainings))
+    return rate(met.tallies, anchor, anchor_elo, samples=samples, shared=met.shared)
+
+
+def rate(
+    tallies: Tallies,
+    anchor: str | None = None,
+    anchor_elo: float = 0.0,
+    samples: int = SAMPLES,
+    seed: int = 1,
+    shared: SharedOpenings | None = None,
+) -> Ratings:
+    """Fit the tallies of all agents together; intervals come from ``samples`` bootstrap samples.
+
+    The samples draw pairs, and openings where ``shared`` has openings that several pairings played. Without samples
+    there are no intervals. Ratings are relative to ``anchor``, whose rating is ``anchor_elo``; in a group without the
+    anchor the mean of the bounded ratings is ``anchor_elo``. Games without information about strength are left out:
+    those of an agent against itself, and those of agents that forfeited every game.
+
+    Raises ``RequestError`` for an anchor that did not play, and when no two different agents played each other.
+    """
+    if not (math.isfinite(anchor_elo) and samples >= 0):
+        raise RequestError(f"anchor_elo={anchor_elo:g} and samples={samples}: a finite rating and a count are needed")
+    met = _ordered(tallies)
+    forfeited = _forfeited(met)
+    tallies = {both: tally for both, tally in met.items() if not forfeited.keys() & both}
+    agents, everybody = (sorted({agent for both in each for agent in both}) for each in (tallies, met))
+    if not agents:
+        why = f": {', '.join(forfeited)} forfeited every game" if forfeited else ": choose others, or play some"
+        raise RequestError(f"there are no games between different agents{why}")
+    if anchor in forfeited:
+        raise RequestError(f"anchor {anchor!r} forfeited every game: name one of {', '.join(agents)}")
+    if anchor is not None and anchor not in agents:
+        raise RequestError(f"anchor {anchor!r} played none of the games chosen: name one of {', '.join(agents)}")
+    pairs = _Pairs.of(tallies, agents, shared)
+    games = pairs.games(pairs.cells)
+    rated = _RatedAgents(
+        _groups(len(agents), games), _played(len(agents), games), agents.index(anchor) if anchor else None
+    )
+    fitted, dice = fit(len(agents), games), np.random.default_rng(seed)
+    again = [fit(len(agents), pairs.games(pairs.redrawn(dice)), fitted) for _ in range(samples)]
+    elos, drawn = rated.elos(fitted), [rated.elos(each) for each in again]
+    order = np.lexsort((np.nan_to_num(-elos, nan=np.inf, posinf=np.inf, neginf=-np.inf), rated.groups))
+    found = []
+    for i in order.tolist():
+        elo = _estimate(elos[i], [each[i] for each in drawn])
+        moved = Estimate(*(value + anchor_elo for value in elo))
+        found.append(Rating(agents[i], moved, int(rated.played[i]), int(rated.groups[i])))
+    return Ratings(
+        tuple(found),
+        _estimate(fitted.seat * ELO, [each.seat * ELO for each in again]),
+        _estimate(_share_of_draws(fitted.draws), [_share_of_draws(each.draws) for each in again]),
+        _superiority([rated.elos(each, level=0.0) for each in again], rated.groups)[np.ix_(order, order)],
+        tuple(agents[i] for i in order if fitted.seat_decides and rated.in_reference(fitted)[i]),
+        tuple(forfeited.items()),
+        tuple(agent for agent in everybody if agent not in agents and agent not in forfeited),
+    )
+
+
+def _forfeited(tallies: Tallies) -> dict[str, int]:
+    """The agents that forfeited all of their games, and how many these are."""
+    games, forfeits = Counter[str](), Counter[str]()
+    for both, tally in tallies.items():
+        for agent, number in zip(both, tally.forfeits, strict=True):
+            games[agent] += tally.games
+            forfeits[agent] += number
+    return {agent: number for agent, number in sorted(games.items()) if forfeits[agent] == number}
+
+
+def _ordered(tallies: Tallies) -> Tallies:
+    """The tallies that are rated, in a fixed order and orientation: the bootstrap then depends on the games alone."""
+    found = summed(
+        ((first, second), tally) if first < second else ((second, first), tally.swapped)
+        for (first, second), tally in tallies.items()
+        if first != second and tally.games
+    )
+    return dict(sorted(found.items()))
+
+
+# What a cell of a tally adds to LOSS, DRAW, WIN of seat 0, in the first agent's games there, then the second one's: a
+# loss of the first agent in seat 1 is a win of seat 0.
+_GAMES_OF_CELL = np.concatenate([SEAT_RESULTS[:, 0], SEAT_RESULTS[:, 1, ::-1]], axis=1)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The results of all pairs of games of ``M`` pairs of agents: the population of the bootstrap."""
+
+    zero: NDArray[np.int64]  # [2 M] numbers of the agents in seat 0: first agents, then second ones
+    one: NDArray[np.int64]  # [2 M]
+    cells: NDArray[np.int64]  # [M, 15] all pairs, by cell (``analytics.statistics.tally``)
+    grouped: NDArray[np.int64]  # [G, M, 15] those of them whose openings are shared, by group of openings
+
+    @staticmethod
+    def of(tallies: Tallies, agents: Sequence[str], shared: SharedOpenings | None) -> _Pairs:
+        numbers = {agent: number for number, agent in enumerate(agents)}
+        first, second = (np.array([numbers[both[i]] for both in tallies]) for i in (0, 1))
+        cells = np.array([cells_of(tally) for tally in tallies.values()])
+        grouped = np.zeros((0, *cells.shape), np.int64)
+        if shared is not None:
+            grouped = np.stack([shared.between(*both) for both in tallies], axis=1)
+            grouped = grouped[grouped.any(axis=(1, 2))]
+        return _Pairs(np.concatenate([first, second]), np.concatenate([second, first]), cells, grouped)
+
+    def games(self, cells: NDArray[np.int64]) -> SeatGames:
+        counts = (cells @ _GAMES_OF_CELL).astype(np.float64)  # of whole numbers: BLAS would wait for its threads
+        return SeatGames(self.zero, self.one, np.concatenate([counts[:, :3], counts[:, 3:]]))
+
+    @cached_property
+    def _alone(self) -> NDArray[np.int64]:
+        """[M, 15] the pairs whose openings are not shared."""
+        alone: NDArray[np.int64] = self.cells - self.grouped.sum(axis=0)
+        return alone
+
+    @cached_property
+    def _shares(self) -> NDArray[np.float64]:
+        """[M, 15] the share of each cell in the pairs whose openings are not shared; zeros if there are none."""
+        shares: NDArray[np.float64] = self._alone / np.maximum(1, self._alone.sum(axis=1))[:, None]
+        return shares
+
+    def redrawn(self, dice: np.random.Generator) -> NDArray[np.int64]:
+        """A bootstrap sample, drawn with replacement: as many groups of openings, and as many of the other pairs."""
+        pairs, groups = self._alone.sum(axis=1), len(self.grouped)
+        drawn = dice.multinomial(pairs, self._shares)
+        if groups:
+            drawn += np.einsum("g,gmc->mc", dice.multinomial(groups, np.full(groups, 1 / groups)), self.grouped)
+        return drawn
+
+
+@dataclass(frozen=True)
+class _RatedAgents:
+    """The agents of a fit: their groups, and the agents that the ratings are relative to."""
+
+    groups: NDArray[np.int64]  # [A]
+    played: NDArray[np.int64]  # [A] games
+    anchor: int | None
+
+    def elos(self, fitted: Fit, level: float = math.nan) -> NDArray[np.float64]:
+        """[A] Elo relative to a reference in each agent's group: the anchor or, without it, the mean of a component.
+
+        ``level`` is the rating of all agents of a reference component in which the seat decided every game.
+        """
+        elos = np.empty(len(self.groups))
+        for group in range(self.groups.max() + 1):
+            members = np.flatnonzero(self.groups == group)
+            reference = self._reference_component(members, fitted.above)
+            centre = fitted.strengths[reference if self.anchor not in reference else self.anchor].mean()
+            over = fitted.strengths[members] - centre
+            over = np.where(np.abs(over) > FAR, np.copysign(np.inf, over), over)
+            if fitted.seat_decides and len(reference) > 1:
+                over[:] = level
+            to_reference, from_reference = fitted.above[members, reference[0]], fitted.above[reference[0], members]
+            outside = np.where(to_reference, np.inf, np.where(from_reference, -np.inf, np.nan))
+            elos[members] = np.where(to_reference & from_reference, over, outside)
+        return np.round(elos * ELO, DECIMALS)
+
+    def in_reference(self, fitted: Fit) -> NDArray[np.bool_]:
+        """[A] whether an agent belongs to a reference component of more than one agent."""
+        found = np.zeros(len(self.groups), np.bool_)
+        for group in range(self.groups.max() + 1):
+            reference = self._reference_component(np.flatnonzero(self.groups == group), fitted.above)
+            found[reference] = len(reference) > 1
+        return found
+
+    def _reference_component(self, members: NDArray[np.int64], above: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The component that a group's ratings are relative to: the anchor's, or the largest and most active."""
+        both = above & above.T
+        sizes = both[members].sum(axis=1)
+        seed = members[np.lexsort((-self.played[members], -sizes))[0]]
+        return np.flatnonzero(both[self.anchor if self.anchor in members else seed])
+
+
+def _groups(agents: int, games: SeatGames) -> NDArray[np.int64]:
+    """The number of each agent's group, 0 the largest: agents joined by games, directly or through others."""
+    met = np.zeros((agents, agents), np.bool_)
+    met[games.zero, games.one] = met[games.one, games.zero] = True
+    roots = reachable(met).argmax(axis=1)
+    sizes = np.bincount(roots, minlength=agents)
+    by_size = sorted(set(roots.tolist()), key=lambda root: (-sizes[root], root))
+    return np.array([by_size.index(root) for root in roots.tolist()])
+
+
+def _played(agents: int, games: SeatGames) -> NDArray[np.int64]:
+    total = games.counts.sum(axis=1)
+    played = np.bincount(games.zero, total, agents) + np.bincount(games.one, total, agents)
+    return played.astype(np.int64)
+
+
+def _superiority(drawn: Sequence[NDArray[np.float64]], groups: NDArray[np.int64]) -> NDArray[np.float64]:
+    """[A, A] the share of samples in which row is above column; equal or incomparable agents count as half.
+
+    NaN across groups, and without samples.
+    """
+    points = np.zeros((len(groups), len(groups)))
+    for elos in drawn:
+        points += 0.5 + ((elos[:, None] > elos).astype(np.float64) - (elos[:, None] < elos)) / 2
+    points[groups[:, None] != groups] = np.nan
+    return points / len(drawn) if drawn else np.full_like(points, np.nan)
+
+
+def _estimate(value: float, samples: Sequence[float]) -> Estimate:
+    """A value with the interval of its samples. NaN samples are left out; without samples the interval is NaN."""
+    known = np.array([sample for sample in samples if not math.isnan(sample)])
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    # No interpolation between two samples: one may be infinite.
+    low, high = np.quantile(known, tails, method="inverted_cdf").tolist() if len(known) else (math.nan,) * 2
+    return Estimate(*(round(float(number), DECIMALS) for number in (value, low, high)))
+
+
+def _share_of_draws(parameter: float) -> float:
+    """The share of draws between equals if the seat made no difference."""
+    return math.exp(parameter) / (2 + math.exp(parameter))

@@ -1,0 +1,367 @@
+"""A connection to DuckDB in which the views of an archive get their rows when a question reads them first.
+
+It has a temporary folder, ``Scratch``, for the rows that questions spill. The process has one more if an archive has a
+name that DuckDB would take for a pattern: for a plain name of it, which lasts as long as frames that read by it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+import duckdb
+import polars as pl
+
+from analytics.questions.sql import lazy_rows, views
+from analytics.questions.sql.answers import Limits, explained
+from analytics.questions.sql.definitions import definitions, named_in
+from analytics.questions.sql.files import ArchiveFiles
+from analytics.questions.sql.lazy_rows import Failures, LazyRows, Replay, Stream
+from analytics.questions.sql.syntax import POLICY, read_by
+from analytics.store.files.local import filesystem_of
+from analytics.store.marker import CheckedFile
+from analytics.store.records import RunRecord
+from analytics.store.schema import TABLES
+from analytics.tables.derived.boards import KEYS
+from analytics.tables.derived.tables import NotIndexedError
+from quarto.errors import FailureError, RequestError
+
+ORDERED = "ordered_openings"
+KNOWN = {*views.VIEWS, ORDERED, POLICY}  # what a question may read
+
+Values = Callable[[RunRecord], dict[str, str]]  # the columns that follow from a run's record, in SQL
+
+_BUSY_SECONDS = 0.05
+_REPLAYED = {"boards": "boards", ORDERED: views.ORDERED}  # and what is behind it
+_KEYED = ("boards", "decisions")  # have columns of ``views.ON_DEMAND``
+
+_ABOUT_THE_TEXT = re.compile(r"(Parser|Binder|Catalog) Error: ")
+# Errors of a file, and errors without a kind, as those of Thrift.
+_ABOUT_A_FILE = re.compile(r"(Invalid|Invalid Input|IO) Error: |(?![A-Z][A-Za-z ]+ Error: )")
+
+
+class Connection:
+    """A connection in which a view exists, and has its rows, from the first question on that reads it."""
+
+    def __init__(self, archive_files: ArchiveFiles, limits: Limits) -> None:
+        """Raises ``FailureError`` if there is no room for temporary files, ``RequestError`` if there is no memory."""
+        self._files = archive_files
+        self._defined: set[str] = set()  # views and macros that DuckDB knows
+        self._made: set[str] = set()  # views that have their rows
+        self._columns: Collection[str] = frozenset()  # those of ``views.ON_DEMAND`` that they have
+        self._broken: dict[str, FailureError] = {}  # by view
+        self.failures = Failures()  # of replays that the question of this moment reads
+        self.scratch = Scratch()
+        self.duckdb = duckdb.connect(config={"memory_limit": limits.memory, "temp_directory": str(self.scratch.spill)})
+        try:
+            self._prepare()
+        except duckdb.OutOfMemoryException as error:
+            refused = limits.explained(str(error))
+            self.close()
+            if refused is None:
+                raise
+            raise refused from None  # a chained error would keep DuckDB's objects alive until the interpreter ends
+
+    def _prepare(self) -> None:
+        run = self.duckdb.execute
+        if (filesystem := filesystem_of(self._files.archive.backend)) is not None:
+            self.duckdb.register_filesystem(filesystem)
+        run("SET VARIABLE tables = $1", [[f"{self.location(folder)}/" for folder in self._files.folders]])
+        run("SET allowed_directories = getvariable('tables')")
+        run("SET parquet_metadata_cache = true")  # files of tables never change
+        run("SET python_enable_replacements = false")  # else an unknown name could be a variable of this program
+        run("SET enable_external_access = false")
+        run("SET lock_configuration = true")
+
+    def location(self, path: PurePath) -> PurePath:
+        """The path or URL by which DuckDB and Polars read a file of the archive.
+
+        They take some names of folders as patterns, and refuse names that are not UTF-8. URLs have neither problem.
+        """
+        backend = self._files.archive.backend
+        root = backend.absolute(self._files.archive.root)
+        if not isinstance(root, Path):
+            return path
+        plain = plain_path(root)
+        return path if plain == root else plain / backend.absolute(path).relative_to(root)
+
+    def close(self) -> None:
+        """Free memory and temporary files."""
+        self.duckdb.close()
+        self.scratch.remove()
+
+    def abandon(self) -> None:
+        """Close the connection while rows are left, which a thread of Polars may be reading ahead at this moment."""
+        while True:
+            self.duckdb.interrupt()
+            try:
+                self.close()
+                break
+            except duckdb.ResourceInUseException:
+                time.sleep(_BUSY_SECONDS)
+        time.sleep(_BUSY_SECONDS)  # for that thread to end: it must not outlive the interpreter
+
+    # What a question reads is made before it is asked.
+
+    def read(self, text: str) -> None:
+        """Fill the views that a question reads. Raises ``FailureError`` if their files are damaged."""
+        read = read_by(self.duckdb, text, KNOWN)
+        self._define(named_in(" ".join([text, *sorted(read.views)])))
+        more = views.ON_DEMAND if read.columns is None else views.ON_DEMAND & read.columns
+        if more != self._columns and not read.views.isdisjoint(_KEYED):
+            self._columns = more
+            self._made -= {*_KEYED}
+        for view in sorted({views.MADE.get(name, name) for name in read.views - {POLICY}} - self._made):
+            self._make(view, read.composed)
+        names = [card.name for card in self._files.archive.cards()] if read.policies is None else read.policies
+        if names:
+            self.duckdb.execute(views.policy_macro({name: self.policy_question(name) for name in names}))
+
+    def _define(self, names: Iterable[str]) -> bool:
+        """Make views, without their rows, and macros that ``named_in`` has put in order; false: all were there."""
+        new = [name for name in names if name not in self._defined]
+        for name in new:
+            self.duckdb.execute(definitions()[name])
+            self._defined.add(name)
+        return bool(new)
+
+    def define_all(self) -> bool:
+        """Make every view and macro, so that DuckDB can propose them; false: all were there."""
+        return self._define(named_in(" ".join(definitions())))
+
+    def _make(self, view: str, perhaps: bool) -> None:
+        """Give a view its rows. Raises ``FailureError`` if it cannot be read; one read ``perhaps`` fails when it is."""
+        complaint = None
+        try:
+            self._fill(view)
+            if self._broken.pop(view, None) and view in views.DERIVED:  # its files were mended
+                self.duckdb.execute(definitions()[view])
+            self._made.add(view)
+        except FailureError as error:
+            # A question that is wrong says that first, and nobody indexes for it.
+            if not perhaps and not isinstance(error, NotIndexedError):
+                raise
+            self._broken[view] = error
+            self.duckdb.execute(views.broken(_REPLAYED.get(view, view), _in_sql(error)))
+        except duckdb.OutOfMemoryException:
+            raise  # the files are not damaged
+        except duckdb.Error as error:
+            complaint = str(error)
+        if complaint is not None:  # not raised above: a chained error would keep DuckDB's objects alive
+            raise self.failure(complaint) or FailureError(f"view {view} cannot be made: {explained(complaint)}")
+
+    def _fill(self, view: str) -> None:
+        if view in views.FILLED:
+            frame = views.frame(view, self._files.archive)
+            with self.registered({"_frame": frame}):
+                self.duckdb.execute(views.filled(view, frame.schema))
+        elif view == ORDERED:
+            self._replay(views.ORDERED, self._files.archive.run_ids(), lazy_rows.orders, _rules_of)
+        elif view == "boards":
+            made = partial(lazy_rows.boards, more=self._columns)
+            values = partial(views.values_of_boards, left_out=views.ON_DEMAND.difference(self._columns))
+            self._replay(view, self._files.archive.run_ids(), made, values)
+        elif view == "first_plies":
+            counted, rest = self._files.first_plies()
+            self._read_files("_first_plies", counted)
+            self._read_files(views.UNCOUNTED, rest)
+        else:
+            found = self._files.sound(view)
+            self._read_files(view if view in TABLES else f"_{view}", found)
+            if view == "decisions":
+                self._add_keys({file.run_id for file in found})
+        if view in views.DERIVED:
+            with self.registered({"_frame": views.pairings(self._files.archive)}):
+                self.duckdb.execute("CREATE OR REPLACE TABLE _pairings AS FROM _frame")
+
+    def _read_files(self, view: str, found: Sequence[CheckedFile]) -> None:
+        groups = self._files.group_files(view, found)
+        sources = [(self.source(group), {"run_id": views.RUN_OF_FILE} | values) for group, values in groups]
+        self.duckdb.execute(views.over(view, sources))
+
+    def source(self, files: Sequence[CheckedFile]) -> str:
+        """The clause that reads files with one condition."""
+        return views.from_files((self.location(file.path) for file in files), files[0].condition)
+
+    def _replay(self, view: str, run_ids: Iterable[str], replay: Replay, values: Values) -> None:
+        """Register the replays of runs, and the view over them: a condition on the run leaves out the others."""
+        self._files.sound("plies")
+        archive, sources = self._files.archive, list[tuple[str, dict[str, str]]]()
+        for run_id in run_ids:
+            record = lazy_rows.record_of(archive, run_id)  # raises before DuckDB reads
+            self.duckdb.register(f"{view}_{run_id}", LazyRows(replay(archive, record, self.failures)))
+            sources.append((f"FROM {view}_{run_id}", {"run_id": views.literal(run_id)} | values(record)))
+        self.duckdb.execute(views.over(view, sources))
+
+    def _add_keys(self, run_ids: Iterable[str]) -> None:
+        """Replay the positions of these runs if the columns of decisions that are their keys are wanted."""
+        keyed = not KEYS.keys().isdisjoint(self._columns)
+        if keyed:
+            self._replay(views.POSITIONS_OF_PLIES, sorted(run_ids), partial(lazy_rows.boards, more=[*KEYS]), _rules_of)
+        self.duckdb.execute(f"CREATE OR REPLACE MACRO _keyed() AS {keyed}")
+
+    def policy_question(self, name: str) -> str:
+        """The question whose answer is the table of a policy. Raises ``RequestError`` if there is none."""
+        card = self._files.policy_card(name)
+        file = self._files.policy_file(card)
+        if file is None:
+            return views.genome_question(card.parameters)
+        path = self.location(file.path)
+        rows = pl.scan_parquet(str(path), glob=False, **self._files.archive.backend.polars_options)
+        return views.policy_question(path, rows.collect_schema())
+
+    def failure(self, complaint: str) -> FailureError | None:
+        """The error for the damaged file behind DuckDB's message, None if no file is damaged."""
+        for failure in (*self._broken.values(), *self._files.record_failures.values()):
+            if _in_sql(failure) in complaint:
+                return failure
+        if _ABOUT_THE_TEXT.match(complaint) or not _ABOUT_A_FILE.match(complaint):
+            return None
+        return self._files.failure(complaint, lambda path: str(self.location(path)))
+
+    @contextmanager
+    def registered(self, frames: Mapping[str, Any]) -> Iterator[None]:
+        """Make frames known by their names inside the context. Raises ``RequestError`` for what is no frame."""
+        done: list[str] = []
+        try:
+            for name, frame in frames.items():
+                if name.lower() in KNOWN:
+                    raise RequestError(
+                        f"SQL: a frame named {name!r} would hide the view {name.lower()}: name it otherwise"
+                    )
+                try:
+                    self.duckdb.register(name, _readable(frame))
+                except (duckdb.Error, TypeError) as error:
+                    raise RequestError(
+                        f"SQL: {name}={type(frame).__name__} is not a frame that DuckDB reads: pass one of Polars or "
+                        "pandas"
+                    ) from error
+                done.append(name)
+            yield
+        finally:
+            for name in done:
+                self.duckdb.unregister(name)
+
+
+def _rules_of(record: RunRecord) -> dict[str, str]:
+    return {"rules": views.literal(record.rules.name)}
+
+
+def _in_sql(error: FailureError) -> str:
+    """The message as DuckDB takes it: bytes of a path that are not UTF-8 are replaced."""
+    return str(error).encode(errors="replace").decode()
+
+
+def _readable(frame: Any) -> Any:
+    """A frame in the form in which DuckDB reads it."""
+    if isinstance(frame, pl.LazyFrame):
+        return LazyRows(frame)
+    return Stream(frame) if isinstance(frame, pl.DataFrame) else frame
+
+
+PREFIX = "quarto-arena-sql-"
+_LOCK = "lock"
+_PATTERN = frozenset("*?[")  # in names of files, DuckDB reads these as patterns
+_YOUNG_SECONDS = 60  # a folder without a lock may be about to get it
+
+
+class Scratch:
+    """A new temporary folder. Folders that killed processes of this user left are removed.
+
+    Each folder holds a file that its process has locked. So the next process sees which ones nobody uses any more. The
+    folder is removed with the last reference to it, and when the interpreter ends.
+    """
+
+    folders: ClassVar[set[Path]] = set()  # of this process: what ends it at once removes them
+
+    def __init__(self) -> None:
+        """Raises ``FailureError`` if the folder cannot be made."""
+        try:
+            remove_abandoned(Path(tempfile.gettempdir()))
+            self.folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+            try:
+                lock = os.open(self.folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+            except OSError:
+                self.folder.rmdir()
+                raise
+        except OSError as error:
+            raise FailureError(
+                f"no temporary folder can be made: {error.strerror or error}; name another one in TMPDIR"
+            ) from error
+        self.folders.add(self.folder)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        self._remove = weakref.finalize(self, _remove, self.folder, lock, os.getpid())
+
+    @property
+    def spill(self) -> Path:
+        """The folder for the rows that questions spill; DuckDB makes it when it needs it."""
+        return self.folder / "spill"
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it. May be called twice."""
+        self._remove()
+
+
+def _remove(folder: Path, lock: int, process: int) -> None:
+    """Remove a folder, and close its lock. In a fork of its process, which goes on with it, only the lock is closed."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)  # links in it are removed, not followed
+    Scratch.folders.discard(folder)
+    os.close(lock)
+
+
+def plain_path(root: Path) -> Path:
+    """Return a path to an archive that DuckDB and Polars take as it is: if need be a link, until the process ends."""
+    if is_plain(root):
+        return root
+    link = _folder_of_links(os.getpid()).folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+    with suppress(FileExistsError):
+        link.symlink_to(root, target_is_directory=True)
+    return link
+
+
+@cache
+def _folder_of_links(_process: int) -> Scratch:
+    return Scratch()
+
+
+def is_plain(path: PurePath) -> bool:
+    """Whether DuckDB takes a path as it is: no pattern, and UTF-8."""
+    text = str(path)
+    return not _PATTERN & set(text) and text.encode(errors="replace").decode() == text
+
+
+def remove_abandoned(temporary: Path) -> None:
+    """Remove the folders of this user's processes that have ended. Others share ``temporary``: theirs stay."""
+    for folder in temporary.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # another process removes it at the same time
+            status = folder.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not _is_in_use(folder, status):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_in_use(folder: Path, status: os.stat_result) -> bool:
+    young = time.time() - status.st_mtime < _YOUNG_SECONDS
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return young
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return young and not any(each.name != _LOCK for each in folder.iterdir())

@@ -1,0 +1,350 @@
+"""SQL over an archive: DuckDB in memory with views over the files that count, read-only."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial, partialmethod
+from pathlib import Path, PurePath
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import duckdb
+import polars as pl
+
+from analytics.questions.sql import views
+from analytics.questions.sql.answers import NO_LIMITS, Complaint, Limits, QueryResult, Writer, ask, explained
+from analytics.questions.sql.connection import KNOWN, ORDERED, Connection, is_plain
+from analytics.questions.sql.files import ArchiveFiles, MissingFileError
+from analytics.questions.sql.lazy_rows import Stream, lazily
+from analytics.questions.sql.syntax import check_vocabulary
+from analytics.store.marker import CheckedFile, note_if_unknown
+from analytics.store.schema import TABLES
+from analytics.store.snapshot import Snapshot
+from analytics.tables.derived.boards import ORDERED_PLIES
+from quarto.errors import ArenaError, FailureError, RequestError
+
+_Taken = TypeVar("_Taken")
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+_ORIGIN = os.getpid()  # the process in which the threads of Polars are
+
+
+def _check_threads() -> None:
+    """Raise ``RequestError`` in a process that ``fork()`` made from one with this module.
+
+    Polars' threads are not there, and whatever waits for them waits for ever, without a word.
+    """
+    if os.getpid() != _ORIGIN:
+        raise RequestError(
+            "an archive cannot be asked in a process that fork() made, because threads of Polars are missing there: "
+            "start processes by multiprocessing.get_context('spawn')"
+        )
+
+
+class OpenArchive:
+    """The content of an archive when it was opened; ``refresh`` updates it. A context manager.
+
+    ``docs/sql.md`` has an example of each view and macro. The views are ``games``, ``plies``, ``runs``, ``results``,
+    ``agents``, ``policies``, ``sweeps``, ``verdicts``, ``seats``, ``pairs``, ``boards``, ``positions``, ``first_plies``
+    and ``decisions``. Each is a method too, which returns it as a Polars LazyFrame. With the argument ``run_id``,
+    unlike with a filter on it, only the files of that run are read. These methods raise ``FailureError`` for a file or
+    record that is missing or damaged, ``RequestError`` for a run that is not there.
+    """
+
+    def __init__(
+        self, root: PurePath, limits: Limits = NO_LIMITS, check: bool = True, vocabulary_only: bool = False
+    ) -> None:
+        """Open the archive at ``root``. A question that goes beyond ``limits`` is an error.
+
+        With ``vocabulary_only``, for questions of strangers, a question may read only these views and the macros of
+        ``docs/sql.md``.
+
+        With ``check``, runs must have all games that their records name. A file is compared with the check in its name
+        before the first question to it, once per machine (see ``checked_files``). Raises ``RequestError`` for a wrong
+        ``root`` and, with ``check``, ``FailureError`` for games that are lost.
+        """
+        self._root = root
+        self._limits = limits
+        self._check = check
+        self._vocabulary_only = vocabulary_only
+        self._connection: Connection | None = None
+        self.refresh()
+        if check:
+            note_if_unknown(root)
+
+    def refresh(self) -> None:
+        """See the archive as it is now. Raises ``FailureError`` as opening it does."""
+        self.close()
+        self.files = ArchiveFiles(self._root, self._check)
+
+    def _connected(self) -> Connection:
+        _check_threads()
+        if self._connection is None:
+            self._connection = Connection(self.files, self._limits)
+        return self._connection
+
+    def location(self, path: PurePath) -> PurePath:
+        """The path or URL by which DuckDB and Polars read a file of the archive. A plain path needs no connection."""
+        root = self.archive.backend.absolute(self.archive.root)
+        return path if isinstance(root, Path) and is_plain(root) else self._connected().location(path)
+
+    @property
+    def archive(self) -> Snapshot:
+        """The records, and the ranges that count."""
+        return self.files.archive
+
+    # Questions.
+
+    def sql(self, text: str, parameters: Parameters | None = None, **frames: Any) -> pl.DataFrame:
+        """The answer to one SELECT (or EXPLAIN) in DuckDB's dialect.
+
+        ``parameters`` are the values of ``?`` or ``$1`` in the text, in order, or of ``$name``, by name. Each of
+        ``frames`` is a table of that name in the question: a frame of Polars, lazy or not, of pandas, or of Arrow.
+
+        Raises ``RequestError`` unless ``text`` is one question that DuckDB accepts, and for one that meets a limit;
+        ``FailureError`` if it needs a damaged file. If files were removed because others replaced them since the
+        archive was opened, it is opened again.
+        """
+        return self.again(lambda: self._asked(text, QueryResult.frame, parameters, frames))
+
+    def first(self, text: str, rows: int) -> pl.DataFrame:
+        """The first rows of the answer to one SELECT. Raises as ``sql`` does."""
+        return self.again(lambda: self._asked(text, lambda answer: answer.first(rows)))
+
+    def fork(self) -> Self:
+        """The same content for another thread, with a connection of its own. Each is closed on its own."""
+        other = copy(self)
+        other._connection = None
+        return other
+
+    def stream(self, text: str, write: Writer, exact: bool = True) -> None:
+        """Pass the answer of a question to ``write``, which consumes it once, in parts: it need not fit into memory.
+
+        ``write`` also gets a function that ends the rows early: it calls that and consumes what is left. The rows and
+        types are those of ``sql``, unless ``exact`` is false: then sums stay 128-bit decimals, and the first rows come
+        at once. Raises the same errors, and those of ``write``.
+        """
+        self.again(lambda: self._connected().read(text))
+        folder = self._connected().scratch.folder if exact else None
+        try:
+            self._asked(text, lambda answer: answer.stream(write, folder))
+        except BaseException:
+            self._abandon()
+            raise
+
+    def ask_files(self, text: str) -> pl.DataFrame:
+        """The answer to a question that reads files by their names. Raises ``MissingFileError`` if one is gone."""
+        return self._asked(text, QueryResult.frame)
+
+    def again(self, ask: Callable[[], _Taken]) -> _Taken:
+        """The answer of ``ask``. If a file is gone, the archive is opened again, and ``ask`` is called again."""
+        with suppress(MissingFileError):
+            return ask()
+        self.refresh()
+        return ask()
+
+    def _asked(
+        self,
+        text: str,
+        take: Callable[[QueryResult], _Taken],
+        parameters: Parameters | None = None,
+        frames: Mapping[str, Any] | None = None,
+    ) -> _Taken:
+        found: _Taken | Complaint
+        broken: list[RequestError] = []
+
+        def answer(connection: Connection) -> _Taken | Complaint:
+            limits = self._limits.kept(connection.duckdb, connection.scratch.spill, broken)
+            with connection.registered(frames or {}):
+                if self._vocabulary_only:
+                    check_vocabulary(connection.duckdb, text, KNOWN)
+                return ask(connection.duckdb, text, parameters, take, limits)
+
+        try:
+            connection = self._connected()
+            connection.read(text)
+            found = answer(connection)
+            if isinstance(found, Complaint) and found.names_nothing and connection.define_all():
+                found = answer(connection)  # now DuckDB can propose any name
+        except (duckdb.OutOfMemoryException, MemoryError) as error:
+            self.close()  # not all views are there
+            found = Complaint.of(error)
+        else:
+            if connection.failures:  # rows are missing
+                failure = connection.failures[0]
+                connection.failures.clear()
+                raise failure
+        # Not raised in an except clause: a chained error would keep DuckDB's objects alive until the interpreter ends.
+        if isinstance(found, Complaint):
+            raise (broken and broken[0]) or self._error(found)
+        return found
+
+    def _error(self, complaint: Complaint) -> ArenaError:
+        """The error to raise for a complaint: about a damaged file, a limit, or the question."""
+        failure = self._connection and self._connection.failure(complaint.text)
+        if complaint.is_fatal:
+            self.close()  # it answers nothing more
+        return failure or self._limits.explained(complaint.text) or explained(complaint.text)
+
+    # The views as lazy frames.
+
+    def games(self, run_id: str | None = None) -> pl.LazyFrame:
+        """The view ``games``: a row a game."""
+        return self._scan("games", run_id)
+
+    def plies(self, run_id: str | None = None) -> pl.LazyFrame:
+        """The view ``plies``: a row a ply. A filter on ``ply`` reads only the row groups with these plies."""
+        return self._scan("plies", run_id)
+
+    def view(self, name: str, run_id: str | None = None) -> pl.LazyFrame:
+        """The rows of a view, of one run or of all."""
+        _check_threads()
+        if name in views.FILLED and run_id is None:
+            return views.frame(name, self.archive).lazy()
+        if run_id is not None:
+            self.files.require_run(run_id)
+        if name == "positions":
+            self.again(lambda: self.files.sound(name, run_id))  # games that are not indexed are an error at once
+        if run_id is None:
+            return self._asked_lazily(name)
+        return self._asked_lazily(f"{name} WHERE run_id = {views.literal(run_id)}")
+
+    runs = partialmethod(view, "runs")  # a row a run
+    results = partialmethod(view, "results")  # a row a pairing, agent and seat
+    sweeps = partialmethod(view, "sweeps")  # a row a pairing of a sweep's job
+    verdicts = partialmethod(view, "verdicts")  # a row a test of strength
+    agents = partialmethod(view, "agents")  # a row an agent of a run, with its parameters
+    policies = partialmethod(view, "policies")  # a row a policy
+    seats = partialmethod(view, "seats")  # a row a game and seat
+    pairs = partialmethod(view, "pairs")  # a row a pair, with the scores of the pairing's first agent
+    boards = partialmethod(view, "boards")  # a row a ply, with the board before it
+    decisions = partialmethod(view, "decisions")  # a row a decision of annotated games
+    thoughts = partialmethod(view, "thoughts")  # a row a turn, of games whose agents were asked what they think
+    positions = partialmethod(view, "positions")  # a row a position, turn and player; all games must be indexed
+    first_plies = partialmethod(view, "first_plies")  # a row a pairing, agent that placed, piece and cell
+
+    def policy(self, name: str) -> pl.LazyFrame:
+        """The table of a policy by its name or id; for a genome its genes, ``gene`` and ``value``."""
+        return self._asked_lazily(f"({self._connected().policy_question(name)})")
+
+    def ordered_openings(self, plies: int, run_id: str | None = None) -> pl.LazyFrame:
+        """``ordered_openings(k)``: the first ``plies`` (1 to 8) of each game that has them, up to symmetry.
+
+        Raises ``RequestError`` for another number.
+        """
+        if not 1 <= plies <= ORDERED_PLIES:
+            raise RequestError(f"ordered_openings({plies}): plies must be 1 to {ORDERED_PLIES}")
+        return self.view(f"{ORDERED}({plies})", run_id)
+
+    def _scan(self, table: str, run_id: str | None) -> pl.LazyFrame:
+        """The rows of a stored table.
+
+        Raises ``FailureError`` if a file is not as it was written, or if a record is damaged or lost from which columns
+        follow: which columns will be read is not known yet.
+        """
+        _check_threads()
+        if run_id is not None:
+            self.files.require_run(run_id)
+        found = self.again(lambda: self.files.sound(table, run_id))
+        for each in {file.run_id for file in found} if table == "games" else ():
+            self.archive.known_run(each)
+        widened = {name: pl.Int32() if kind == pl.Int8 else kind for name, kind in TABLES[table].items()}
+        types = {name: widened.get(name) or views.IN_POLARS[kind] for name, kind in views.VIEWS[table].items()}
+        groups = self.files.group_files(table, found)
+        parts = [
+            self._scanned(files, widened).select(**self._columns(types, run_id, values)) for files, values in groups
+        ]
+        return pl.concat(parts) if parts else pl.LazyFrame(schema=types)
+
+    def _scanned(self, found: Sequence[CheckedFile], schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+        """The rows of files with one condition, with their locations in ``path``."""
+        # The scan itself widens: with a cast after it, filters could not skip row groups.
+        rows = pl.scan_parquet(
+            [str(self.location(file.path)) for file in found],
+            schema=schema,
+            cast_options=pl.ScanCastOptions(integer_cast="upcast"),
+            hive_partitioning=False,  # it would read folders above the archive as columns
+            glob=False,
+            include_file_paths="path",
+            **self.archive.backend.polars_options,
+        )
+        condition = found[0].condition
+        return rows.filter(pl.sql_expr(condition)) if condition else rows
+
+    @staticmethod
+    def _columns(
+        types: Mapping[str, pl.DataType], run_id: str | None, of_records: Mapping[str, str]
+    ) -> dict[str, pl.Expr]:
+        """The columns of scanned rows, those that follow from records in SQL."""
+        run_of_file = pl.col("path").str.extract("/run=([0-9a-f]{12})/[^/]*$")
+        known = {"run_id": run_of_file if run_id is None else pl.lit(run_id)}
+        known |= {name: pl.sql_expr(value).cast(types[name]) for name, value in of_records.items()}
+        return {name: known.get(name, pl.col(name)) for name in types}
+
+    def _asked_lazily(self, source: str) -> pl.LazyFrame:
+        """The rows of a clause FROM, which are asked for anew each time that the frame is collected."""
+        return lazily(self.sql(f"FROM {source} LIMIT 0").schema, partial(self._parts, source))
+
+    def _parts(self, source: str, columns: Sequence[str] | None, most: int | None) -> Iterator[pl.DataFrame]:
+        """The answer in parts, on a connection of its own."""
+        named = "*" if columns is None else ", ".join(f'"{name}"' for name in columns)
+        limit = "" if most is None else f" LIMIT {most}"
+        text = f"SELECT {named} FROM {source}{limit}"  # noqa: S608  (names of columns)
+        own, complaint = self.fork(), None
+        try:
+            own.again(lambda: own._connected().read(text))
+            yield from pl.scan_arrow_c_stream(Stream(own._connected().duckdb.sql(text))).collect_batches()
+        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            complaint = own._error(Complaint.of(error))
+        else:
+            own.close()
+        finally:
+            own._abandon()
+        if complaint is not None:
+            raise complaint
+
+    # What is inside, and the end.
+
+    def __repr__(self) -> str:
+        names = ", ".join(views.VIEWS)
+        return f'{self._contents()}\nviews, and methods of these names: {names}; ask with .sql("SELECT …")'
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook, with a table of the runs."""
+        try:
+            runs = self.runs().select("run_id", "created", "rules", "agents", "games", "status").collect()._repr_html_()
+        except FailureError as error:
+            runs = f"<p>{html.escape(str(error))}</p>"
+        return f"<p>{html.escape(repr(self))}</p>{runs}"
+
+    def _contents(self) -> str:
+        games, runs = 0, len(self.archive.run_ids())
+        for run_id in self.archive.run_ids():
+            with suppress(FailureError):  # a damaged record: how many games a pair has is not known
+                games += self.archive.games_held(run_id)
+        return f"archive {self._root}: {runs:,} run{'s' * (runs != 1)}, {games:,} games"
+
+    def close(self) -> None:
+        """Free memory and temporary files. May be called twice; the next question opens everything again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _abandon(self) -> None:
+        if self._connection is not None:
+            self._connection.abandon()
+            self._connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,147 @@
+"""Passes rows between DuckDB and Polars while they are read: of results, of frames, and replayed from stored plies.
+
+Replayed rows are not stored: reading and replaying take some nanoseconds a ply.
+This module must not import DuckDB. Polars keeps the type of its argument, and with it everything that the type's module
+refers to, until the interpreter has ended; DuckDB then reports leaks on the standard error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from analytics.store.archive import Archive
+from analytics.store.range_files import read_rows
+from analytics.store.ranges import StoredRange
+from analytics.store.records import RunRecord
+from analytics.store.table_files import damaged
+from analytics.tables.derived.boards import BOARDS, MORE, ORDERS, boards_of, orders_of
+from quarto.errors import ArenaError, FailureError
+
+
+class Stream:
+    """Wraps an object with the Arrow PyCapsule interface, and passes on its rows only."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._source.__arrow_c_stream__(requested_schema)
+
+
+class LazyRows:
+    """Rows that are made anew, and in parts, each time that DuckDB reads them: a relation to register."""
+
+    def __init__(self, frame: pl.LazyFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        # Lazy: DuckDB also opens a stream to learn the columns, and then nothing may be computed.
+        batches: Any = self._frame.collect_batches(lazy=True)
+        return batches.__arrow_c_stream__(requested_schema)
+
+
+# Given the names of columns (None: all) and the most rows that are wanted, of which it may give more.
+Ask = Callable[[Sequence[str] | None, int | None], Iterator[pl.DataFrame]]
+
+
+def lazily(schema: pl.Schema, ask: Ask) -> pl.LazyFrame:
+    """The rows that ``ask`` gives in parts, asked for anew each time that the frame is collected."""
+
+    def rows(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = most
+        for part in ask(columns, most) if predicate is None else ask(None, None):
+            found = part if predicate is None else part.filter(predicate)
+            found = found.select(columns or pl.all())
+            found = found if left is None else found.head(left)
+            yield found
+            if left is not None and (left := left - found.height) == 0:
+                return
+
+    return register_io_source(rows, schema=schema)
+
+
+# A replay puts the error that ended it here. If the error left the stream, which DuckDB reads from Polars, Python would
+# end some questions later by a segmentation fault (DuckDB 2.0, Polars 2.1).
+Failures = list[ArenaError]
+Replay = Callable[[Archive, RunRecord, Failures], pl.LazyFrame]
+
+
+def boards(archive: Archive, record: RunRecord, failures: Failures, more: Collection[str]) -> pl.LazyFrame:
+    """The plies of a run with the board before each, by the schema ``BOARDS``, and with columns of ``MORE``."""
+    schema = pl.Schema({**BOARDS, **{name: kind for name, kind in MORE.items() if name in more}})
+    return _replayed(
+        archive, record.run_id, lambda plies: boards_of(plies, record, more).select(*schema), schema, failures
+    )
+
+
+def orders(archive: Archive, record: RunRecord, failures: Failures) -> pl.LazyFrame:
+    """The first plies of each game of a run, in order and up to symmetry, by the schema ``ORDERS``."""
+    return _replayed(archive, record.run_id, lambda plies: orders_of(plies, record.rules), ORDERS, failures)
+
+
+def record_of(archive: Archive, run_id: str) -> RunRecord:
+    """The record of a run. Raises ``FailureError`` if there is none: the run's rules are not known."""
+    record = archive.run(run_id)
+    if record is None:
+        raise FailureError(f"run {run_id} has games and no record, so its rules are not known: restore its record")
+    return record
+
+
+def _replayed(
+    archive: Archive,
+    run_id: str,
+    replay: Callable[[pl.DataFrame], pl.DataFrame],
+    schema: pl.Schema,
+    failures: Failures,
+) -> pl.LazyFrame:
+    ranges = archive.ranges(run_id)
+
+    def read(stored: StoredRange) -> pl.DataFrame:
+        plies = read_rows(archive, run_id, stored, "plies")
+        try:
+            return _owned(replay(plies))
+        except ValueError as error:
+            raise damaged(archive.path("plies", run_id, stored), error) from error
+
+    return lazily(schema, lambda _columns, _most: _until_failure(_ahead(read, ranges), failures))
+
+
+def _until_failure(parts: Iterator[pl.DataFrame], failures: Failures) -> Iterator[pl.DataFrame]:
+    try:
+        yield from parts
+    except ArenaError as error:
+        failures.append(error)
+
+
+def _owned(rows: pl.DataFrame) -> pl.DataFrame:
+    """A copy in memory of Polars. Columns made of arrays borrow the memory of NumPy.
+
+    DuckDB's threads free the last rows of a stream. Where that meant to free an array, Python ended by a segmentation
+    fault now and then (DuckDB 2.0, Polars 2.1).
+    """
+    return rows[pl.int_range(rows.height, eager=True)]
+
+
+def _ahead(read: Callable[[StoredRange], pl.DataFrame], ranges: Sequence[StoredRange]) -> Iterator[pl.DataFrame]:
+    """The ranges in order, as many read at once as there are cores. When nobody wants more, no more are read."""
+    threads = os.cpu_count() or 1
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[pl.DataFrame]] = deque()
+    try:
+        for stored in ranges:
+            waiting.append(pool.submit(read, stored))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an iterator that is given up may end in one of its threads

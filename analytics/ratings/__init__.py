@@ -1,1 +1,0 @@
-"""Strength of agents: head-to-head results of chosen games, and ratings by one joint fit."""

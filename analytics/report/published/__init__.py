@@ -1,0 +1,141 @@
+"""The win rates that five studies of Quarto published, and notes on those that differ from ours.
+
+Four small tables lie beside this file. ``studies.csv``: titles and sources. ``figures.csv``: one published win rate a
+row, in percent, and the player that drawn games were counted for. ``players.csv``: our agents for a published player,
+and the trainings of those that learn. Where a study's text and code differ, there is one agent for each. ``notes.csv``:
+explanations of one or more rows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+TRAINING = "(training)"  # ends the label of a player whose published games are those that it learned from
+DRAWS_FOR = ("player", "opponent", "nobody")
+SEATS = {"both": (0, 1), "0": (0,), "1": (1,), "first": (1,), "second": (0,)}  # the first to place has seat 1
+
+
+@dataclass(frozen=True)
+class Study:
+    """A publication, and where to find it."""
+
+    study: str  # a letter
+    title: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Span:
+    """A published percentage, or the range that was given instead."""
+
+    text: str  # as it was published
+    least: float
+    most: float
+
+    @staticmethod
+    def read(text: str) -> Span | None:
+        """The span of a text such as ``83.2`` or ``80-84``; None for an empty text. Raises ``ValueError`` otherwise."""
+        if not text:
+            return None
+        least, _, most = text.partition("-")
+        return Span(text, float(least), float(most or least))
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One published win rate. ``player`` and ``opponent`` are labels of our agents that follow the study's text."""
+
+    figure: str  # its name: the study and a number
+    study: str
+    player: str
+    opponent: str
+    rules: str
+    seat: str  # of the player: a key of SEATS
+    games: int
+    win: Span  # percent
+    draw: Span | None  # percent; None: not published
+    draws_for: str  # one of DRAWS_FOR: the player counted as the winner of drawn games
+    version: str  # of the study's program that the figure is of, where one of its players has several; "": the last
+    where: str  # in the study
+    remark: str
+
+    @property
+    def training(self) -> bool:
+        """Whether the games are those that the player learned from."""
+        return self.player.endswith(TRAINING)
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """Our agents for a published player: one by the study's text, and one by its code if that differs."""
+
+    player: str  # as in the figures
+    version: str  # of the study's program, as in the figures
+    text: str  # label of the agent that follows the study's text
+    code: str  # label of the agent that follows its code; "": no difference is known
+    trainer: str  # overrides of ``qarena train`` that make the policy of ``text``; "": it does not learn
+    code_trainer: str  # the same for ``code``
+
+
+@dataclass(frozen=True)
+class Note:
+    """An explanation of one or more figures that differ from ours."""
+
+    figures: tuple[str, ...]
+    certainty: str  # proven: shown by an experiment; likely: inferred
+    note: str
+
+
+@cache
+def studies() -> tuple[Study, ...]:
+    """All studies, in order."""
+    return tuple(Study(**row) for row in _rows("studies"))
+
+
+@cache
+def figures() -> tuple[PublishedFigure, ...]:
+    """All published win rates, in order. Raises ``ValueError`` for an invalid row."""
+    return tuple(_figure(row) for row in _rows("figures"))
+
+
+@cache
+def implementations() -> dict[tuple[str, str], Implementation]:
+    """Our agents by published player and version of the program; the last one's have version ""."""
+    return {(row["player"], row["version"]): Implementation(**row) for row in _rows("players")}
+
+
+def implementation(player: str, version: str) -> Implementation | None:
+    """Our agents for a published player of a version of its program, which is the last one's if it has no other.
+
+    None: the agent has the label of the player, and no difference between text and program is known.
+    """
+    return implementations().get((player, version)) or implementations().get((player, ""))
+
+
+@cache
+def notes() -> tuple[Note, ...]:
+    """All notes, in order."""
+    return tuple(Note(tuple(row["figures"].split()), row["certainty"], row["note"]) for row in _rows("notes"))
+
+
+def notes_on(figure: str) -> Sequence[Note]:
+    """The notes on one figure, in order."""
+    return [note for note in notes() if figure in note.figures]
+
+
+def _figure(row: dict[str, str]) -> PublishedFigure:
+    win = Span.read(row["win"])
+    if win is None or row["seat"] not in SEATS or row["draws_for"] not in DRAWS_FOR:
+        raise ValueError(f"published figure {row} has no win rate, an unknown seat or an unknown use of draws")
+    read: dict[str, Any] = {"games": int(row["games"]), "win": win, "draw": Span.read(row["draw"])}
+    return PublishedFigure(**{each.name: read.get(each.name, row[each.name]) for each in fields(PublishedFigure)})
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    text = (files("analytics.report.published") / f"{name}.csv").read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())

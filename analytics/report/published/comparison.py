@@ -1,0 +1,297 @@
+"""Published figures beside ours: whether they agree; tables, charts, document and page of ``qarena reproduce``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any
+
+from analytics.questions.columns import Cell, ResultColumn, Table, words
+from analytics.report.published import SEATS, Note, PublishedFigure, Study, notes_on, studies
+from analytics.report.rendering import render
+from analytics.report.style import INK, inline
+from analytics.report.vega import Spec, category, data, end, layer, quantity
+from analytics.statistics.tally import DRAW, WIN, Estimate, Row, Tally, wilson
+from analytics.statistics.tally import Row as Counts
+
+LEGEND = (
+    "Games that the player won, in %, with 95 % intervals. “Ours by the text” plays as the study's text says. “Ours by "
+    "the code” plays as its program does (`faithful: true`), in the figure's version; it stands where text and program "
+    "are known to differ. A rate agrees if it is within three points of the published rate, or if the two intervals "
+    "overlap. No parameter was tuned to come closer to a published figure."
+)
+
+
+@dataclass(frozen=True)
+class MeasuredFigure:
+    """The result of a published pairing, played by two of our agents."""
+
+    player: str  # labels
+    opponent: str
+    games: int  # those in which the player had the published seat
+    rate: Estimate  # of wins, with draws counted as in the study
+    draws: float  # share of games
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class ComparedFigure:
+    """A published figure and ours. None: not played yet, or ``code`` is not known to differ from ``text``."""
+
+    figure: PublishedFigure
+    text: MeasuredFigure | None
+    code: MeasuredFigure | None
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        return notes_on(self.figure.figure)
+
+
+def measured_figure(figure: PublishedFigure, player: str, opponent: str, results: Counts) -> MeasuredFigure:
+    """The result to compare with a figure. ``results`` are ``player``'s (losses, draws, wins) in the published seat."""
+    rate = measured_rate(results, figure.draws_for)
+    games = sum(results)
+    return MeasuredFigure(player, opponent, games, rate, results[DRAW] / max(1, games), agrees(figure, rate))
+
+
+NONE = "·"  # not known, or not played yet
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Comparisons and their notes, which are numbered in the order of their first use."""
+
+    comparisons: tuple[ComparedFigure, ...]
+
+    @property
+    def studies(self) -> Iterator[tuple[Study, list[ComparedFigure]]]:
+        """Each study that occurs, with its comparisons."""
+        for study in studies():
+            own = [each for each in self.comparisons if each.figure.study == study.study]
+            if own:
+                yield study, own
+
+    @cached_property
+    def notes(self) -> list[Note]:
+        """The notes in the order of the figures that they explain; the first one has number 1."""
+        return list(dict.fromkeys(note for each in self.comparisons for note in each.notes))
+
+    def columns(self, comparisons: Sequence[ComparedFigure]) -> dict[str, ResultColumn]:
+        """Comparisons as columns of texts by name, those without any value left out; ``note`` has numbers of notes."""
+        figures, ours = [each.figure for each in comparisons], [each.text or each.code for each in comparisons]
+        pairs = [*zip(figures, ours, strict=True)]
+        texts, codes = [each.text for each in comparisons], [each.code for each in comparisons]
+        drawn = [f"{of.draw.text} : {100 * one.draws:.1f}" if of.draw and one else NONE for of, one in pairs]
+        found = {
+            "figure": words("", [each.figure for each in figures]),
+            "player": words("player", [each.player for each in figures]),
+            "opponent": words("opponent", [each.opponent for each in figures]),
+            "seat": words("seat", [each.seat for each in figures]),
+            "published": ResultColumn(
+                "published", [f"{each.win.text} ({interval(published_rate(each))})" for each in figures]
+            ),
+            "text": ResultColumn("ours by the text", [_rate(one) for one in texts]),
+            "text_agrees": words("agrees", [_verdict(one) for one in texts]),
+            "code": ResultColumn("ours by the code", [_rate(one) for one in codes]),
+            "code_agrees": words("agrees", [_verdict(one) for one in codes]),
+            "draws": ResultColumn("draws published : ours", drawn),
+            "games": ResultColumn("games", [f"{one.games:,}" if one else NONE for one in ours]),
+            "note": words("note", [" ".join(map(str, self.numbers(each))) for each in comparisons]),
+            "where": words("where published", ["; ".join(filter(None, (of.where, of.remark))) for of in figures]),
+        }
+        return {name: column for name, column in found.items() if {*column.texts} - {"", NONE}}
+
+    def numbers(self, comparison: ComparedFigure) -> list[int]:
+        """The numbers of the notes on a comparison."""
+        return [1 + self.notes.index(note) for note in comparison.notes]
+
+    def summary(self) -> str:
+        """The number of figures that agree, in a sentence."""
+        compared = [each for each in self.comparisons if each.text or each.code]
+        text = sum(each.text is not None and each.text.agrees for each in compared)
+        either = sum(any(one is not None and one.agrees for one in (each.text, each.code)) for each in compared)
+        left = len(self.comparisons) - len(compared)
+        counts = f"{text} of {len(compared)} published figures agree with ours by the text, {either}"
+        sentence = f"{counts} by the text or by the code"
+        return f"{sentence}; {left} have not been played yet" if left else sentence
+
+
+def interval(estimate: Estimate) -> str:
+    """An interval of shares as percentages."""
+    return f"{100 * estimate.low:.1f}–{100 * estimate.high:.1f}"  # noqa: RUF001  (a range is set with an en dash)
+
+
+def _rate(one: MeasuredFigure | None) -> str:
+    return NONE if one is None else f"{100 * one.rate.mean:.1f} ({interval(one.rate)})"
+
+
+def _verdict(one: MeasuredFigure | None) -> str:
+    return NONE if one is None else "yes" if one.agrees else "no"
+
+
+def document(reproduction: Reproduction, made: str) -> str:
+    """All comparisons as a Markdown document; ``made`` says by which command."""
+    parts = ["# Published figures and ours", made, LEGEND, f"{reproduction.summary()}."]
+    for study, comparisons in reproduction.studies:
+        table = Table("", [*reproduction.columns(comparisons).values()]).markdown
+        parts += [f"## Study {study.study}: {study.title}", f"Source: {study.source}", table]
+    if reproduction.notes:
+        listed = enumerate(reproduction.notes, 1)
+        parts += ["## Notes", "\n".join(f"{number}. {noted(note)}" for number, note in listed)]
+    return "\n\n".join(parts) + "\n"
+
+
+def noted(note: Note) -> str:
+    """A note after its certainty."""
+    return f"{note.certainty.capitalize()}: {note.note}"
+
+
+NEAR = 0.03  # rates that differ by at most this agree, even if their intervals do not overlap
+
+
+def results_in(tally: Tally, seat: str) -> Row:
+    """The first agent's (losses, draws, wins) in the games where it had ``seat``, a key of ``published.SEATS``."""
+    losses, draws, wins = (sum(counts) for counts in zip(*(tally.results(each) for each in SEATS[seat]), strict=True))
+    return losses, draws, wins
+
+
+def measured_rate(results: Row, draws_for: str) -> Estimate:
+    """The share of games that (losses, draws, wins) count as won, with Wilson's interval; (0, 0, 1) without games.
+
+    ``draws_for='player'``: drawn games count as won, as in a study that counts them for the player.
+    """
+    games, won = sum(results), results[WIN] + (results[DRAW] if draws_for == "player" else 0)
+    return Estimate(won / games if games else 0.0, *wilson(won, games))
+
+
+def published_rate(figure: PublishedFigure) -> Estimate:
+    """The published share of games won with Wilson's interval for as many games.
+
+    For a range: its middle, and an interval that covers those of both ends.
+    """
+    least, most = figure.win.least / 100, figure.win.most / 100
+    low, _ = wilson(least * figure.games, figure.games)
+    _, high = wilson(most * figure.games, figure.games)
+    return Estimate((least + most) / 2, low, high)
+
+
+def agrees(figure: PublishedFigure, ours: Estimate) -> bool:
+    """Whether our rate is within three points of the published figure or range, or the two intervals overlap."""
+    theirs = published_rate(figure)
+    away = max(figure.win.least / 100 - ours.mean, ours.mean - figure.win.most / 100, 0.0)
+    return away <= NEAR + 1e-12 or (ours.low <= theirs.high and theirs.low <= ours.high)
+
+
+TINTS = {"yes": 0.5, "no": -0.5}  # behind the answer to whether rates agree
+
+
+def page(reproduction: Reproduction, made: str, plots: Mapping[str, str]) -> str:
+    """The page. ``made`` says by which command; ``plots``: a chart as SVG by the letter of its study."""
+    return render(
+        "reproduction.html",
+        title="Published figures and ours",
+        made=made,
+        legend=LEGEND,
+        summary=reproduction.summary(),
+        studies=[
+            {
+                "title": f"Study {study.study}: {study.title}",
+                "source": study.source,
+                "svg": plots.get(study.study),
+                "table": _table(reproduction, study, comparisons),
+            }
+            for study, comparisons in reproduction.studies
+        ],
+        notes=[noted(note) for note in reproduction.notes],
+    )
+
+
+def _table(reproduction: Reproduction, study: Study, comparisons: Sequence[ComparedFigure]) -> Table:
+    """For our rates the labels of the agents appear as a hint."""
+    columns = reproduction.columns(comparisons)
+    cells = {
+        "text": _cells(columns, "text", hints=[_hint(each.text) for each in comparisons]),
+        "code": _cells(columns, "code", hints=[_hint(each.code) for each in comparisons]),
+        "text_agrees": _cells(columns, "text_agrees"),
+        "code_agrees": _cells(columns, "code_agrees"),
+        "note": [Cell("", notes=tuple(reproduction.numbers(each))) for each in comparisons],
+    }
+    shown = [column._replace(texts=cells.get(name, column.texts)) for name, column in columns.items()]
+    return Table(f"Study {study.study}: games won, in %", shown)
+
+
+def _cells(columns: Mapping[str, ResultColumn], name: str, hints: Sequence[str] = ()) -> list[Cell]:
+    texts = columns[name].texts if name in columns else ()
+    return [Cell(text, hint=hint, tint=TINTS.get(text)) for text, hint in zip_longest(texts, hints, fillvalue="")]
+
+
+def _hint(ours: MeasuredFigure | None) -> str:
+    return f"{ours.player} v {ours.opponent}" if ours else ""
+
+
+SERIES = ["published", "ours by the text", "ours by the code"]
+COLOURS = [INK, "#0072b2", "#d55e00"]  # colour-blind readers can distinguish them (Okabe and Ito), also by shape
+SHAPES = ["diamond", "circle", "square"]
+ROW_HEIGHT = 30  # pixels
+WIDTH = 620
+LABELS = 260  # pixels: wide enough for every label, so that all charts have the same left edge
+
+
+def panels(reproduction: Reproduction) -> Mapping[str, str]:
+    """A chart of each study as SVG for the middle of a page, by the study's letter."""
+    return {
+        study.study: inline(chart(comparisons), f"study{study.study}-") for study, comparisons in reproduction.studies
+    }
+
+
+def chart(comparisons: Sequence[ComparedFigure]) -> Spec:
+    """The comparisons of one study, one row each."""
+    names = [_name(each.figure) for each in comparisons]
+    labels = {"labelLimit": LABELS, "minExtent": LABELS, "grid": True, "tickBand": "extent"}
+    of_series = {"sort": SERIES, "title": None}
+    scale, axis = {"domain": [0, 100], "nice": False}, {"values": [*range(0, 101, 10)]}
+    reach = {
+        "x": quantity("low", scale=scale, axis=axis, title="games won, % (95 % interval)"),
+        "x2": end("high"),
+    }
+    point = {
+        "x": quantity("rate", scale=scale),
+        "shape": category("series", scale={"domain": SERIES, "range": SHAPES}, **of_series),
+    }
+    return {
+        "width": WIDTH,
+        "height": {"step": ROW_HEIGHT, "for": "position"},
+        "data": data(point for each in comparisons for point in _points(each)),
+        "encoding": {
+            "y": category("figure", sort=names, title=None, axis=labels),
+            "yOffset": category("series", sort=SERIES, scale={"paddingOuter": 0.4}),
+            "color": category("series", scale={"domain": SERIES, "range": COLOURS}, **of_series),
+        },
+        "layer": [
+            layer("rule", reach, strokeWidth=2),
+            layer("point", point, filled=True, size=55, opacity=1),
+        ],
+    }
+
+
+def _name(figure: PublishedFigure) -> str:
+    seat = "" if figure.seat == "both" else f", {figure.seat if figure.seat.isalpha() else f'seat {figure.seat}'}"
+    return f"{figure.figure}  {figure.player} v {figure.opponent}{seat}"
+
+
+def _points(comparison: ComparedFigure) -> list[dict[str, Any]]:
+    ours = [one.rate if one else None for one in (comparison.text, comparison.code)]
+    rates: list[Estimate | None] = [published_rate(comparison.figure), *ours]
+    return [
+        {
+            "figure": _name(comparison.figure),
+            "series": series,
+            "rate": 100 * rate.mean,
+            "low": 100 * rate.low,
+            "high": 100 * rate.high,
+        }
+        for series, rate in zip(SERIES, rates, strict=True)
+        if rate
+    ]

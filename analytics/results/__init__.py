@@ -1,1 +1,0 @@
-"""The results of the pairings of a run, from its tallies."""

@@ -1,0 +1,135 @@
+"""Objects as files, for DuckDB: a filesystem by fsspec that reads only, with few requests and without threads."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from pathlib import PurePath
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from analytics.store.files.backend import location_of
+from quarto.errors import of_extra
+
+if TYPE_CHECKING:
+    from analytics.store.files.objects import ObjectBackend
+
+with of_extra("s3", "an archive on object storage"):
+    from fsspec import AbstractFileSystem
+
+# The end of a Parquet file, where its metadata is, is read by one request; so is a file that is not much larger.
+TAIL_BYTES = 1 << 16
+WHOLE_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 19  # elsewhere whole blocks are read: what lies side by side is asked for together, in any order
+KEPT_BYTES = 1 << 26  # of what was read last, for any file that DuckDB opens again: committed files never change
+AT_ONCE = 64  # parts that are kept whatever they take: those that threads are reading
+
+
+class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]  # an extra: see pyproject.toml
+    """The objects of a backend's bucket under their URLs. obstore has such a class too, which starts a thread."""
+
+    cachable = False  # instances of other buckets are others
+
+    def __init__(self, backend: ObjectBackend) -> None:
+        super().__init__()
+        self.protocol = backend.bucket.scheme
+        self._backend = backend
+        self._kept: OrderedDict[tuple[PurePath, int, int], Future[bytes]] = OrderedDict()  # what was used last is last
+        self._room = KEPT_BYTES
+        self._lock = Lock()
+
+    def part(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of a file from ``start`` to before ``end``; kept for the next time."""
+        key = path, start, end
+        with self._lock:
+            known = self._kept.get(key)
+            reading: Future[bytes] = known or Future()
+            self._kept[key] = reading
+            self._kept.move_to_end(key)
+        if known is None:  # other threads that want the same wait for this one
+            try:
+                reading.set_result(self._backend.read_range(path, start, end))
+            except BaseException as error:
+                with self._lock:
+                    self._kept.pop(key, None)
+                reading.set_exception(error)
+                raise
+            self._make_room(end - start)
+        return reading.result()
+
+    def _make_room(self, more: int) -> None:
+        """Forget what was not used for longest. What is being read is among what was used last."""
+        with self._lock:
+            self._room -= more
+            while self._room < 0 and len(self._kept) > AT_ONCE:
+                (_, start, end), _ = self._kept.popitem(last=False)
+                self._room += end - start
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return path
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """The name, size and kind of a file. Raises ``FileNotFoundError``."""
+        status = self._backend.status(location_of(path))
+        if status is None:
+            raise FileNotFoundError(f"{path} does not exist")
+        return {"name": path, "size": status.bytes, "type": "file", "mtime": status.modified}
+
+    def modified(self, path: str) -> datetime:
+        """The time of the last change, in UTC."""
+        return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """The file itself: names with patterns in them are no archive's."""
+        return [path] if self.exists(path) else []
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> io.BufferedIOBase:
+        """A file to read."""
+        if mode != "rb":
+            raise ValueError(f"{path} can only be read")
+        return _ObjectFile(self, path, self.info(path)["size"])
+
+
+class _ObjectFile(io.BufferedIOBase):
+    """A file of which ranges are read when they are asked for."""
+
+    def __init__(self, files: ObjectFiles, path: str, size: int) -> None:
+        self._files, self._path, self.size = files, location_of(path), size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to an offset; returns it."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """The next bytes, as many as asked for or as there are."""
+        start = self._at
+        end = self.size if size is None or size < 0 else min(self.size, start + size)
+        if end <= start:
+            return b""
+        begin, last = self._part(start, end)
+        found = self._files.part(self._path, begin, last)[start - begin : end - begin]
+        self._at = start + len(found)
+        return found
+
+    def _part(self, start: int, end: int) -> tuple[int, int]:
+        """The range to read where this one is asked for."""
+        if self.size <= WHOLE_BYTES:
+            return 0, self.size
+        if start >= self.size - TAIL_BYTES:
+            return self.size - TAIL_BYTES, self.size
+        begin = start - start % BLOCK_BYTES
+        return begin, min(self.size, max(end, begin + BLOCK_BYTES))

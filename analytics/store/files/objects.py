@@ -1,0 +1,457 @@
+"""The backend of object storage (S3, Google Cloud Storage, Azure), through the library obstore of the extra ``s3``.
+
+A store has neither folders, links nor locks. An object appears whole, and writing it again is harmless where its name
+says what it holds. Only the records of runs change. A record is created only if its name is free (``If-None-Match``).
+It is replaced only if it is still the version that was read (``If-Match``). A request whose answer was lost may have
+been carried out. So each attempt puts a mark of its own on what it creates under a condition. An object that is there
+already is somebody else's only if its mark is another.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import PurePath
+from threading import RLock
+from typing import Any, NamedTuple, TypeVar
+
+from analytics.store.files.backend import (
+    RECORD,
+    Backend,
+    FileStatus,
+    ObjectUrl,
+    StoreSettings,
+    require_small,
+    temporary_name,
+)
+from quarto.errors import RequestError, of_extra
+
+with of_extra("s3", "an archive on object storage"):
+    import obstore
+    from obstore.exceptions import (
+        AlreadyExistsError,
+        BaseError,
+        NotSupportedError,
+        PermissionDeniedError,
+        PreconditionError,
+        UnauthenticatedError,
+    )
+    from obstore.store import from_url
+
+AT_ONCE = 32  # requests, where many are needed
+ATTEMPTS = 6  # at a conditional request whose answer was lost
+CONFLICTS = 200  # other writers' changes of one object that are waited for
+PAUSE_SECONDS = 0.05  # between two attempts, doubled each time, up to
+MOST_PAUSE_SECONDS = 5.0
+MARK = "writer"  # an object's attribute
+
+T = TypeVar("T")
+
+
+# Errors of the store as ``OSError``, each with a reason of one line that says what to do.
+
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
+_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "Forbidden")
+_NO_CREDENTIALS = ("169.254.169.254", "metadata.google.internal", "metadata server", "must be specified")
+VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+_STATUS = re.compile(r"status code: (\d{3}) ?([A-Za-z -]*)")
+_IN_PASSING = re.compile(r"5\d\d|429|408")
+
+
+@contextmanager
+def answered(path: PurePath, settings: StoreSettings) -> Iterator[None]:
+    """Turn the library's errors inside into ``OSError``.
+
+    ``FileNotFoundError``: no such object. ``FileExistsError``: a condition was not met. ``PermissionError``: the
+    credentials or their rights. ``ConnectionError``: no answer, or none in time, or one that may change.
+    """
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        raise _error(path, settings, error) from error
+
+
+def _error(path: PurePath, settings: StoreSettings, error: Exception) -> OSError:
+    text, store = str(error), f"the store at {settings.endpoint}" if settings.endpoint else "the store"
+    status = _STATUS.search(text)
+    refused = next((code for code in _REFUSED if code in text), status[1] if status else "")
+    if any(code in text for code in _NO_BUCKET):
+        bucket = path.bucket if isinstance(path, ObjectUrl) else path
+        return OSError(f"{store} has no bucket {bucket}: name another one, or make it first")
+    if any(code in text for code in _NO_CREDENTIALS):
+        scheme = path.scheme if isinstance(path, ObjectUrl) else ""
+        return PermissionError(f"there are no credentials: set {VARIABLES.get(scheme, 'those of the store')}")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or refused in _REFUSED:
+        return PermissionError(f"{store} refuses it ({refused}): check the credentials and their rights")
+    if isinstance(error, FileNotFoundError):
+        return FileNotFoundError(f"{path} does not exist")
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        return FileExistsError(f"{path} was written by another writer")
+    return _answer(text, status, store, settings)
+
+
+def _answer(text: str, status: re.Match[str] | None, store: str, settings: StoreSettings) -> OSError:
+    """The error for an answer that is none of the expected ones, or for none."""
+    if status:
+        what = f"{store} answers {status[1]} {status[2]}".strip()
+        return ConnectionError(f"{what}: try again later") if _IN_PASSING.fullmatch(status[1]) else OSError(what)
+    if re.search("timed out|kind: Timeout", text):
+        return ConnectionError(f"{store} took more than {settings.timeout:g} s to answer: try again later")
+    if re.search("sending request|[Cc]onnect|HTTP error", text):
+        return ConnectionError(f"{store} does not answer: is the address right, and the server running?")
+    return OSError(" ".join(text.partition("Debug source")[0].split())[:300])
+
+
+# The backend.
+
+
+class _Version(NamedTuple):
+    """The content of an object, and the condition that it is still this version."""
+
+    content: bytes
+    condition: Any
+
+
+def pauses() -> Iterator[float]:
+    """Seconds to wait before the next attempt: longer each time, and at random, so that writers do not meet again."""
+    longest = PAUSE_SECONDS
+    while True:
+        yield random.uniform(0, longest)
+        longest = min(2 * longest, MOST_PAUSE_SECONDS)
+
+
+class ObjectBackend(Backend):
+    """The objects of one bucket."""
+
+    checks_bytes = True  # a store keeps a checksum of each object; reading all bytes once more would cost the transfer
+
+    def __init__(self, scheme: str, bucket: str, settings: StoreSettings) -> None:
+        self.settings = settings
+        self.bucket = ObjectUrl(f"{scheme}:", bucket)
+        self._answered = False
+
+    @cached_property
+    def _stores(self) -> tuple[Any, Any]:
+        """The store as it is asked first, and later. Until it has answered once it is not waited for long."""
+        options, url = self.settings.client_options(), str(self.bucket)
+        with answered(self.bucket, self.settings):
+            first, later = (
+                from_url(url, client_options=options, retry_config=self.settings.retries(is_first))
+                for is_first in (True, False)
+            )
+        return first, later
+
+    @contextmanager
+    def _asked(self, path: PurePath) -> Iterator[Any]:
+        """The store, for one request about an object, or a prefix. Raises ``OSError`` for what it refuses."""
+        try:
+            with answered(path, self.settings):
+                yield self._stores[self._answered]
+        except (FileNotFoundError, FileExistsError):
+            self._answered = True
+            raise
+        self._answered = True
+
+    # Reading.
+
+    def _answer(self, path: PurePath, ask: Callable[[Any], T]) -> T:
+        """The answer to a request that changes nothing. The library does not repeat one of which a part has arrived."""
+        last = time.monotonic() + self.settings.patience
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                with self._asked(path) as store:
+                    return ask(store)
+            except ConnectionError:
+                if attempt == ATTEMPTS or time.monotonic() > last or not self._answered:
+                    raise
+                time.sleep(pause)
+        raise AssertionError
+
+    def _version(self, path: PurePath) -> _Version:
+        def get(store: Any) -> _Version:
+            found = obstore.get(store, _key(path))
+            meta = found.meta
+            require_small(path, meta["size"])
+            known = {name: meta[name] for name in ("e_tag", "version") if meta[name]}
+            return _Version(bytes(found.bytes()), known)
+
+        return self._answer(path, get)
+
+    def read(self, path: PurePath) -> bytes:
+        return self._version(path).content
+
+    def read_range(self, path: PurePath, start: int, end: int) -> bytes:
+        """The bytes of an object from ``start`` to before ``end``."""
+        return self._answer(path, lambda store: bytes(obstore.get_range(store, _key(path), start=start, end=end)))
+
+    def read_all(self, paths: Sequence[PurePath]) -> list[bytes]:
+        return at_once(self.read, paths)
+
+    def status(self, path: PurePath) -> FileStatus | None:
+        try:
+            return self._answer(path, lambda store: _status(obstore.head(store, _key(path))))
+        except FileNotFoundError:
+            return None
+
+    def _listing(self, folder: PurePath, of: Callable[[Any, str | None], Any]) -> Any:
+        return self._answer(folder, lambda store: of(store, _key(folder) or None))
+
+    def names(self, folder: PurePath) -> list[str]:
+        found = self._listing(folder, obstore.list_with_delimiter)
+        return [
+            url.name for url in self._urls([*found["common_prefixes"], *(each["path"] for each in found["objects"])])
+        ]
+
+    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        found = self._listing(folder, lambda store, prefix: obstore.list(store, prefix).collect())
+        return {url: _status(each) for each in found for url in self._urls([each["path"]])}
+
+    def _urls(self, keys: Any) -> Iterator[ObjectUrl]:
+        """The URLs of keys. Those of no archive, such as ``a//b``, are left out."""
+        for key in keys:
+            url = self.bucket / key
+            if url.key == key.rstrip("/"):
+                yield url
+
+    # Writing.
+
+    def create(self, path: PurePath, content: bytes) -> bool:
+        return self.put_if(path, content, "create")
+
+    def put_if(self, path: PurePath, content: bytes | bytearray | memoryview, condition: Any) -> bool:
+        """Write an object if the condition holds (``create``, or a version); false if it does not.
+
+        A refusal may be the answer to the repetition of our own request, whose first answer was lost. Two writers may
+        want to write the same bytes, so each attempt has a mark by which it is known again.
+        """
+        mark = uuid.uuid4().hex
+        options = {"attributes": {MARK: mark}, "use_multipart": False}
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                with self._asked(path) as store:
+                    self._put(store, path, content, condition, options)
+            except (FileExistsError, ConnectionError):
+                there = self._mark(path)
+                if there is not None:
+                    return there == mark
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(pause)
+            else:
+                return True
+        raise AssertionError
+
+    def _put(
+        self, store: Any, path: PurePath, content: bytes | bytearray | memoryview, condition: Any, options: Any
+    ) -> None:
+        try:
+            obstore.put(store, _key(path), content, mode=condition, **options)
+        except NotSupportedError:
+            if condition == "create":  # without which two writers would not notice each other
+                raise
+            obstore.put(store, _key(path), content, **options)
+
+    def _mark(self, path: PurePath) -> str | None:
+        """The mark of an object, nothing if it has none; None: there is no such object."""
+        try:
+            with self._asked(path) as store:
+                return str(obstore.get(store, _key(path), options={"head": True}).attributes.get(MARK, ""))
+        except FileNotFoundError:
+            return None
+
+    def replace(self, path: PurePath, content: bytes | bytearray | memoryview) -> None:
+        with self._asked(path) as store:
+            obstore.put(store, _key(path), content, use_multipart=False)
+
+    def update(self, path: PurePath, guard: PurePath, change: Callable[[bytes | None], bytes | None]) -> None:
+        """See ``Backend``. Where a store has no ``If-Match``, the last writer wins: ``docs/storage.md``."""
+        del guard  # a condition takes the place of a lock
+        for attempt, pause in enumerate(pauses(), 1):
+            try:
+                known = self._version(path)
+            except FileNotFoundError:
+                known = None
+            content = change(known and known.content)
+            if content is None:
+                return
+            if self.put_if(path, content, known.condition if known else "create"):
+                return
+            if attempt == CONFLICTS:
+                raise OSError(f"other writers change it all the time ({CONFLICTS} attempts)")
+            time.sleep(pause)
+
+    @contextmanager
+    def exclusive(self, path: PurePath) -> Iterator[bool]:
+        alone = self.create(path, f"{socket.gethostname()} {os.getpid()}".encode())
+        try:
+            yield alone
+        finally:
+            if alone:
+                self.remove(path)
+
+    def remove(self, path: PurePath) -> None:
+        try:
+            with self._asked(path) as store:
+                obstore.delete(store, _key(path))
+        except FileNotFoundError:
+            pass
+
+    def clock(self, root: PurePath) -> float:
+        probe = root / temporary_name()
+        try:
+            self.replace(probe, b"")
+        except PermissionError:  # the archive is only read, so that nothing will be removed
+            return time.time()
+        try:
+            status = self.status(probe)
+            return time.time() if status is None else status.modified
+        finally:
+            self.remove(probe)
+
+    # An archive as a whole.
+
+    def may_write(self, folder: PurePath) -> bool:
+        del folder  # only an attempt can tell
+        return True
+
+    def not_writable(self, root: PurePath, error: OSError) -> RequestError:
+        return RequestError(f"archive {root} is not writable: {error}")
+
+    def prepare(self, root: PurePath) -> None:
+        """Raise ``OSError`` for a store that does not keep the condition on which records rest."""
+        probe = root / temporary_name()
+        try:
+            kept = self.create(probe, b"first") and not self.create(probe, b"second")
+        finally:
+            self.remove(probe)
+        if not kept:
+            raise OSError("the store ignores 'If-None-Match: *', so two writers could overwrite each other's records")
+
+    def identity(self, root: PurePath) -> bytes:
+        return f"{self.settings.endpoint} {root}".encode()
+
+    # Other readers.
+
+    @property
+    def polars_options(self) -> dict[str, Any]:
+        return self.settings.polars_options()
+
+
+def at_once(ask: Callable[[PurePath], Any], paths: Sequence[PurePath]) -> list[Any]:
+    """The answers to a question about each of many objects, in their order."""
+    if len(paths) < 2:
+        return [ask(path) for path in paths]
+    with ThreadPoolExecutor(min(AT_ONCE, len(paths))) as pool:
+        return list(pool.map(ask, paths))
+
+
+def _key(path: PurePath) -> str:
+    if not isinstance(path, ObjectUrl):
+        raise TypeError(f"{path} is no URL")
+    return path.key
+
+
+def _status(meta: Any) -> FileStatus:
+    version = meta["e_tag"] or meta["version"] or meta["last_modified"].isoformat()
+    return FileStatus(meta["size"], meta["last_modified"].timestamp(), (meta["size"], version))
+
+
+# One reader of an archive asks the store as little as possible. Each of the archive's folders is listed once, with all
+# in it. Its records are read at once, many at a time. So an archive with any number of runs is opened with one request
+# for each thousand files and one for each record.
+
+
+class _Tree:
+    """The files of one folder of the archive, and of the folders in it."""
+
+    def __init__(self, top: PurePath, files: Mapping[PurePath, FileStatus]) -> None:
+        self.files = files
+        self.entries: dict[PurePath, dict[PurePath, None]] = {}  # by folder
+        for path in files:
+            child = path
+            while child != top:
+                siblings = self.entries.setdefault(child.parent, {})
+                if child in siblings:
+                    break
+                siblings[child] = None
+                child = child.parent
+
+
+class ListedBackend(ObjectBackend):
+    """Folders are as they were when they were listed; objects that were not there then are asked for all the same."""
+
+    def __init__(self, root: ObjectUrl, settings: StoreSettings) -> None:
+        super().__init__(root.scheme, root.bucket, settings)
+        self._root = root
+        self._lock = RLock()
+        self._trees: dict[PurePath, _Tree] = {}  # by folder of the archive
+        self._records: dict[PurePath, bytes] = {}  # that were read, and nobody has asked for yet
+        self._fetched: set[PurePath] = set()  # folders
+
+    def _top(self, path: PurePath) -> PurePath | None:
+        """The archive's folder that a location is in, or is; None: it is in none."""
+        depth = len(self._root.parts)
+        inside = len(path.parts) > depth and path.parts[:depth] == self._root.parts
+        return self._root / path.parts[depth] if inside else None
+
+    def _tree(self, path: PurePath) -> _Tree | None:
+        top = self._top(path)
+        if top is None:
+            return None
+        with self._lock:
+            if top not in self._trees:
+                self._trees[top] = _Tree(top, super().below(top))
+            return self._trees[top]
+
+    def status(self, path: PurePath) -> FileStatus | None:
+        tree = self._tree(path)
+        found = tree.files.get(path) if tree else None
+        return super().status(path) if found is None else found
+
+    def names(self, folder: PurePath) -> list[str]:
+        tree = self._tree(folder)
+        return super().names(folder) if tree is None else [path.name for path in tree.entries.get(folder, ())]
+
+    def below(self, folder: PurePath) -> Mapping[PurePath, FileStatus]:
+        tree = self._tree(folder)
+        if tree is None:
+            return super().below(folder)
+        return {path: status for path, status in tree.files.items() if folder in path.parents}
+
+    def read(self, path: PurePath) -> bytes:
+        if path.suffix == RECORD:
+            self._fetch(path)
+            with self._lock:
+                if path in self._records:
+                    return self._records.pop(path)
+        return super().read(path)
+
+    def _fetch(self, path: PurePath) -> None:
+        """Read all records of the archive's folder that a record is in, unless that was done."""
+        top, tree = self._top(path), self._tree(path)
+        if top is None or tree is None:
+            return
+        with self._lock:
+            if top not in self._fetched:
+                self._fetched.add(top)
+                paths = [each for each in tree.files if each.suffix == RECORD]
+                found = zip(paths, at_once(self._found, paths), strict=True)
+                self._records |= {each: content for each, content in found if content is not None}
+
+    def _found(self, path: PurePath) -> bytes | None:
+        try:
+            return super().read(path)
+        except FileNotFoundError:
+            return None

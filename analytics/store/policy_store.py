@@ -1,0 +1,322 @@
+"""The store of policies: each has a name and a card that lists its games, its method and the code that learned it.
+
+A policy has a folder of its own and counts once its card exists. Its knowledge is ``table.parquet`` or, for a genome,
+``genome.json``; the other files (``curve.parquet``, ``curve.svg``, ``population.parquet``) describe its training. A
+name belongs to one training and means its newest card; older ones are found by id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from agents.learning.policy import GENOME, Policy
+from analytics.store.archive import Archive
+from analytics.store.parquet.metadata import footer_of
+from analytics.store.policy_cards import (
+    CARD,
+    FOLDER,
+    POLICY_ID,
+    POLICY_NAME,
+    STORED_POLICY_FILE,
+    TABLE,
+    PolicyCard,
+    PolicyFile,
+    cards,
+    folder_of,
+    policy_id_of,
+    policy_ids,
+    read_card,
+    readable_cards,
+)
+from analytics.store.records import dump, parse
+from quarto.errors import FailureError, NotFoundError, RequestError, nearest
+from quarto.rules import Rules
+
+GENOME_FILE = "genome.json"
+
+WITHOUT_CARD = (
+    "missing: restore it from a copy, or learn the policy again; 'qarena archive gc --remove' removes what a killed "
+    "writer left"
+)
+
+COLUMN_TYPES = (np.int8, np.int16, np.int32, np.int64, np.float64)
+
+
+@dataclass(frozen=True)
+class PolicyOrigin:
+    """The origin of a policy: everything of its card that does not follow from its knowledge."""
+
+    name: str
+    rules: Rules
+    code: Mapping[str, Any]
+    learned: Mapping[str, Any]  # see ``PolicyCard``
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # stored as NAME.parquet
+    pictures: Mapping[str, bytes] = field(default_factory=dict)  # stored as NAME.svg
+
+
+def checked(policy: Policy) -> Policy:
+    """The policy. Raises ``ValueError`` for values that are not finite and columns that cannot be stored."""
+    for name, value in policy.parameters.items():
+        if not np.isfinite(value):
+            raise ValueError(f"parameter {name!r} is {value}")
+    lengths = {name: len(column) for name, column in policy.table.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"its columns differ in length: {lengths}")
+    for name, column in policy.table.items():
+        if column.dtype not in COLUMN_TYPES or column.ndim != 1:
+            raise ValueError(f"column {name!r} is {column.dtype} of {column.ndim} dimensions")
+        wrong = np.flatnonzero(~np.isfinite(column))
+        if wrong.size:
+            raise ValueError(f"column {name!r} is {column[wrong[0]]} in row {wrong[0]} ({wrong.size} such rows)")
+    return policy
+
+
+def knowledge_of(policy: Policy) -> str:
+    """64 hex digits: the SHA-256 of a policy's kind, parameters and columns (names, types, bytes), in their order."""
+    parameters = {name: float(value) for name, value in policy.parameters.items()}
+    columns = [[name, str(column.dtype), len(column)] for name, column in policy.table.items()]
+    head = {"kind": policy.kind, "parameters": parameters, "columns": columns}
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True, separators=(",", ":")).encode())
+    for column in policy.table.values():
+        digest.update(np.ascontiguousarray(column, column.dtype.newbyteorder("<")).tobytes())
+    return digest.hexdigest()
+
+
+def save(archive: Archive, policy: Policy, origin: PolicyOrigin) -> PolicyCard:
+    """Store a policy, or update the card of one that is stored already.
+
+    Raises ``ValueError`` for a policy that cannot be stored, ``FailureError`` when a file cannot be written.
+    """
+    knowledge = knowledge_of(checked(policy))
+    policy_id = policy_id_of(origin.name, knowledge)
+    folder = folder_of(archive, policy_id)
+    files = {
+        name: _store(archive, folder, name, rows, content)
+        for name, (rows, content) in _contents(policy, origin).items()
+    }
+    card = PolicyCard(
+        policy_id=policy_id,
+        name=origin.name,
+        kind=policy.kind,
+        parameters={name: float(value) for name, value in policy.parameters.items()},
+        knowledge=knowledge,
+        rules=asdict(origin.rules),
+        created=datetime.now(UTC).isoformat(timespec="microseconds"),
+        code=origin.code,
+        learned=origin.learned,
+        files=files,
+    )
+    archive.save(folder / CARD, card)
+    return card
+
+
+def copy(source: Archive, card: PolicyCard, target: Archive, new: PolicyCard) -> None:
+    """Add a policy of another archive, with its files, under the card ``new``.
+
+    Raises ``FailureError`` for a file that is damaged, and one that cannot be written.
+    """
+    folder = folder_of(target, new.policy_id)
+    for name, file in card.files.items():
+        try:
+            content = _content(source, card, name)
+        except ValueError as error:
+            raise FailureError(f"policy '{card.name}' of {source.root} is damaged: {error}") from error
+        _store(target, folder, name, file.rows, content)
+    target.save(folder / CARD, new)
+
+
+def _store(archive: Archive, folder: PurePath, name: str, rows: int | None, content: bytes) -> PolicyFile:
+    """Store one file of a policy, under a name that follows from its content: so no file is ever changed."""
+    file = PolicyFile(rows, len(content), _sha256(content))
+    archive.put(folder / file.stored_name(name), content)
+    return file
+
+
+def named(archive: Archive, name: str) -> PolicyCard | None:
+    """The newest card with a name, or None. Raises ``FailureError`` if there is none and some card is damaged."""
+    sound, damaged = readable_cards(archive)
+    found = next((card for card in reversed(sound) if card.name == name), None)
+    if found is None and damaged:
+        raise damaged[0]
+    return found
+
+
+def find(archive: Archive, wanted: str) -> PolicyCard:
+    """The card of a policy by its id or name. Raises ``NotFoundError`` if there is none."""
+    if wanted in policy_ids(archive):
+        return read_card(archive, wanted)
+    card = named(archive, wanted)
+    if card is None:
+        known = {card.name for card in cards(archive)}
+        raise NotFoundError(f"policy {wanted!r} is not in archive {archive.root}{nearest(wanted, known)}")
+    return card
+
+
+def read(archive: Archive, wanted: str) -> tuple[PolicyCard, Policy]:
+    """A policy by its id or name; its checksums are checked.
+
+    Raises ``RequestError`` if there is none, or if it differs from its card.
+    """
+    try:
+        card = find(archive, wanted)
+    except FailureError as error:
+        raise RequestError(str(error)) from error
+    try:
+        policy = _policy(archive, card)
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        reason = " ".join(str(error).split())
+        raise RequestError(
+            f"policy '{card.name}' is damaged: {reason}; restore {folder_of(archive, card.policy_id)} from a copy or "
+            "train it again"
+        ) from error
+    return card, policy
+
+
+def read_table(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+    """A table stored with a policy, such as ``curve`` or ``population``.
+
+    Raises ``RequestError`` if the policy has no table of that name or the file was changed.
+    """
+    file = f"{name}.parquet"
+    tables = [each.removesuffix(".parquet") for each in card.files if each.endswith(".parquet")]
+    if name not in tables:
+        raise RequestError(f"policy '{card.name}' has no table {name!r}{nearest(name, tables)}")
+    try:
+        return _frame(archive, card, file)
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        raise RequestError(f"policy '{card.name}' ({card.policy_id}): {error}; train it again") from error
+
+
+def problems(archive: Archive, policy_id: str) -> list[tuple[PurePath, str]]:
+    """The problems of a stored policy: each a file and what is wrong with it."""
+    folder = folder_of(archive, policy_id)
+    try:
+        card = read_card(archive, policy_id)
+    except FailureError as error:
+        return [(folder / CARD, str(error))]
+    found = []
+    for name in card.files:
+        try:
+            _content(archive, card, name)
+        except (ValueError, OSError) as error:
+            found.append((folder / card.stored_name(name), str(error)))
+    if not found:
+        try:
+            read(archive, policy_id)
+        except RequestError as error:
+            found.append((folder, str(error)))
+    return found
+
+
+def without_card(archive: Archive) -> list[tuple[PurePath, str]]:
+    """Folders of policies that have files and no card, which is written last: path and problem."""
+    names: dict[PurePath, set[str]] = {}
+    for path in archive.files_below(FOLDER):
+        if path.parent.parent == archive.root / FOLDER and POLICY_ID.fullmatch(path.parent.name):
+            names.setdefault(path.parent, set()).add(path.name)
+    return [
+        (folder / CARD, WITHOUT_CARD)
+        for folder, there in names.items()
+        if CARD not in there and any(map(STORED_POLICY_FILE.fullmatch, there))
+    ]
+
+
+def _contents(policy: Policy, origin: PolicyOrigin) -> dict[str, tuple[int | None, bytes]]:
+    """The files of a policy, its knowledge first: rows (of tables) and bytes."""
+    contents: dict[str, tuple[int | None, bytes]] = {}
+    if policy.kind == GENOME:
+        contents[GENOME_FILE] = None, dump({name: float(value) for name, value in policy.parameters.items()})
+    else:
+        contents[TABLE] = _parquet(pl.DataFrame(dict(policy.table)))
+    for name, frame in origin.tables.items():
+        contents[f"{name}.parquet"] = _parquet(frame)
+    for name, picture in origin.pictures.items():
+        contents[f"{name}.svg"] = None, picture
+    return contents
+
+
+def _parquet(frame: pl.DataFrame) -> tuple[int, bytes]:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", compression_level=1)
+    return len(frame), buffer.getvalue()
+
+
+def _policy(archive: Archive, card: PolicyCard) -> Policy:
+    """The policy in its file. Raises ``ValueError``, ``OSError``, or what Polars raises."""
+    if card.kind == GENOME:
+        genes = parse(_content(archive, card, GENOME_FILE), dict[str, float])
+        for name in genes.keys() ^ card.parameters.keys():
+            what = f"missing from {GENOME_FILE}" if name in card.parameters else "not on its card"
+            raise ValueError(f"gene {name!r} is {what}")
+        policy = Policy(GENOME, genes)
+    else:
+        frame = _frame(archive, card, TABLE)
+        for column in frame.iter_columns():
+            if column.null_count():
+                raise ValueError(f"{TABLE} has nulls in column {column.name!r}")
+        table = {column.name: column.to_numpy(writable=True) for column in frame.iter_columns()}
+        policy = Policy(card.kind, card.parameters, table)
+    if knowledge_of(checked(policy)) != card.knowledge:
+        raise ValueError("its values are not those that its card describes")
+    return policy
+
+
+def _frame(archive: Archive, card: PolicyCard, name: str) -> pl.DataFrame:
+    """A table of a policy, which is counted before it is read. Raises ``ValueError`` as ``_content`` does."""
+    content, said = _content(archive, card, name), card.files[name].rows
+    try:
+        rows = footer_of(io.BytesIO(content)).rows
+    except ValueError as error:
+        raise ValueError(f"{name} {error}") from error
+    if rows != said:
+        raise ValueError(f"{name} has {rows:,} rows, its card says {said if said is None else f'{said:,}'}")
+    return pl.read_parquet(content)
+
+
+def _content(archive: Archive, card: PolicyCard, name: str) -> bytes:
+    """A file of a policy. Raises ``ValueError`` if it is missing or not as its card says, or ``OSError``."""
+    if name not in card.files:
+        raise ValueError(f"its card names no {name}")
+    path = folder_of(archive, card.policy_id) / card.stored_name(name)
+    status = archive.backend.status(path)
+    if status is None:
+        raise ValueError(f"{path.name} is missing")
+    if status.bytes != card.files[name].bytes:
+        raise ValueError(f"{path.name} has {status.bytes} bytes, its card says {card.files[name].bytes}")
+    content = archive.backend.read(path)
+    if _sha256(content) != card.files[name].sha256:
+        raise ValueError(f"the SHA-256 of {path.name} is not that of its card: it was changed since")
+    return content
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def check_free(archive: Archive, name: str, training: str, key: str = "policy.name") -> None:
+    """Raises ``RequestError`` if a name, given as ``key``, belongs to another training."""
+    taken = named(archive, name)
+    if taken is not None and taken.learned["training"] != training:
+        raise RequestError(
+            f"{key}={name} is the name of another policy ({taken.learned['trainer']}, kind {taken.kind}, "
+            f"{taken.learned['games']:,} games; {archive.hint(f'policy show {name}')} describes it): choose another"
+        )
+
+
+def check_name(name: str, key: str = "policy.name") -> None:
+    """Check the name of a policy, given as ``key``. Raises ``RequestError`` if it cannot be a name."""
+    if not POLICY_NAME.fullmatch(name):
+        raise RequestError(
+            f"{key}={name!r} cannot be a name: a letter, then at most 63 letters, digits, '_', '.' and '-', and "
+            "neither a word such as null nor like a policy's id"
+        )

@@ -1,0 +1,1 @@
+"""The tables of an archive beyond its games: derived, compacted, merged, verified."""

@@ -1,0 +1,259 @@
+"""Replays the plies of a shard: the board before each ply with its tactics, and the order of play up to symmetry.
+
+*Tactics* are what the rules say of a ply at once: the cells that win, the gifts that are safe, the lines that it
+finished. No search is needed.
+
+*The order of play up to symmetry* is the least image of a game under the symmetries of its rules. Images are compared
+from the first ply on. Symmetries of cells move cells alone, and symmetries of pieces move pieces alone. So cells and
+pieces are made least separately. The beginning of a least image is the least image of the beginning. So one image of a
+game tells its opening of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analytics.store.records import RunRecord
+from analytics.store.schema import PLIES
+from analytics.tables.derived.positions import Boards, Plies, boards_before, plies_of, require_games, starts_of
+from quarto.batch import GAME_BITS
+from quarto.bits import spread
+from quarto.canonical import canonical_turn, first_turn
+from quarto.jit import int64, kernel, uint64
+from quarto.notation import ATTRIBUTE_WORDS
+from quarto.position import ALL_PIECES
+from quarto.rules import ATTRIBUTES, CELLS, NONE, PIECES, Rules
+from quarto.symmetry import Symmetries, symmetries
+from quarto.threats import VALUES, cells_with, safe_pieces, winning_cells
+
+ORDERED_PLIES = 8  # of each game: hardly two random games agree in more
+
+BOARDS = pl.Schema(
+    {
+        **PLIES,
+        "before": pl.Int32(),  # bit p: piece p is on the board before the ply
+        "filled": pl.Int32(),  # bit c: cell c holds a piece then
+    }
+)
+# More columns, each made for the questions that ask for it.
+AGENTS = pl.Schema(
+    {
+        "giver": pl.Int32(),  # 1 + the number of the agent in the run; 0: the gift was imposed
+        "mover": pl.Int32(),  # likewise, of the placement
+    }
+)
+KEYS = pl.Schema({"occupied": pl.Int64(), "board": pl.Int64()})  # of the position before the placement: ``POSITIONS``
+TACTICS = pl.Schema(
+    {
+        "winning_cells": pl.Int32(),  # bit c: the mover could win on cell c
+        "safe_gifts": pl.Int32(),  # bit p: piece p was left, and the mover could not win with it
+        "lines": pl.Int64(),  # bit n: the ply finished line n of the rules
+        "attributes": pl.Int32(),  # bit v: the pieces of such a line share the attribute value v, as in ``cells_with``
+    }
+)
+MORE = pl.Schema({**AGENTS, **KEYS, **TACTICS})
+VALUE_WORDS = [words[clear] for clear in (0, 1) for words in reversed(ATTRIBUTE_WORDS)]  # by attribute value 0 to 7
+
+ORDERS = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "pairing": pl.Int32(),
+        "outcome": pl.Int8(),  # for the seat that placed first
+        "ordered": pl.Int8(),  # plies in the two words: those of the game, at most ORDERED_PLIES
+        "pieces": pl.Int64(),  # four bits a ply, the first ply highest; 0 after the last
+        "cells": pl.Int64(),  # likewise
+    }
+)
+
+
+@kernel()
+def _keys(plies: Plies, boards: Boards, mover: bool, keys: NDArray[np.int64], tables: Symmetries) -> None:
+    """Fill ``keys`` [2, R] with ``occupied`` and ``board`` of the canonical positions before the placements."""
+    for row in range(plies.piece.shape[0]):
+        occupied, choice = int64(boards.filled[row]), (int64(plies.cell[row]), int64(NONE))
+        hand = int64(NONE) if mover else int64(plies.piece[row])
+        if occupied == 0:
+            turn = first_turn(hand, choice, tables)
+        else:
+            turn = canonical_turn(boards.lanes[row], occupied, hand, choice, tables)
+        keys[0, row], keys[1, row] = turn.occupied, int64(turn.board)
+
+
+class Tactics(NamedTuple):
+    """The columns ``TACTICS`` of ``R`` plies."""
+
+    winning_cells: NDArray[np.int32]  # [R]
+    safe_gifts: NDArray[np.int32]  # [R]
+    lines: NDArray[np.int64]  # [R]
+    attributes: NDArray[np.int32]  # [R]
+
+
+@kernel()
+def _tactics(plies: Plies, boards: Boards, lines: NDArray[np.int64], rules: Any, tactics: Tactics) -> None:
+    """Fill ``tactics``; ``lines`` [L] are the rules' lines as masks of cells."""
+    for row in range(plies.piece.shape[0]):
+        lanes, occupied = boards.lanes[row], int64(boards.filled[row])
+        piece, cell = int64(plies.piece[row]), int64(plies.cell[row])
+        left = int64(ALL_PIECES) & ~int64(boards.before[row])
+        winning, finished, shared = winning_cells(lanes, occupied, piece, rules), int64(0), int64(0)
+        if (winning >> cell) & 1:
+            after = lanes | (spread(piece) << uint64(cell))
+            for value in range(VALUES):
+                cells = cells_with(after, occupied | int64(1) << cell, value)
+                for line in range(lines.shape[0]):
+                    if cells & lines[line] == lines[line]:
+                        finished |= int64(1) << line
+                        shared |= int64(1) << value
+        if rules.mover_chooses != 0:
+            for other in range(PIECES):
+                if (left >> other) & 1:
+                    winning |= winning_cells(lanes, occupied, other, rules)
+        tactics.winning_cells[row] = winning
+        tactics.safe_gifts[row] = left & safe_pieces(lanes, occupied, rules)
+        tactics.lines[row], tactics.attributes[row] = finished, shared
+
+
+@kernel()
+def _by_game(
+    starts: NDArray[np.int64], plies: Plies, pieces: NDArray[np.int8], cells: NDArray[np.int8], made: NDArray[np.int8]
+) -> int:
+    """Gather the first plies of each game, pieces and cells [G, 8], and their number [G].
+
+    Returns the first ply with a row that follows none, or 8.
+    """
+    game = np.arange(starts[1])  # of each row of the ply
+    for ply in range(ORDERED_PLIES):
+        row = starts[ply + 1]
+        for last in range(starts[ply], starts[ply + 1]):
+            of = game[last - starts[ply]]
+            pieces[of, ply], cells[of, ply], made[of] = plies.piece[last], plies.cell[last], ply + 1
+            if row < starts[ply + 2] and plies.game_id[row] == plies.game_id[last]:
+                game[row - starts[ply + 1]] = of
+                row += 1
+        if row != starts[ply + 2]:
+            return ply + 1
+    return ORDERED_PLIES
+
+
+@kernel()
+def _least_cells(cells: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64], tables: Symmetries) -> None:
+    """The least image of each game's cells [G, 8] as a word [G]: ply by ply, the permutations that attain it remain."""
+    remaining = np.empty(tables.cells.shape[0], np.int16)
+    for game in range(cells.shape[0]):
+        count, word = remaining.shape[0], int64(0)
+        for i in range(count):
+            remaining[i] = i
+        for ply in range(made[game]):
+            cell, least, kept = int64(cells[game, ply]), int64(CELLS), 0
+            for i in range(count):
+                image = int64(tables.cells[remaining[i], cell])
+                if image < least:
+                    least, kept = image, 0
+                if image == least:
+                    remaining[kept] = remaining[i]
+                    kept += 1
+            count = kept
+            word |= least << int64(4 * (ORDERED_PLIES - 1 - ply))
+        words[game] = word
+
+
+@kernel()
+def _least_pieces(pieces: NDArray[np.int8], made: NDArray[np.int8], words: NDArray[np.int64]) -> None:
+    """The least image of each game's pieces [G, 8] as a word [G].
+
+    The first piece becomes 0. Attributes that have not been distinguished stand side by side; of these, the ones that
+    the next piece has take the lowest ranks.
+    """
+    order, kept = np.empty(ATTRIBUTES, np.int64), np.empty(ATTRIBUTES, np.int64)
+    begins = np.empty(ATTRIBUTES + 1, np.bool_)  # whether an attribute is distinguished from the one below it
+    for game in range(pieces.shape[0]):
+        word = int64(0)
+        for rank in range(ATTRIBUTES):
+            order[rank], begins[rank] = rank, False
+        begins[0] = begins[ATTRIBUTES] = True
+        groups = 1
+        for ply in range(1, made[game]):
+            piece, image, start = int64(pieces[game, ply]) ^ int64(pieces[game, 0]), int64(0), 0
+            if groups == ATTRIBUTES:  # all distinguished, as they soon are
+                for rank in range(ATTRIBUTES):
+                    image |= ((piece >> order[rank]) & 1) << int64(rank)
+                word |= image << int64(4 * (ORDERED_PLIES - 1 - ply))
+                continue
+            while start < ATTRIBUTES:
+                end, low = start + 1, start
+                while not begins[end]:
+                    end += 1
+                for wanted in (1, 0):
+                    for rank in range(start, end):
+                        if (piece >> order[rank]) & 1 == wanted:
+                            kept[low] = order[rank]
+                            image |= int64(wanted) << int64(low)
+                            low += 1
+                    if wanted and start < low < end:
+                        begins[low] = True
+                        groups += 1
+                start = end
+            for rank in range(ATTRIBUTES):
+                order[rank] = kept[rank]
+            word |= image << int64(4 * (ORDERED_PLIES - 1 - ply))
+        words[game] = word
+
+
+def boards_of(plies: pl.DataFrame, record: RunRecord, more: Collection[str] = ()) -> pl.DataFrame:
+    """The rows of a shard's plies with the board before each, and with columns of ``MORE``: a table by their schemas.
+
+    Raises ``ValueError`` if the rows are not games in order.
+    """
+    rows, of_plies, rules = len(plies), plies_of(plies, len(plies)), record.rules
+    boards = boards_before(starts_of(plies), of_plies, PIECES)
+    found = {"before": pl.Series(boards.before), "filled": pl.Series(boards.filled)}
+    if AGENTS.keys() & set(more):
+        found |= _agents_of(plies, record)
+    if KEYS.keys() & set(more):
+        keys = np.empty((2, rows), np.int64)
+        _keys(of_plies, boards, rules.mover_chooses, keys, symmetries(rules))
+        found |= {name: pl.Series(key) for name, key in zip(KEYS, keys, strict=True)}
+    if TACTICS.keys() & set(more):
+        found |= _tactics_of(of_plies, boards, rules)
+    return plies.with_columns(**{name: column for name, column in found.items() if name in BOARDS or name in more})
+
+
+def _agents_of(plies: pl.DataFrame, record: RunRecord) -> dict[str, pl.Series]:
+    """The columns ``AGENTS``."""
+    game_id, seat, ply = (plies[name].to_numpy() for name in ("game_id", "seat", "ply"))
+    numbers = 1 + np.array(record.spec["pairings"], np.int32).ravel()
+    mover = 2 * (game_id >> GAME_BITS) + (seat ^ (game_id & 1))
+    chosen = ply >= record.spec["opening_plies"]
+    return {"giver": pl.Series(numbers[mover ^ 1] * chosen), "mover": pl.Series(numbers[mover] * chosen)}
+
+
+def _tactics_of(plies: Plies, boards: Boards, rules: Rules) -> dict[str, pl.Series]:
+    """The columns ``TACTICS``."""
+    rows = len(plies.piece)
+    small = np.empty((3, rows), np.int32)
+    tactics = Tactics(small[0], small[1], np.empty(rows, np.int64), small[2])
+    masks = np.array([sum(1 << cell for cell in line) for line in rules.lines])
+    _tactics(plies, boards, masks, rules.tables, tactics)
+    return {name: pl.Series(column) for name, column in tactics._asdict().items()}
+
+
+def orders_of(plies: pl.DataFrame, rules: Rules) -> pl.DataFrame:
+    """The first plies of each game of a shard, in order and up to symmetry: a table by the schema ``ORDERS``.
+
+    Games without plies are left out. Raises ``ValueError`` if the rows are not games in order.
+    """
+    starts = starts_of(plies)
+    games = int(starts[1])
+    pieces, cells, made = np.zeros((games, 8), np.int8), np.zeros((games, 8), np.int8), np.zeros(games, np.int8)
+    reached = _by_game(starts, plies_of(plies, int(starts[ORDERED_PLIES + 1])), pieces, cells, made)
+    require_games(reached, ORDERED_PLIES)
+    words = np.zeros((2, games), np.int64)
+    _least_pieces(pieces, made, words[0])
+    _least_cells(cells, made, words[1], symmetries(rules))
+    first = plies.head(games).select("game_id", "pairing", "outcome")
+    return first.with_columns(ordered=pl.Series(made), pieces=pl.Series(words[0]), cells=pl.Series(words[1]))

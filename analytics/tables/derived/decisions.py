@@ -1,0 +1,140 @@
+"""Annotations: the derived table ``decisions``, which holds the exact value of every placement and gift.
+
+Its extent says which decisions a file has, and whether choices were counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from msgspec import structs
+from numpy.typing import NDArray
+
+from analytics.store.archive import Archive
+from analytics.store.blocks import RangeGames
+from analytics.tables.derived.derived_table import RangeTable, known_ranges
+from analytics.tables.derived.exact_values import ExactValues
+from quarto.rules import CELLS, PIECES, Rules
+
+GIFT, PLACEMENT = 0, 1
+DECISIONS = pl.Schema(
+    {
+        "game_id": pl.Int64(),
+        "ply": pl.Int8(),  # 0 to 15
+        "kind": pl.Int8(),  # GIFT or PLACEMENT of this ply
+        "seat": pl.Int8(),  # that decided
+        "value_before": pl.Int8(),  # for the seat that decided: 1 won, 0 drawn, -1 lost
+        "value_after": pl.Int8(),
+        "saving": pl.Int32(),  # number of choices that keep value_before, or NOT_COUNTED
+        "legal": pl.Int32(),  # number of legal choices
+    }
+)
+
+FIRST_PIECES_MOVER = 5  # by default, where the mover chooses the piece: a position with fewer takes minutes
+
+
+class AnnotationExtent(NamedTuple):
+    """The extent to which games are annotated."""
+
+    choices: bool = False  # saving choices are counted
+    from_pieces: int = 0  # decisions on boards with fewer pieces are left out
+
+    @property
+    def text(self) -> str:
+        """The extent in the name of a file: greater texts hold more."""
+        return f"{PIECES - self.from_pieces:02d}{'c' if self.choices else ''}"
+
+    @staticmethod
+    def of_text(text: str) -> AnnotationExtent:
+        """The extent in the name of a file. A text that is no extent holds nothing."""
+        if not DECISIONS_TABLE.is_extent(text):
+            return NOTHING
+        return AnnotationExtent(text.endswith("c"), PIECES - int(text.removesuffix("c")))
+
+    def is_in(self, text: str) -> bool:
+        """Whether the extent in the name of a file includes this one."""
+        other = AnnotationExtent.of_text(text)
+        return self.choices <= other.choices and self.from_pieces >= other.from_pieces
+
+    def joined(self, texts: Iterable[str]) -> AnnotationExtent:
+        """The least extent that includes this one and those in the names of files."""
+        every = [self, *map(AnnotationExtent.of_text, texts)]
+        return AnnotationExtent(any(each.choices for each in every), min(each.from_pieces for each in every))
+
+
+NOTHING = AnnotationExtent(from_pieces=PIECES)
+
+
+DECISIONS_TABLE = RangeTable(
+    "decisions",
+    DECISIONS,
+    key=("ply", "kind", "game_id"),
+    command="qarena annotate",
+    extents="(0[0-9]|1[0-6])c?",
+    includes=lambda extent, other: AnnotationExtent.of_text(other).is_in(extent),
+)
+
+
+def least_extent(rules: Rules, choices: bool, from_pieces: int | None = None) -> AnnotationExtent:
+    """The extent that a user asked for; ``from_pieces``: None for the default of the rules."""
+    default = FIRST_PIECES_MOVER if rules.mover_chooses else 0
+    return AnnotationExtent(choices, default if from_pieces is None else from_pieces)
+
+
+def note_annotations(archive: Archive, run_id: str) -> None:
+    """Note in a run's record how many units are annotated. Raises ``FailureError`` if that cannot be written."""
+    units = known_ranges(archive, run_id, DECISIONS_TABLE).units
+    record = archive.run(run_id)
+    if record is not None and record.annotated != units:
+        archive.update_run(run_id, lambda known: known and structs.replace(known, annotated=units))
+
+
+def first_plies(games: RangeGames, extent: AnnotationExtent) -> NDArray[np.int8]:
+    """[G] the first ply of each game that is annotated: imposed plies are no decisions."""
+    return np.maximum(games.opening, np.int8(extent.from_pieces))
+
+
+def decisions_of(games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules) -> pl.DataFrame:
+    """The decisions of games from ply ``first`` [G] on: by ply, then gifts before placements, then game.
+
+    A table by the schema ``DECISIONS``.
+    """
+    return pl.concat(decisions_by_ply(games, first, values, rules))
+
+
+def decisions_by_ply(
+    games: RangeGames, first: NDArray[np.int8], values: ExactValues, rules: Rules
+) -> Iterator[pl.DataFrame]:
+    """The same rows, a table for each ply and kind."""
+    for ply in range(PIECES):
+        for kind in (PLACEMENT,) if rules.mover_chooses else (GIFT, PLACEMENT):
+            yield pl.DataFrame(_columns(games, first, values, ply, kind, rules), schema=DECISIONS)
+
+
+def _columns(
+    games: RangeGames, first: NDArray[np.int8], values: ExactValues, ply: int, kind: int, rules: Rules
+) -> dict[str, NDArray[Any]]:
+    """The decisions of one kind at one ply."""
+    plies = games.games.plies
+    at = np.flatnonzero((plies > ply) & (first <= ply))
+    if kind == GIFT:
+        before, after, saving = values.gift[ply, at], -values.placement[ply, at], values.saving_gifts[ply, at]
+        legal = PIECES - ply
+    else:
+        following = -values.placement[min(ply + 1, PIECES - 1), at] if rules.mover_chooses else values.gift[ply + 1, at]
+        before, after = values.placement[ply, at], np.where(plies[at] == ply + 1, values.end[at], following)
+        saving, legal = values.saving_cells[ply, at], (CELLS - ply) * (PIECES - ply if rules.mover_chooses else 1)
+    size = len(at)
+    return {
+        "game_id": games.game_id[at],
+        "ply": np.full(size, ply, np.int8),
+        "kind": np.full(size, kind, np.int8),
+        "seat": np.full(size, (ply + kind) & 1, np.int8),
+        "value_before": before,
+        "value_after": after.astype(np.int8),
+        "saving": saving.astype(np.int32),
+        "legal": np.full(size, legal, np.int32),
+    }

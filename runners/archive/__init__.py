@@ -1,1 +1,0 @@
-"""Commands that work on an archive: index, export and import, openings, report."""

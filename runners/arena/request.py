@@ -1,0 +1,23 @@
+"""The request of a run: what is to be played, by whom, and where it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runners.arena.executors.base import THREADS, Executor
+from runners.arena.spec import RunSpec
+from runners.arena.storage import ArchiveSettings
+
+
+@dataclass(frozen=True)
+class Request:
+    """A checked configuration: which games to play, how many, and where to store them."""
+
+    spec: RunSpec
+    games: int  # per pairing, even if the seats are swapped
+    threads: int
+    storage: ArchiveSettings
+    progress: bool
+    keep_going: bool = False  # although an agent forfeits all its games
+    executor: Executor = THREADS
+    notes: tuple[str, ...] = ()  # remarks for the user on how the configuration was understood

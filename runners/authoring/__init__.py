@@ -1,0 +1,1 @@
+"""A new agent: written from a template, checked, listed."""

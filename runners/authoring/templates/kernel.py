@@ -1,0 +1,47 @@
+"""The agent template: jitted, one position in and one turn out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base.agent import KernelAgent, Knowledge, encode_turn, params, turn
+from agents.random import random_cell, random_piece
+from quarto.jit import int64
+from quarto.position import ALL_CELLS, Position, placed
+from quarto.rng import draw
+from quarto.rules import NONE, Rules
+from quarto.threats import safe_pieces, winning_cells
+
+SAFE = 0  # index of the parameter
+
+
+@turn
+def template_turn(position: Position, seed: int, rules: Any, agent: Any) -> int:
+    """Cells and pieces are masks of 16 bits here; ``draw(seed, i)`` is the i-th random word of the turn."""
+    word = draw(seed, 0)
+    cell, lanes, occupied = int64(NONE), position.lanes, position.occupied
+    if position.hand != NONE:
+        wins = winning_cells(lanes, occupied, position.hand, rules)
+        cell = random_cell(word, wins if wins != 0 else ~occupied & ALL_CELLS)
+        lanes = placed(lanes, position.hand, cell)
+        occupied |= int64(1) << cell
+    safe = position.available & safe_pieces(lanes, occupied, rules)
+    if safe == 0 or params(agent)[SAFE] == 0.0:
+        safe = position.available
+    return encode_turn(cell, random_piece(word, safe))
+
+
+class Template(KernelAgent):
+    """Takes a win, gives a safe piece if there is one, and otherwise chooses at random."""
+
+    kernel = template_turn
+    choosers = ("opponent",)  # it plays rules under which the opponent chooses the piece
+
+    def __init__(self, safe: bool = True) -> None:
+        self.safe = safe
+
+    def knowledge(self, rules: Rules) -> Knowledge:
+        """The values that the turn reads as ``agent``: parameters, tables, memory. All share one compilation."""
+        return Knowledge(params=np.array([float(self.safe)]))

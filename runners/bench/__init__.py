@@ -1,0 +1,1 @@
+"""Measuring: speeds, times of turns, and the published studies."""

@@ -1,1 +1,0 @@
-"""Checking an agent before it plays for the archive."""

@@ -1,0 +1,62 @@
+"""The jobs of a sweep one after the other in this process, as Hydra's own sweeper and launcher carry them out.
+
+Theirs compose the configurations of all jobs before the first job begins, and those of a batch twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.utils import configure_log, filter_overrides, run_job
+from hydra.types import HydraContext, RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from runners.config.callbacks import Callbacks
+from runners.config.sweep_values import list_values, parse_overrides
+
+LOG = logging.getLogger("hydra.sweep")  # conf/hydra/hydra_logging prints what Hydra says
+
+
+def is_local(first: DictConfig) -> bool:
+    """Whether jobs run one after the other in this process, given the configuration of the first."""
+    choices, sweeper = first.hydra.runtime.choices, first.hydra.sweeper
+    basic = (choices.get("hydra/launcher"), choices.get("hydra/sweeper")) == ("basic", "basic")
+    return basic and sweeper.get("max_batch_size") is None
+
+
+def carry_out_jobs(config: str, overrides: Sequence[str], task: Callable[[DictConfig], Any]) -> None:
+    """Carry out the jobs that ``overrides`` ask for, each with a folder and a log of its own.
+
+    A job that fails does not end the sweep: ``task`` has recorded it. Raises what Hydra raises for a combination of
+    values that cannot be composed.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    sweep = loader.load_configuration(config, [*overrides, "hydra.mode=MULTIRUN"], RunMode.MULTIRUN)
+    folder = Path(sweep.hydra.sweep.dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    OmegaConf.save(sweep, folder / "multirun.yaml")
+    callbacks: Any = Callbacks(sweep)
+    callbacks.tell("on_multirun_start", config=sweep, config_name=config)
+    given = {override.get_key_element(): override for override in parse_overrides(_task_overrides(sweep))}
+    configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)
+    for number, values in enumerate(itertools.product(*map(list_values, given.values()))):
+        LOG.info("\t#%s : %s", number, " ".join(filter_overrides(values)))
+        job = loader.load_sweep_config(sweep, [*values])
+        with open_dict(job):
+            job.hydra.job.id = job.hydra.job.num = number
+        context = HydraContext(loader, callbacks)
+        run_job(task, job, "hydra.sweep.dir", job_subdir_key="hydra.sweep.subdir", hydra_context=context)
+        configure_log(sweep.hydra.hydra_logging, sweep.hydra.verbose)  # the job has changed it
+    callbacks.tell("on_multirun_end", config=sweep, config_name=config)
+
+
+def _task_overrides(sweep: DictConfig) -> list[str]:
+    """The overrides of jobs: those under ``hydra.sweeper.params``, then those that were typed."""
+    params = sweep.hydra.sweeper.get("params") or {}
+    typed: Any = OmegaConf.to_container(sweep.hydra.overrides.task, resolve=False)  # ${seed} differs from job to job
+    return [*(f"{key}={value}" for key, value in params.items()), *typed]

@@ -1,0 +1,205 @@
+"""The keys of each command that Hydra carries out: their types, ranges and defaults.
+
+Nothing that plays is imported here: ``--help`` and the refusal of a wrong name or value need no more than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, is_dataclass
+from math import inf
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from msgspec import Meta
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from analytics import DEFAULT_ARCHIVE
+from quarto.errors import RequestError, nearest
+from runners.arena.storage import OTHER_CODE, ArchiveSettings
+
+if TYPE_CHECKING:
+    pass
+from runners.config.options import names
+
+MAX_OPENING_PLIES = 15
+
+
+MAX_SEED = (1 << 63) - 1
+
+
+SCHEDULES = ("round_robin", "gauntlet")
+
+
+# Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
+# Types of keys with their ranges. Hydra checks the types, ``check_values`` the rest.
+Seed = Annotated[int, Meta(ge=0, le=MAX_SEED)]
+
+
+OpeningPlies = Annotated[int, Meta(ge=0, le=MAX_OPENING_PLIES)]
+
+
+ThreadCount = Annotated[int | None, Meta(ge=1, le=1024)]
+
+
+@dataclass
+class ArchiveConfig:
+    """The keys of ``conf/archive``; see ``ArchiveSettings`` for what each means."""
+
+    root: str = str(DEFAULT_ARCHIVE)
+    shard_games: Annotated[int, Meta(ge=2, le=1 << 24)] = ArchiveSettings.shard_games
+    shard_seconds: Annotated[float, Meta(ge=0)] = ArchiveSettings.shard_seconds
+    other_code: Annotated[str, OTHER_CODE] = ArchiveSettings.other_code
+    thoughts: bool = ArchiveSettings.thoughts
+
+
+@dataclass
+class SweepConfig:
+    """Set by ``qarena sweep``: which sweep a job belongs to."""
+
+    id: str | None = None
+
+
+@dataclass
+class RayConfig:
+    """The cluster of ``executor=ray``. ``conf/executor/ray.yaml`` explains each key."""
+
+    address: str = "auto"
+    tasks: int | None = None
+
+
+@dataclass
+class PolicyConfig:
+    """The policy that a training makes."""
+
+    name: str | None = None
+
+
+@dataclass
+class CurveConfig:
+    """The learning curve of a training."""
+
+    block: Annotated[int, Meta(ge=1, le=1 << 30)] = MISSING
+
+
+@dataclass
+class CommandConfig:
+    """The keys of every command that Hydra carries out. The yaml of each command in ``conf`` explains its keys."""
+
+    threads: ThreadCount = None
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+
+
+@dataclass
+class PlayConfig(CommandConfig):
+    """The keys of every command that plays."""
+
+    rules: Any = None
+    seed: Seed = 1
+    progress: bool = True
+
+
+@dataclass
+class MatchConfig(PlayConfig):
+    """The keys of every command in which named agents play."""
+
+    a: Any = None
+    b: Any = None
+    agents: list[Any] | None = None
+    games: Annotated[int, Meta(ge=1)] = 100000
+    opening_plies: OpeningPlies = 0
+    keep_going: bool = False
+
+
+@dataclass
+class RunConfig(MatchConfig):
+    """The keys of ``qarena run``."""
+
+    schedule: Annotated[str, SCHEDULES] = "round_robin"
+    seats: Annotated[str, ("swapped", "fixed")] = "swapped"
+    objective: Any = None
+    executor: Any = field(default_factory=lambda: {"_target_": "runners.executors.base.Threads"})  # of tests too
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+@dataclass
+class TrainConfig(PlayConfig):
+    """The keys of ``qarena train``."""
+
+    trainer: Any = None
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    curve: CurveConfig = field(default_factory=CurveConfig)
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+@dataclass
+class SprtConfig(MatchConfig):
+    """The keys of ``qarena sprt``."""
+
+    games: Annotated[int, Meta(ge=2)] = 100000
+    opening_plies: OpeningPlies = 2
+    elo0: float = 0.0
+    elo1: float = 10.0
+    alpha: float = 0.05
+    beta: float = 0.05
+
+
+@dataclass
+class PolicyBuildConfig(CommandConfig):
+    """The keys of ``qarena policy build``."""
+
+    kind: Any = None
+    name: str | None = None
+    where: str = MISSING
+    executor: Any = None
+    ray: RayConfig = field(default_factory=RayConfig)
+
+
+SCHEMAS = {"run": RunConfig, "train": TrainConfig, "sprt": SprtConfig, "policy_build": PolicyBuildConfig}  # by yaml
+
+
+for config, schema in SCHEMAS.items():
+    ConfigStore.instance().store(name=f"{config}_schema", node=schema)
+
+
+def check_values(node: DictConfig, schema: type[Any], prefix: str = "") -> None:
+    """Check the keys of a composed configuration, and the ranges that the fields of the dataclass ``schema`` declare.
+
+    Hydra's own check does not see ``+key=`` and ``~key``. ``prefix`` is that of the node's keys, for messages. Raises
+    ``RequestError`` for a key that is no field, and for a field without a key. The same for a value in place of a
+    group's option, and for one out of range.
+    """
+    hints, keys = get_type_hints(schema, include_extras=True), [str(key) for key in node]
+    for key in keys:
+        if key not in (*hints, "hydra"):
+            raise RequestError(f"key '{prefix}{key}' does not exist{nearest(key, hints)}")
+    for key, hint in hints.items():
+        if key not in keys:
+            raise RequestError(f"~{prefix}{key} removes a key that every run needs: leave this override out")
+        if isinstance(hint, type) and is_dataclass(hint):
+            check_values(node[key], hint, f"{prefix}{key}.")
+        if hint is Any and not OmegaConf.is_dict(node[key]):  # the option of a group
+            group = f"agent@{key}" if key in ("a", "b") else key
+            wrong = "is missing" if node[key] is None else f"is how to choose one: {key}={node[key]} is no option"
+            raise RequestError(f"{group}=NAME {wrong}{nearest('', names(group.partition('@')[0]))}")
+        for declared in get_args(hint)[1:] if node[key] is not None else ():
+            if isinstance(declared, Meta):
+                least, most = (usual if it is None else it for usual, it in ((-inf, declared.ge), (inf, declared.le)))
+                check_range(f"{prefix}{key}", node[key], least, most)
+            elif isinstance(declared, tuple):
+                check_choice(f"{prefix}{key}", node[key], declared)
+
+
+def check_range(key: str, value: float, least: float, most: float) -> None:
+    """Raises ``RequestError`` unless ``least <= value <= most``."""
+    if not least <= value <= most:
+        bound = f"at least {least}" if value < least else f"at most {most}"
+        raise RequestError(f"{key}={value} is out of range: it must be {bound}")
+
+
+def check_choice(key: str, value: str, valid: Sequence[str]) -> None:
+    """Raises ``RequestError`` unless ``value`` is one of ``valid``."""
+    if value not in valid:
+        raise RequestError(f"{key}={value} does not exist{nearest(str(value), valid)}")

@@ -1,0 +1,297 @@
+"""Sweeps: what Hydra is told, the outcome of each job, and a table of all jobs at the end.
+
+A job may run in another process or on another machine. So it writes its record twice. One is in the archive, for the
+view ``sweeps``. The process that started the sweep finds the other in the job's output folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.conf import HydraConf
+from hydra.core.hydra_config import HydraConfig
+from msgspec import structs
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agents.base.parameters import as_typed
+from analytics.questions.columns import ResultColumn
+from analytics.store.archive import Archive
+from analytics.store.files.backend import location_of
+from analytics.store.records import JsonRecord, SweepJob, dump, load, typed
+from quarto.errors import ArenaError, RequestError
+from runners.config.application import LAUNCH, Application, say_how_to_resume, where_typed
+from runners.config.arguments import Arguments
+from runners.config.labels import quote
+from runners.config.objectives import Target
+from runners.config.options import find_own_modules
+from runners.terminal import console
+
+# Folders, archive, threads, executor, progress and keep_going do not affect what a job returns, nor does the extent of
+# a study.
+WITHOUT_EFFECT = re.compile(
+    r"\+*(hydra[./](?!sweeper[.=](?!storage=|n_trials=|n_jobs=|max_failure_rate=))|archive[.=]|threads=|progress="
+    r"|keep_going=|executor[.=]|ray[.])"
+)
+# By default the plugin joins whatever cluster it finds, reports its start, has a web server, and limits the memory for
+# objects, which Ray refuses if it joins a cluster.
+RAY_KEY = "hydra.launcher.ray.init"
+RAY = {"address": "local", "include_dashboard": "false", "logging_level": "error", "object_store_memory": "null"}
+BEST = "optimization_results.yaml"  # hydra-optuna-sweeper writes it into the sweep's folder
+
+
+def sweep_id(arguments: Sequence[str], config: str = "run") -> str:
+    """The id of a sweep. It does not depend on the order of overrides, nor on what has no effect on its jobs.
+
+    It does depend on the sweeper, which decides what the jobs are.
+    """
+    kept = sorted(argument for argument in arguments if not WITHOUT_EFFECT.match(argument))
+    return hashlib.sha256("\n".join([*kept, *([] if config == "run" else [config])]).encode()).hexdigest()[:12]
+
+
+def record_name(job: int | str) -> str:
+    """The name of a job's record in its output folder. Jobs of other launches have others in the same folder."""
+    return f"job-{os.environ[LAUNCH].replace('/', '-')}-{job}.json"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep that this process starts."""
+
+    folder: Path  # absolute; it may have served another sweep before
+    created: Sequence[Path]  # the folders that did not exist, inner ones first
+    overrides: Sequence[str]  # all that Hydra is told
+    view: str  # whose view the table takes
+    best: Target | None  # that Optuna seeks
+
+    @staticmethod
+    def of(first: DictConfig, asked: Arguments, target: Target | None, application: Application) -> Sweep:
+        """The sweep that a request asks for; ``first`` is the configuration of its first job.
+
+        Raises ``RequestError`` for a launcher or a sweeper that cannot work here.
+        """
+        folder = Path(first.hydra.sweep.dir).absolute()
+        created = [each for each in (folder, *folder.parents) if not each.exists()]
+        name = sweep_id([*asked.overrides, *(f"--config-dir={each}" for each in asked.config_dirs)], application.config)
+        more = [f"hydra.sweep.dir={quote(str(folder))}"]  # jobs may run in another current folder, or at another time
+        if not any(each.startswith("sweep.id=") for each in asked.overrides):
+            more.append(f"sweep.id={quote(name)}")  # quoted, because an id of digits and an e is no number
+        more += _for_launcher(first, asked.overrides)
+        if is_study := first.hydra.runtime.choices["hydra/sweeper"] == "optuna":
+            more += _for_optuna(first, asked.overrides, target, name)
+        return Sweep(folder, created, [*asked.overrides, *more], application.view, target if is_study else None)
+
+    def jobs(self) -> list[Job]:
+        """This launch's jobs that have ended, in the order of their numbers."""
+        found = (load(path, Job) for path in self.folder.rglob(record_name("*")))
+        return sorted(found, key=lambda each: each.record.job)
+
+    def withdraw(self) -> None:
+        """Remove the folder of a sweep that Hydra refused before its first job."""
+        (self.folder / "multirun.yaml").unlink(missing_ok=True)
+        for each in self.created:
+            with suppress(OSError):  # it is not empty
+                each.rmdir()
+
+    def report(self) -> int:
+        """Print a table of the jobs' settings and results, then the failures again; returns the exit code."""
+        jobs = self.jobs()
+        failures = [each for each in jobs if each.record.status == "failed"]
+        for each in failures:
+            with suppress(ArenaError):  # there may be no archive
+                each.store()
+        for each in jobs[:: max(1, len(jobs) - 1)]:  # the first and the last: whichever job is lost later is missed
+            with suppress(ArenaError):
+                each.store(jobs=jobs[-1].record.job + 1)
+        if any(each.rows for each in jobs):
+            title = f"Sweep ({self.view})" if self.view else "Sweep"
+            console.show([console.tabulated([*_settings(jobs), *_results(jobs)], title)])
+            question = f"SELECT * FROM sweeps WHERE sweep_id = '{jobs[0].record.sweep_id}'"  # noqa: S608  (only shown)
+            for root in dict.fromkeys(each.archive for each in jobs if each.rows):
+                console.print_line(f"  {console.sql_command(question, location_of(root))}")
+        for note in (f"job {each.record.job} {note}" for each in jobs for note in each.notes):
+            console.print_note(note)
+        for each in failures:
+            console.print_note(each.failure)
+        if failures:
+            count = f"{len(failures)} of {console.number_of(len(jobs), 'job')}"
+            console.print_note(f"{count} failed; the same command again plays only what is missing")
+        if self.best and (self.folder / BEST).exists():
+            found = OmegaConf.load(self.folder / BEST)
+            settings = " ".join(f"{key}={value}" for key, value in found.best_params.items())
+            console.print_line(f"Best of the study: {settings} ({self.best.name} {self.best.text(found.best_value)})")
+        return 0 if all(each.record.status == "complete" for each in jobs) else 1
+
+
+def _for_launcher(first: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """Further overrides that the launcher of a sweep needs.
+
+    Raises ``RequestError`` for a launcher that cannot work here.
+    """
+    launcher = first.hydra.runtime.choices.get("hydra/launcher")
+    for program in ("srun", "sbatch") if launcher == "submitit_slurm" else ():
+        if shutil.which(program) is None:
+            raise RequestError(
+                f"hydra/launcher=submitit_slurm needs Slurm: {program} is not on PATH; submit from a machine of the "
+                "cluster, or use hydra/launcher=submitit_local"
+            )
+    if launcher != "basic":
+        console.print_note(f"{launcher}: the jobs' output folders are in {first.hydra.sweep.dir}")
+    if launcher != "ray":
+        return []
+    given = [override.lstrip("+").partition("=")[0] for override in overrides]
+    more = [f"++{RAY_KEY}.{name}={value}" for name, value in RAY.items() if f"{RAY_KEY}.{name}" not in given]
+    # Processes of a cluster that is there already need the environment variables that jobs read.
+    own = {name: value for name, value in os.environ.items() if name.startswith("QARENA_")}
+    return [*more, *(f"++{RAY_KEY}.runtime_env.env_vars.{name}={quote(value)}" for name, value in own.items())]
+
+
+def _for_optuna(first: DictConfig, overrides: Sequence[str], target: Target | None, name: str) -> list[str]:
+    """Further overrides that the sweeper of Optuna needs: the direction, and a name for the study.
+
+    Raises ``RequestError`` if there is nothing to optimise, or in the other direction.
+    """
+    if target is None:
+        raise RequestError("hydra/sweeper=optuna needs a value to optimise, and the jobs of this command have none")
+    for given in overrides:
+        key, _, value = given.partition("=")
+        if key == "hydra.sweeper.direction" and value != target.direction:
+            raise RequestError(
+                f"{given} contradicts the objective {target.name}, which is to {target.direction}: leave it out"
+            )
+    warnings.simplefilter("ignore")  # those of Optuna, the plugin and SQLAlchemy are for their developers
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = first.hydra.sweeper.study_name or name  # without a name, other settings are another study
+    return [f"hydra.sweeper.direction={target.direction}", f"hydra.sweeper.study_name={study}"]
+
+
+class Job(JsonRecord, frozen=True):
+    """A job of a sweep, as it is written into its output folder."""
+
+    folder: str  # of its output
+    archive: str  # its folder or URL
+    record: SweepJob
+    columns: Sequence[ResultColumn] = ()  # of its rows in the table
+    notes: Sequence[str] = ()  # what to know about its rows
+
+    @staticmethod
+    def begun(cfg: DictConfig, hydra_cfg: HydraConf, games: int) -> Job:
+        """The job that Hydra is about to run, which asks for ``games`` games of each pairing."""
+        settings = list_settings(cfg, hydra_cfg)
+        asked = {"sweep_id": cfg.sweep.id, "job": hydra_cfg.job.num, "overrides": settings, "games": max(0, games)}
+        return Job(hydra_cfg.runtime.output_dir, str(cfg.archive.root), typed(asked | {"status": "failed"}, SweepJob))
+
+    def failed(self, error: Exception) -> None:
+        """Record that a job failed, and print why; ``Sweep.report`` prints it again at the end."""
+        text = str(error) if isinstance(error, ArenaError) else f"{type(error).__name__}: {error}"
+        console.print_note(self.keep(error=" ".join(text.split())).failure)
+
+    def keep(self, columns: Sequence[ResultColumn] = (), notes: Sequence[str] = (), **outcome: Any) -> Job:
+        """Write the job with its rows and with these fields of its record, and return it."""
+        job = structs.replace(self, columns=columns, notes=notes, record=structs.replace(self.record, **outcome))
+        (Path(self.folder) / record_name(self.record.job)).write_bytes(dump(job))
+        try:
+            job.store()
+        except ArenaError:
+            if job.record.status != "failed":  # a job may have failed because of its archive
+                raise
+        return job
+
+    def store(self, **changed: Any) -> None:
+        """Write its record into its archive."""
+        Archive.open(location_of(self.archive)).save_sweep_job(structs.replace(self.record, **changed))
+
+    @property
+    def failure(self) -> str:
+        """Why it failed."""
+        settings = " ".join(f"{key}={value}" for key, value in self.record.overrides.items())
+        return f"job {self.record.job} failed ({settings}): {self.record.error}"
+
+    @property
+    def rows(self) -> int:
+        """Its rows in the table."""
+        return len(self.columns[0].texts) if self.columns else 0
+
+
+def list_settings(cfg: DictConfig, hydra_cfg: HydraConf) -> dict[str, str]:
+    """List the keys that a job was given with their values in it, also where an override takes another key's value."""
+    settings = {}
+    given: Any = OmegaConf.to_container(hydra_cfg.overrides.task, resolve=False)
+    for override in given:
+        key, equals, text = override.lstrip("+").partition("=")
+        if equals and not key.startswith("~") and key != "sweep.id":
+            settings[key] = _setting(cfg, hydra_cfg.runtime.choices, key, text)
+    return settings
+
+
+def _setting(cfg: DictConfig, choices: Mapping[str, str], key: str, text: str) -> str:
+    """The value of a key in a job as a text; of a group the option that was chosen."""
+    if key in choices:
+        return as_typed(choices[key])
+    with suppress(OmegaConfBaseException):  # the job itself says why a value cannot be found
+        value = OmegaConf.select(cfg, key)
+        if not OmegaConf.is_config(value):
+            return as_typed(value)
+        return json.dumps(OmegaConf.to_container(value, resolve=True), ensure_ascii=False, separators=(",", ":"))
+    return text
+
+
+def carry_out(application: Application, cfg: DictConfig) -> float | None:
+    """Hydra's task in a sweep: carry out a job, keep its outcome for the table at the end, return its value."""
+    find_own_modules()  # this may be a process that a launcher started
+    with where_typed():
+        hydra_cfg = HydraConfig.get()
+        job = Job.begun(cfg, hydra_cfg, application.games(cfg))
+        try:
+            finished = application.ready(cfg, hydra_cfg)()
+        except Exception as error:
+            job.failed(error)
+            raise
+        except KeyboardInterrupt:
+            job.keep(status="interrupted")
+            raise
+        status, judged = "interrupted" if finished.interrupted else "complete", finished.judgement
+        recorded = judged._asdict() if judged else {}
+        job.keep(finished.columns, finished.notes, status=status, run_id=finished.run_id, **recorded)
+    if finished.stopped:
+        sys.exit(say_how_to_resume())
+    return judged and judged.value
+
+
+def _results(jobs: Sequence[Job]) -> list[ResultColumn]:
+    """The columns of all jobs' rows; a job that lacks one has empty texts in it."""
+    own = [{column.heading: column for column in each.columns} for each in jobs]
+    forms = {heading: column for columns in own for heading, column in columns.items()}
+    return [
+        form._replace(
+            texts=[
+                text
+                for job, columns in zip(jobs, own, strict=True)
+                for text in (columns[heading].texts if heading in columns else [""] * job.rows)
+            ],
+            right=all(columns[heading].right for columns in own if heading in columns),
+        )
+        for heading, form in forms.items()
+    ]
+
+
+def _settings(jobs: Sequence[Job]) -> list[ResultColumn]:
+    """The columns of each row's job number and of the settings that vary between jobs."""
+    keys = list(dict.fromkeys(key for job in jobs for key in job.record.overrides))
+    varied = [key for key in keys if len({job.record.overrides.get(key) for job in jobs}) > 1] or keys
+    rows = [job.record for job in jobs for _ in range(job.rows)]
+    settings = [ResultColumn(key, [job.overrides.get(key, "") for job in rows], right=False) for key in varied]
+    return [ResultColumn("job", [str(job.job) for job in rows]), *settings]

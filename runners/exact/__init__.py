@@ -1,0 +1,1 @@
+"""Exact play at work: solving, annotating, judging agents, making and solving puzzles."""

@@ -1,0 +1,98 @@
+"""An engine in plain Python: it wins if it can, else gives a piece that cannot win at once, else anything.
+
+qarena run engine random a.command='python3 runners/hosting/engines/examples/careful.py' games=1000
+"""
+
+DIGITS = "0123456789ABCDEF"
+CELLS = [column + row for row in "1234" for column in "abcd"]
+
+
+def cells_of(line: str) -> list[int]:
+    """The cells of a word such as a1b1c1d1."""
+    return [CELLS.index(line[at : at + 2]) for at in range(0, 8, 2)]
+
+
+def wins(board: dict[int, int], lines: list[list[int]], piece: int, cell: int) -> bool:
+    """Whether a piece on a cell finishes a line: four pieces share a bit that is set, or one that is clear."""
+    for line in lines:
+        others = [board[each] for each in line if each in board]
+        if cell in line and len(others) == 3:
+            set_in_all, set_in_any = piece, piece
+            for other in others:
+                set_in_all, set_in_any = set_in_all & other, set_in_any | other
+            if set_in_all or set_in_any != 15:
+                return True
+    return False
+
+
+class Chance:
+    """Random numbers that the seed of a position alone decides (xorshift)."""
+
+    def __init__(self, seed: int) -> None:
+        self.state = seed or 1
+
+    def one_of(self, choices: list[int]) -> int:
+        self.state ^= self.state << 13 & 0xFFFFFFFFFFFFFFFF
+        self.state ^= self.state >> 7
+        self.state ^= self.state << 17 & 0xFFFFFFFFFFFFFFFF
+        return choices[self.state % len(choices)]
+
+
+def can_win(board: dict[int, int], lines: list[list[int]], piece: int) -> bool:
+    """Whether a piece can finish a line somewhere."""
+    return any(wins(board, lines, piece, cell) for cell in range(16) if cell not in board)
+
+
+def gift_for(board: dict[int, int], lines: list[list[int]], left: list[int], chance: Chance) -> int:
+    """A piece for the opponent: a safe one if there is any."""
+    safe = [piece for piece in left if not can_win(board, lines, piece)]
+    return chance.one_of(safe or left)
+
+
+def turn(position: str, lines: list[list[int]], mover_chooses: bool) -> str:
+    """The answer to ROWS HAND SEED."""
+    rows, hand, seed = position.split()
+    board = {cell: DIGITS.index(each) for cell, each in enumerate(rows.replace("/", "")) if each != "."}
+    free = [cell for cell in range(16) if cell not in board]
+    left = [piece for piece in range(16) if piece not in board.values() and DIGITS[piece] != hand]
+    chance = Chance(int(seed, 16))
+    if hand == "-" and not mover_chooses:
+        return f"turn - {DIGITS[gift_for(board, lines, left, chance)]}"
+    hands = left if hand == "-" else [DIGITS.index(hand)]
+    winning = [(piece, cell) for piece in hands for cell in free if wins(board, lines, piece, cell)]
+    piece, cell = winning[0] if winning else (chance.one_of(hands), chance.one_of(free))
+    if mover_chooses:
+        return f"turn {CELLS[cell]} {DIGITS[piece]}"
+    board[cell] = piece
+    return f"turn {CELLS[cell]} {DIGITS[gift_for(board, lines, left, chance)] if left else '-'}"
+
+
+def main() -> None:
+    """Answer lines until there are none."""
+    positions: list[str] = []
+    lines: list[list[int]] = []
+    mover_chooses = False
+    while True:
+        try:
+            word, _, rest = input().partition(" ")
+        except EOFError:
+            return
+        if word == "quarto":
+            print("name careful\nready", flush=True)
+        elif word == "rules":
+            lines = [cells_of(line) for line in rest.split()[2:]]
+            mover_chooses = rest.split()[1] == "mover"
+            print("ready", flush=True)
+        elif word == "position":
+            positions.append(rest)
+        elif word == "go":
+            for position in positions:  # with a limit of time each turn goes out at once
+                print(turn(position, lines, mover_chooses), flush=rest != "")
+            print(end="", flush=True)
+            positions = []
+        elif word == "quit":
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Learning: training, policies from logged games, environments, the offline benchmark."""

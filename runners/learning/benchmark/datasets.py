@@ -1,0 +1,327 @@
+"""`qarena benchmark make`: the datasets of the offline benchmark, as archives and in Minari's format.
+
+Games are played into an archive in a hidden folder, from which an interrupted command goes on. Once they are complete
+they become one file of a new archive, whose Parquet files depend on the games alone, and then the Minari dataset. Both
+get their final names when they are complete.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from analytics import open_archive
+from analytics.exchange import formats
+from analytics.exchange.export import ExportRequest, export
+from analytics.exchange.sequence import FIRST
+from analytics.questions.selection import select
+from analytics.store.archive import Archive, readable
+from analytics.store.blocks import united
+from analytics.store.files.backend import explained
+from analytics.store.files.local import make_folder
+from analytics.store.marker import remember, require_outside
+from analytics.store.range_files import store_range
+from quarto.errors import FailureError, RequestError, nearest
+from quarto.rules import CLASSIC
+from runners.arena.code import version
+from runners.arena.experiment import prepare
+from runners.arena.playing import carry_out
+from runners.arena.request import Request
+from runners.arena.spec import RunSpec
+from runners.arena.storage import ArchiveSettings
+from runners.learning.benchmark.score import (
+    EXPERT,
+    OPPONENT,
+    RANDOM,
+    REFERENCE_GAMES,
+    REFERENCE_SECONDS,
+    References,
+    player,
+    references,
+)
+from runners.terminal import console
+from runners.terminal.console import progress_bar
+
+NAMESPACE = "quarto"  # of the datasets' ids, and the folder that has them
+PARQUET = "parquet"  # the folder with the same games as archives
+OPENING_PLIES = 2  # imposed on every game, in the datasets and where what was learned is judged
+MEDIUM = ("semi_random", "alpha_beta", "mcts(iterations=1000)")
+EVERYBODY = (RANDOM, *MEDIUM, EXPERT)
+VALIDATION_SEED = 1 << 30  # is added to the seed of a validation part, so that it has other openings
+ONE_IN = 10  # games of a validation part: so many for one of the training part, rounded up
+
+
+MAKING = ".making"  # the hidden folder of what is not complete
+BYTES_A_GAME = 15_000  # of both forms, roughly
+WRITING_SECONDS = 2.7  # for 1,000 games in Minari's format, on one thread
+ENVIRONMENT = "quarto-arena/QuartoTurns-v0"
+MINUTES_FROM = 90  # seconds, from which a duration is told in minutes
+AUTHOR = "The quarto-arena authors"
+SOURCE = "benchmark"  # key of the metadata that say from which run a dataset was made
+
+
+class BenchmarkDataset(NamedTuple):
+    """One dataset: the players whose turns it has, and their opponents."""
+
+    name: str
+    players: Sequence[str]  # labels
+    opponents: Sequence[str]  # each player meets each of them, itself too if it is one
+    about: str
+    seconds: float  # of processor time for 1,000 games, measured
+
+    @property
+    def pairings(self) -> int:
+        return len(self.players) * len(self.opponents)
+
+
+DATASETS = (
+    BenchmarkDataset("random-v0", (RANDOM,), (RANDOM,), "a random player against itself", 0.1),
+    BenchmarkDataset("medium-v0", MEDIUM, MEDIUM, "every pairing of three players of middling strength", 0.5),
+    BenchmarkDataset("expert-v0", (EXPERT,), EVERYBODY, "perfect play against weaker players and itself", 1.3),
+    BenchmarkDataset("mixed-v0", EVERYBODY, EVERYBODY, "every pairing of all players, from random to perfect", 1.0),
+)
+
+
+class DatasetPart(NamedTuple):
+    """The training or the validation part of a dataset, of one size and seed."""
+
+    dataset: BenchmarkDataset
+    validation: bool
+    games: int  # that were asked for
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its name in both forms: ``medium-v0``, ``medium-validation-v0``."""
+        stem, _, version = self.dataset.name.rpartition("-")
+        return f"{stem}-validation-{version}" if self.validation else self.dataset.name
+
+    @property
+    def dataset_id(self) -> str:
+        """Minari's id, which is also its path below a folder of datasets."""
+        return f"{NAMESPACE}/{self.name}"
+
+    @property
+    def games_a_pairing(self) -> int:
+        """Games of each pairing: as many as were asked for together, or a few more, since pairs are whole."""
+        games = -(-self.games // ONE_IN) if self.validation else self.games
+        return 2 * -(-games // (2 * self.dataset.pairings))
+
+    @property
+    def all_games(self) -> int:
+        return self.games_a_pairing * self.dataset.pairings
+
+    def minari(self, folder: Path) -> Path:
+        return folder / NAMESPACE / self.name
+
+    def parquet(self, folder: Path) -> Path:
+        return folder / PARQUET / self.name
+
+    def spec(self) -> RunSpec:
+        """The run that the games are: the player is the first agent of its pairing, in either seat."""
+        labels = [*dict.fromkeys((*self.dataset.players, *self.dataset.opponents))]
+        pairings = product(map(labels.index, self.dataset.players), map(labels.index, self.dataset.opponents))
+        seed = self.seed + (VALIDATION_SEED if self.validation else 0)
+        return RunSpec(CLASSIC, tuple(map(player, labels)), tuple(pairings), seed, OPENING_PLIES)
+
+
+def chosen(names: Sequence[str]) -> list[BenchmarkDataset]:
+    """The datasets of these names, with or without the namespace; all if there is none.
+
+    Raises ``RequestError`` for a name that is none.
+    """
+    known = {each.name: each for each in DATASETS}
+    wanted = [name.removeprefix(f"{NAMESPACE}/") for name in names]
+    for name in wanted:
+        if name not in known:
+            raise RequestError(f"{name!r} is not a dataset of the benchmark{nearest(name, known)}")
+    return [each for each in DATASETS if not wanted or each.name in wanted]
+
+
+def parts_of(datasets: Sequence[BenchmarkDataset], games: int, seed: int) -> list[DatasetPart]:
+    """Both parts of each dataset."""
+    return [DatasetPart(dataset, validation, games, seed) for dataset in datasets for validation in (False, True)]
+
+
+class MakeRequest(NamedTuple):
+    """The datasets to make, and where."""
+
+    folder: Path
+    parts: Sequence[DatasetPart]
+    threads: int
+    command: str
+    permalink: str | None = None  # of the code
+
+
+def make(request: MakeRequest, stop: threading.Event) -> bool:
+    """Make all parts that are not there yet; false once ``stop`` is set. Raises ``RequestError`` for other games there.
+
+    Raises it too if Minari is not installed, and ``FailureError`` if the disk refuses; what was played is kept, and the
+    same request goes on.
+    """
+    folder = request.folder
+    require_outside(folder)
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is a file: name a folder")
+    left = [part for part in request.parts if not (_has_games(part, folder) and _has_episodes(part, folder))]
+    for part in request.parts:
+        if part not in left:
+            console.print_line(f"{part.dataset_id} is there already")
+    if left:
+        formats.check_library()
+        console.print_line(_announcement(left, request.threads))
+    with explained("write to", folder):
+        for each in (folder / NAMESPACE, folder / PARQUET, folder / MAKING):
+            make_folder(each)
+    known = references(player(OPPONENT), request.threads, stop) if left else None
+    for part in left:
+        if known is None or stop.is_set() or not _made(part, request, known, stop):
+            return False
+    with explained("write to", folder):
+        if not any((folder / MAKING).iterdir()):
+            (folder / MAKING).rmdir()
+    return True
+
+
+def _announcement(parts: Sequence[DatasetPart], threads: int) -> str:
+    """The size of the work, before it begins."""
+    games = sum(part.all_games for part in parts)
+    playing = sum(part.all_games * part.dataset.seconds / 1000 for part in parts)
+    seconds = (REFERENCE_SECONDS + playing) / threads + WRITING_SECONDS * games / 1000
+    size = games * BYTES_A_GAME / 1e6
+    duration = f"{round(seconds / 60):,} min" if seconds >= MINUTES_FROM else f"{max(1, round(seconds))} s"
+    return f"{games:,} games, some {max(1, size):,.0f} MB: about {duration} on {threads} thread{'s' * (threads > 1)}"
+
+
+def _made(part: DatasetPart, request: MakeRequest, known: References, stop: threading.Event) -> bool:
+    """Make both forms of one part; false once ``stop`` is set."""
+    folder, spec = request.folder, part.spec()
+    making = folder / MAKING / f"{part.name}-{spec.run_id}"
+    if not _has_games(part, folder):
+        if not _played(part, spec, request, making, stop):
+            return False
+        _write_archive(part, spec, making, folder)
+    if stop.is_set():
+        return False
+    with explained("write to", folder):
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir()
+        with open_archive(part.parquet(folder)) as opened, progress_bar(f"writing {part.name}", "games") as bar:
+            bar.start(part.all_games)
+            wanted = ExportRequest("minari", perspective=FIRST)
+            done = export(opened, wanted, making / part.name, False, bar.advance, metadata(part, spec, request, known))
+        (making / part.name).rename(part.minari(folder))
+        making.rmdir()
+    console.print_line(f"{part.dataset_id}: {done.episodes or 0:,} episodes, {done.steps or 0:,} steps")
+    return True
+
+
+def _played(part: DatasetPart, spec: RunSpec, request: MakeRequest, making: Path, stop: threading.Event) -> bool:
+    """Play what is missing of a part's games; false if ``stop`` is set before all are there."""
+    storage = ArchiveSettings(making / "played", other_code="extend")
+    experiment = prepare(Request(spec, part.games_a_pairing, request.threads, storage, progress=False))
+    if experiment.request.notes:
+        raise RequestError(f"{making} has games that other code has played: remove it to begin anew")
+    with progress_bar(f"playing {part.name}", "games") as bar:
+        outcome = carry_out(experiment, request.command, stop, bar)
+    for line in outcome.misbehaviour:
+        raise FailureError(f"{part.name}: {line}")
+    return not outcome.interrupted
+
+
+def _write_archive(part: DatasetPart, spec: RunSpec, making: Path, folder: Path) -> None:
+    """Write the games of a part as one file of an archive of their own."""
+    source, aside = Archive.open(making / "played"), making / "archive"
+    record = source.run(spec.run_id)
+    if record is None:
+        raise FailureError(f"{making} has lost the record of its run: remove it to begin anew")
+    shutil.rmtree(aside, ignore_errors=True)
+    target = Archive.open(aside, create=True)
+    target.save_run(structs.replace(readable(record), games=part.games_a_pairing, units=0))
+    with open_archive(making / "played") as opened:
+        found = [games for _, games in select(opened, f"run_id = '{spec.run_id}'").parts()]
+    span = 0, record.line.end_of(part.games_a_pairing)
+    store_range(target, record, span, united(found).within(record.line, *span))
+    with explained("write to", folder):
+        aside.rename(part.parquet(folder))
+    remember(part.parquet(folder))  # under its final name
+
+
+def source_of(part: DatasetPart, spec: RunSpec) -> dict[str, Any]:
+    """The record that names the games of a dataset."""
+    return {"run_id": spec.run_id, "seed": part.seed, "games": part.all_games, "opening_plies": OPENING_PLIES}
+
+
+def metadata(part: DatasetPart, spec: RunSpec, request: MakeRequest, known: References) -> dict[str, Any]:
+    """Minari's metadata of a part; the reference scores are mean returns against ``OPPONENT``."""
+    environment: dict[str, Any] = {
+        "id": ENVIRONMENT,
+        "entry_point": "runners.learning.environments.single:QuartoEnv",
+        "reward_threshold": None,
+        "nondeterministic": False,
+        "max_episode_steps": None,
+        "order_enforce": True,
+        "disable_env_checker": False,
+        "kwargs": {"opponent": OPPONENT, "opening_plies": OPENING_PLIES, "turns": True},
+        "additional_wrappers": [],
+        "vector_entry_point": None,
+    }
+    players, opponents = (", ".join(each) for each in (part.dataset.players, part.dataset.opponents))
+    return {
+        "dataset_id": part.dataset_id,
+        "description": (
+            f"Quarto, {part.dataset.about}: {part.all_games:,} games after {OPENING_PLIES} random plies, "
+            f"{'for validation' if part.validation else 'for training'}. Each episode has the turns of one player "
+            f"({players}) against one opponent ({opponents}), in seat game_id % 2. Observation: the piece on each of "
+            "16 cells, then that in hand, -1 for none. Action: 17 * cell + gift, 16 where there is none. Reward at the "
+            f"end: 1 won, 0 drawn, -1 lost. Reference scores are mean returns against {OPPONENT}."
+        ),
+        "env_spec": json.dumps(environment),
+        "code_permalink": request.permalink or f"quarto-arena {version()}, qarena benchmark make --seed {part.seed}",
+        "algorithm_name": players,
+        "author": [AUTHOR],
+        "author_email": [],
+        "requirements": ["quarto-arena[rl]"],
+        "ref_min_score": known.least,
+        "ref_max_score": known.greatest,
+        "num_episodes_average_score": REFERENCE_GAMES,
+        SOURCE: source_of(part, spec),
+    }
+
+
+def _has_games(part: DatasetPart, folder: Path) -> bool:
+    """Whether the archive of a part is there. Raises ``RequestError`` if it has other games."""
+    path, spec = part.parquet(folder), part.spec()
+    if not path.exists():
+        return False
+    record = Archive.open(path).run(spec.run_id)
+    if record is None or record.games != part.games_a_pairing:
+        raise _other(path)
+    return True
+
+
+def _has_episodes(part: DatasetPart, folder: Path) -> bool:
+    """Whether the Minari dataset of a part is there. Raises ``RequestError`` if it has other games."""
+    path = part.minari(folder)
+    if not path.exists():
+        return False
+    try:
+        stored: Mapping[str, Any] = json.loads((path / formats.DATA / formats.METADATA).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RequestError(f"{path} cannot be read ({error}): remove it, or name another folder") from error
+    if stored.get(SOURCE) != source_of(part, part.spec()):
+        raise _other(path)
+    return True
+
+
+def _other(path: Path) -> RequestError:
+    return RequestError(
+        f"{path} was made with another --games or --seed: name another folder, or remove it to make it anew"
+    )

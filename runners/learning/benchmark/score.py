@@ -1,0 +1,219 @@
+"""`qarena benchmark score`: Minari's normalised score against an opponent, and exact regret, of policies and agents.
+
+The normalised score is (return - least) / (greatest - least), where the references are the mean returns of a random and
+of a perfect player. A return is that of one episode: 1 won, 0 drawn, -1 lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics.exact.position_set import PositionSet, path_for, read
+from analytics.questions.columns import ResultColumn, percent, ranked
+from analytics.statistics.tally import Estimate, Tally, score, wilson
+from quarto.errors import RequestError
+from quarto.rules import CLASSIC
+from runners.arena.spec import AgentSpec
+from runners.config.agents import agent_named, load_agent
+from runners.exact.judging import AgentVerdict, JudgeOptions, chosen_agents, games_with, judge
+from runners.hosting.guarded_agent import unlogged
+from runners.hosting.interruption import exit_code, interruptible
+from runners.terminal import console
+from runners.terminal.console import progress_bar
+from runners.terminal.files import TableOutput
+from runners.terminal.tables import write
+
+RANDOM, EXPERT = "random", "oracle"  # the players whose returns are the references
+OPPONENT = "semi_random"  # unless another one is named
+REFERENCE_GAMES = 4_000
+REFERENCE_SECONDS = 2.4  # of processor time that references against semi_random take, measured
+FEW_PAIRS = 30  # the variance of fewer says little: they may all have ended alike
+REFERENCE_SEED = (1 << 31) - 1  # of their openings, which neither datasets nor judged games have
+
+
+class References(NamedTuple):
+    """The mean returns between which scores are 0 and 1."""
+
+    least: float
+    greatest: float
+
+    def normalised(self, returns: Estimate) -> Estimate:
+        """A mean return and its interval as Minari's normalised score. The references are taken as exact."""
+        width = self.greatest - self.least
+        mean, low, high = ((each - self.least) / width for each in returns)
+        return Estimate(mean, low, high)
+
+
+def player(label: str) -> AgentSpec:
+    """An agent that plays without a policy, by its label."""
+    return agent_named(label) if "(" in label else load_agent(label)
+
+
+def mean_return(games: Tally) -> Estimate:
+    """The first agent's mean return, -1 to 1, with its 95 % interval over pairs.
+
+    Of fewer than ``FEW_PAIRS`` it is Wilson's for as many wins and losses, the scores that vary most.
+    """
+    share, low, high = score(games, by_pairs=True)
+    if games.pair_count < FEW_PAIRS:
+        low, high = wilson(share * games.pair_count, games.pair_count)
+    return Estimate(2 * share - 1, 2 * low - 1, 2 * high - 1)
+
+
+def references(opponent: AgentSpec, threads: int, stop: threading.Event) -> References:
+    """The references against an opponent under classic rules: the same for the same code on any number of threads."""
+    options = JudgeOptions(games=REFERENCE_GAMES, seed=REFERENCE_SEED, threads=threads)
+    least, greatest = (
+        mean_return(games_with(opponent, player(name), CLASSIC, options, stop)[0]).mean for name in (RANDOM, EXPERT)
+    )
+    return References(least, greatest)
+
+
+class ScoreRequest(NamedTuple):
+    """The agents to score, and by what."""
+
+    names: Sequence[str]
+    opponent: str
+    root: PurePath  # of the archive that has the policies
+    file: Path | None = None  # of the positions; None: the set that ships
+
+
+class Scored(NamedTuple):
+    """The score of one agent."""
+
+    verdict: AgentVerdict  # without games against the oracle
+    games: Tally  # against the opponent
+    returns: Estimate  # mean return of a game
+    score: Estimate  # normalised
+
+    @property
+    def regret(self) -> dict[str, Any]:
+        """The figures of all turns in the fixed positions."""
+        whole = (pl.col("kind") == "turn") & pl.col("source").is_null() & pl.col("pieces").is_null()
+        return self.verdict.figures.row(by_predicate=whole, named=True)
+
+
+class Scores(NamedTuple):
+    """Scores against one opponent, in the order of the request."""
+
+    scored: list[Scored]
+    opponent: str
+    known: References
+    positions: int
+
+
+def carry_out(request: ScoreRequest, options: JudgeOptions, stop: threading.Event) -> Scores | None:
+    """Score agents; None once ``stop`` is set. Raises ``RequestError`` for what is not there or plays other rules."""
+    positions = read(path_for(CLASSIC.name) if request.file is None else request.file)
+    if positions.rules != CLASSIC:
+        raise RequestError(
+            f"{request.file} holds positions of rules {positions.rules.name!r}: the benchmark is of classic rules"
+        )
+    agents, notes = chosen_agents(request.names, request.root, CLASSIC, everything=False)
+    (opponent,), more = chosen_agents([request.opponent], request.root, CLASSIC, everything=False)
+    for note in dict.fromkeys((*notes, *more)):
+        console.print_note(note)
+    with unlogged():
+        known = references(opponent, options.threads, stop)
+        if not (stop.is_set() or known.greatest > known.least):
+            raise RequestError(f"against {opponent.label} perfect play gains nothing: name another opponent")
+        scored = _scored(agents, opponent, known, positions, options, stop)
+    if stop.is_set():
+        return None
+    for each in scored:
+        for note in each.verdict.notes:
+            console.print_note(note)
+    return Scores(scored, opponent.label, known, len(positions.logged))
+
+
+def _scored(
+    agents: Sequence[AgentSpec],
+    opponent: AgentSpec,
+    known: References,
+    positions: PositionSet,
+    options: JudgeOptions,
+    stop: threading.Event,
+) -> list[Scored]:
+    """The score of each agent, as many as there are before ``stop`` is set."""
+    scored = []
+    with progress_bar("scoring", "turns") as bar:
+        bar.start(len(agents) * options.draws * len(positions.logged))
+        for agent in agents if not stop.is_set() else ():
+            bar.describe(agent.label)
+            verdict = judge(agent, positions, options._replace(games=0), stop, bar.advance)
+            games, notes = games_with(opponent, agent, CLASSIC, options, stop)
+            if verdict is None or stop.is_set():
+                break
+            returns = mean_return(games)
+            verdict = verdict._replace(notes=[*verdict.notes, *notes])
+            scored.append(Scored(verdict, games, returns, known.normalised(returns)))
+    return scored
+
+
+def frame_of(scores: Scores) -> pl.DataFrame:
+    """One row for each agent."""
+    return pl.DataFrame(
+        [
+            {
+                "agent": each.verdict.agent.label,
+                "opponent": scores.opponent,
+                "games": each.games.games,
+                "wins": each.games.wins,
+                "draws": each.games.draws,
+                "losses": each.games.losses,
+                "mean_return": each.returns.mean,
+                "ref_min_score": scores.known.least,
+                "ref_max_score": scores.known.greatest,
+                "score": each.score.mean,
+                "score_low": each.score.low,
+                "score_high": each.score.high,
+                "optimal": each.regret["optimal"],
+                "regret": each.regret["regret"],
+                "regret_low": each.regret["regret_low"],
+                "regret_high": each.regret["regret_high"],
+                "turns_a_second": each.verdict.turns_a_second,
+            }
+            for each in scores.scored
+        ]
+    )
+
+
+def show(scores: Scores, wide: bool | None = None) -> None:
+    """Print a line on each agent, the best score first."""
+    ranks = sorted(scores.scored, key=lambda each: (-each.score.mean, each.verdict.agent.label))
+    games, regrets = [each.games for each in ranks], [each.regret for each in ranks]
+    columns = [
+        *ranked([each.verdict.agent.label for each in ranks]),
+        ResultColumn("score", [f"{each.score.mean:.3f}" for each in ranks]),
+        ResultColumn("95 % interval", [f"{each.score.low:.3f} to {each.score.high:.3f}" for each in ranks], spare=1),
+        ResultColumn("win", [percent(each.wins / each.games) for each in games], spare=3),
+        ResultColumn("draw", [percent(each.draws / each.games) for each in games], spare=4),
+        ResultColumn("loss", [percent(each.losses / each.games) for each in games], spare=3),
+        ResultColumn("regret", [f"{each['regret']:.4f}" for each in regrets]),
+        ResultColumn(
+            "95 % interval", [f"{each['regret_low']:.4f} to {each['regret_high']:.4f}" for each in regrets], spare=2
+        ),
+        ResultColumn("optimal, %", [percent(each["optimal"]) for each in regrets], spare=5),
+    ]
+    low, high = scores.known
+    against = f"v {scores.opponent} (random {low:.3f} is 0, oracle {high:.3f} is 1)"
+    console.show([console.tabulated(columns, f"Score {against}; regret in {scores.positions:,} positions")], wide=wide)
+
+
+def score_and_show(request: ScoreRequest, options: JudgeOptions, table: TableOutput) -> int:
+    """Score policies and agents, and print or write the scores. Returns the exit code. Raises as ``carry_out`` does."""
+    with interruptible() as stop:
+        found = carry_out(request, options, stop)
+    if found is None:
+        console.print_note("interrupted: nothing is scored; run the same command again")
+        return exit_code()
+    if table.is_printed:
+        show(found, table.wide)
+    else:
+        write(frame_of(found), table)
+    return 0

@@ -1,0 +1,79 @@
+"""Many games as a ``VecEnv`` of Stable-Baselines3: its learners, and those of sb3-contrib, take it as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from quarto.errors import of_extra
+from runners.learning.environments.vector import Observations, QuartoVectorEnv
+
+with of_extra("sb3", "runners.learning.environments.stable_baselines"):
+    from stable_baselines3.common.vec_env import VecEnv
+
+MASKS = "action_masks"  # the method that sb3-contrib asks each environment for
+
+
+class QuartoVecEnv(VecEnv):
+    """``num_envs`` games of a learner, with the keys of ``QuartoVectorEnv``: ``QuartoVecEnv(256, opponent="random")``.
+
+    A game that is over begins anew at once. Then its info has ``terminal_observation`` and ``TimeLimit.truncated``, as
+    Stable-Baselines3 expects, and every info has the ``seat`` of the learner.
+    """
+
+    def __init__(self, num_envs: int, **keys: Any) -> None:
+        self._games = QuartoVectorEnv(num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **keys)
+        self._actions = np.zeros(num_envs, np.int64)
+        self._masks = np.ones((num_envs, 1), np.bool_)
+        super().__init__(num_envs, self._games.single_observation_space, self._games.single_action_space)
+
+    def reset(self) -> Observations:
+        """Begin all games anew, with the seeds that ``seed`` has set."""
+        observations, infos = self._games.reset(seed=self._seeds)
+        self._masks = infos["action_mask"].astype(np.bool_)
+        self._reset_seeds()
+        return observations
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        self._actions = actions
+
+    def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
+        observations, rewards, terminated, truncated, known = self._games.step(self._actions)
+        self._masks, done = known["action_mask"].astype(np.bool_), terminated | truncated
+        infos: list[dict[str, Any]] = [{"seat": seat} for seat in known["seat"].tolist()]
+        for i in np.flatnonzero(done).tolist():
+            infos[i]["terminal_observation"] = known["final_obs"][i]
+            infos[i]["TimeLimit.truncated"] = bool(truncated[i])
+        return observations, rewards.astype(np.float32), done, infos
+
+    def close(self) -> None:
+        self._games.close()
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """An attribute, the same for all games. ``action_masks`` is a method, see ``env_method``."""
+        value = self.env_method if attr_name == MASKS else getattr(self._games, attr_name)
+        return [value for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
+        """Raises ``AttributeError``: games of one environment have no attributes of their own."""
+        raise AttributeError(f"{attr_name!r} cannot be set: the games of one QuartoVecEnv share all keys")
+
+    def env_method(
+        self, method_name: str, *_args: Any, indices: int | Iterable[int] | None = None, **_keys: Any
+    ) -> list[Any]:
+        """``action_masks``: the legal actions of each game, bool [16] or, of whole turns, [289]."""
+        if method_name != MASKS:
+            raise AttributeError(f"a QuartoVecEnv has no method {method_name!r} of single games, only {MASKS!r}")
+        return [self._masks[i] for i in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: type[Any], indices: int | Iterable[int] | None = None) -> list[bool]:
+        """No game is wrapped by itself."""
+        return [False for _ in self._get_indices(indices)]
+
+    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
+        """The boards as images, with ``render_mode="rgb_array"``."""
+        return self._games.render() or [None] * self.num_envs

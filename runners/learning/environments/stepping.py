@@ -1,0 +1,251 @@
+"""Kernels of the vectorised environment: one action of each learner, then one turn of each opponent it waits for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base.agent import ERROR, LATE, RULES_TYPE
+from quarto.batch import FORFEIT_ERROR, FORFEIT_ILLEGAL, FORFEIT_TIME, FULL_BOARD, LINE, Batch, Games, Turns
+from quarto.bits import popcount, spread
+from quarto.jit import inlined, int64, kernel, uint64
+from quarto.observations import ACTIONS, CHOICES, turn_is_legal
+from quarto.position import ALL_CELLS, ALL_PIECES
+from quarto.rng import OPENING, stream, turn_offset
+from quarto.rules import NONE, PIECES, finishes_line
+from runners.hosting.lockstep import OPENINGS_TYPE, attempt_opening
+
+RANDOM_SEAT, BOTH_SEATS = -1, 2  # of a learner that has not one seat in all games
+
+# A game of a learner against the opponent, at any ply: a record each. A kernel that is given all of it as one pointer
+# counts no references; with an array for each field, that took two thirds of a step.
+ENV = np.dtype(
+    [
+        ("lanes", np.uint64),  # the position, as in Batch; the learner decides in it unless the game is over
+        ("occupied", np.uint16),
+        ("available", np.uint16),
+        ("hand", np.int8),
+        ("last_cell", np.int8),
+        ("seat", np.int8),  # the learner's
+        ("plies", np.int8),  # this and the next four: the game as in Games, once it is over
+        ("winner", np.int8),
+        ("ending", np.int8),
+        ("pieces", np.int8, PIECES),
+        ("cells", np.int8, PIECES),
+        ("seed", np.uint64),
+        ("number", np.int64),  # of the game under its seed
+        ("stream", np.uint64),  # of the opponent
+        ("reward", np.float64),  # of the last step, like the two that follow
+        ("terminated", np.bool_),
+        ("truncated", np.bool_),
+        ("over", np.bool_),  # a new game begins in the next step
+        ("begun", np.bool_),  # it began in the last step
+    ],
+    align=True,
+)
+Envs = NDArray[np.void]  # [N] ENV
+
+
+def new_envs(size: int) -> Envs:
+    """``size`` games that are yet to begin: game 0 of seed 0."""
+    envs = np.zeros(size, ENV)
+    envs["over"], envs["number"] = True, -1
+    return envs
+
+
+def positions_of(envs: Envs) -> Batch:
+    """The positions of the games, as views."""
+    return Batch(*(envs[name] for name in Batch._fields))
+
+
+def games_of(envs: Envs) -> Games:
+    """Games that are over."""
+    pieces, cells = (np.ascontiguousarray(envs[name].T) for name in ("pieces", "cells"))
+    return Games(pieces, cells, envs["plies"], envs["winner"], envs["ending"])
+
+
+class StepOptions(NamedTuple):
+    """How an environment steps; 1 means yes."""
+
+    seat: int  # the learner's: 0, 1, RANDOM_SEAT or BOTH_SEATS
+    turns: int  # an action is a whole turn, see ``quarto.observations``
+    begin: int  # no action is taken: only games that are over begin anew
+
+
+class OpponentPositions(NamedTuple):
+    """Room for the positions in which the opponent takes its turn, compacted to the front."""
+
+    batch: Batch  # [N]
+    slots: NDArray[np.uint32]  # [N] the index of the game
+    seeds: NDArray[np.uint64]  # [N] of the turn
+    turns: NDArray[np.int8]  # [N] the number of the turn
+
+    @staticmethod
+    def empty(size: int) -> OpponentPositions:
+        """Room for ``size`` positions."""
+        return OpponentPositions(
+            Batch.empty(size), np.empty(size, np.uint32), np.empty(size, np.uint64), np.empty(size, np.int8)
+        )
+
+
+ENVS_TYPE = types.Array(numba.from_dtype(ENV), 1, "C")
+OPTIONS_TYPE = numba.typeof(StepOptions(0, 0, 0))
+OPPONENTS_TYPE, TURNS_TYPE = numba.typeof(OpponentPositions.empty(1)), numba.typeof(Turns.empty(1))
+
+
+@inlined
+def _end(env: Any, winner: int, ending: int) -> None:
+    """The game is over; a forfeit of the opponent truncates it."""
+    truncated = ending >= FORFEIT_ILLEGAL and winner == env.seat
+    env.plies, env.winner, env.ending = popcount(int64(env.occupied)), winner, ending
+    env.over, env.truncated, env.terminated = True, truncated, not truncated
+    if not truncated and winner != NONE:
+        env.reward = 1.0 if winner == env.seat else -1.0
+
+
+@inlined
+def _place(env: Any, cell: int, seat: int, rules: Any) -> None:
+    """Place the piece in hand on an empty cell, which may end the game."""
+    piece, ply = int64(env.hand), popcount(int64(env.occupied))
+    env.lanes |= spread(piece) << uint64(cell)
+    env.occupied |= int64(1) << cell
+    env.hand, env.last_cell = NONE, cell
+    env.pieces[ply], env.cells[ply] = piece, cell
+    if finishes_line(env.lanes, int64(env.occupied), piece, cell, rules):
+        _end(env, seat, LINE)
+    elif env.occupied == ALL_CELLS:
+        _end(env, NONE, FULL_BOARD)
+
+
+@inlined
+def _is_legal(bits: int, action: int) -> bool:
+    return action >= 0 and action < ACTIONS and (bits >> (action & 15)) & 1 == 1
+
+
+@inlined
+def _choose(env: Any, piece: int) -> None:
+    """Take a piece that is left into the hand."""
+    env.hand = piece
+    env.available &= ~(int64(1) << piece)
+
+
+@kernel(types.int64(ENVS_TYPE, types.int64, OPENINGS_TYPE, RULES_TYPE))
+def _impose(envs: Envs, i: int, openings: Any, rules: Any) -> int:
+    """Draw the imposed plies of a new game and play them; returns how many."""
+    env = envs[i]
+    source, attempt = stream(env.seed, env.number, OPENING), int64(0)
+    while not attempt_opening(openings, 0, source, attempt, rules):
+        attempt += 1
+    for ply in range(openings.shape[1]):
+        _choose(env, int64(openings[0, ply, 0]))
+        _place(env, int64(openings[1, ply, 0]), int64(0), rules)  # it finishes no line
+    return int64(openings.shape[1])
+
+
+@inlined
+def _begin(env: Any, seat: int, first: int) -> int:
+    """A new game, in which seat ``first`` takes the first turn; 1 if that is the opponent."""
+    env.lanes, env.occupied, env.available, env.hand, env.last_cell = uint64(0), 0, ALL_PIECES, NONE, NONE
+    env.number += 1
+    env.stream = stream(env.seed, env.number, 0)
+    random_seat = int64(stream(env.seed, env.number, OPENING) & uint64(1))
+    env.seat = first if seat == BOTH_SEATS else random_seat if seat == RANDOM_SEAT else seat
+    env.over = False
+    return int64(env.seat != first)
+
+
+@inlined
+def _decide(env: Any, action: int, rules: Any) -> bool:
+    """Take the learner's decision; true if the opponent takes its turn then."""
+    giving, mover_chooses = env.hand == NONE, rules.mover_chooses != 0
+    if not _is_legal(int64(env.available) if giving else ~int64(env.occupied), action):
+        _end(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
+        return False
+    if giving:
+        _choose(env, action)
+        return not mover_chooses
+    _place(env, action, int64(env.seat), rules)
+    return mover_chooses and not env.over
+
+
+@kernel(types.int64(ENVS_TYPE, types.int64, types.int64, RULES_TYPE))
+def _take_turn(envs: Envs, i: int, turn: int, rules: Any) -> int:
+    """Take the learner's whole turn; 1 if the opponent takes its turn then."""
+    env = envs[i]
+    occupied, available, hand = int64(env.occupied), int64(env.available), int64(env.hand)
+    if not turn_is_legal(turn, env.lanes, occupied, available, hand, rules):
+        _end(env, 1 - int64(env.seat), FORFEIT_ILLEGAL)
+        return 0
+    if hand != NONE:
+        _place(env, turn // CHOICES, int64(env.seat), rules)
+    if not env.over:
+        _choose(env, turn % CHOICES)
+    return int64(not env.over)
+
+
+@kernel(types.int64(ENVS_TYPE, OPPONENTS_TYPE, types.int64[::1], OPTIONS_TYPE, OPENINGS_TYPE, RULES_TYPE))
+def step_all(
+    envs: Envs, asked: OpponentPositions, actions: Any, options: StepOptions, openings: Any, rules: Any
+) -> int:
+    """Take the action of each learner, or begin a new game where one was over.
+
+    ``actions`` [N] int64; ``openings`` [2, K, 1] is room for K imposed plies. Returns how many opponents take their
+    turns now: their positions are in ``asked``. A learner that plays both seats decides for the opponent next.
+    """
+    batch, slots, seeds, turns = asked
+    size, mover_chooses = int64(0), rules.mover_chooses != 0
+    first = (openings.shape[1] + int64(mover_chooses)) & 1
+    for i in range(envs.shape[0]):
+        env = envs[i]
+        if options.begin and not env.over:
+            continue
+        env.reward, env.terminated, env.truncated, env.begun = 0.0, False, False, env.over
+        if env.over:
+            waits = _begin(env, options.seat, first) != 0
+            if openings.shape[1]:
+                _impose(envs, int64(i), openings, rules)
+        elif options.turns:
+            waits = _take_turn(envs, int64(i), int64(actions[i]), rules) != 0
+        else:
+            waits = _decide(env, int64(actions[i]), rules)
+        if waits and options.seat == BOTH_SEATS:
+            env.seat = 1 - int64(env.seat)
+        elif waits:
+            turn = popcount(int64(env.occupied)) + int64(env.hand != NONE or mover_chooses)
+            batch.lanes[size], batch.occupied[size], batch.available[size] = env.lanes, env.occupied, env.available
+            batch.hand[size], batch.last_cell[size] = env.hand, env.last_cell
+            slots[size], turns[size], seeds[size] = i, turn, env.stream + turn_offset(turn)
+            size += 1
+    return size
+
+
+@inlined
+def _answer(env: Any, cell: int, gift: int, rules: Any) -> None:
+    """Play a turn of the opponent."""
+    learner, mover_chooses = int64(env.seat), rules.mover_chooses != 0
+    if cell in (ERROR, LATE):
+        _end(env, learner, FORFEIT_ERROR if cell == ERROR else FORFEIT_TIME)
+        return
+    gift_is_legal = _is_legal(int64(env.available), gift)
+    if mover_chooses and gift_is_legal:
+        _choose(env, gift)
+    if env.hand != NONE:
+        if not _is_legal(~int64(env.occupied), cell):
+            _end(env, learner, FORFEIT_ILLEGAL)
+            return
+        _place(env, cell, 1 - learner, rules)
+    if not env.over and not gift_is_legal:
+        _end(env, learner, FORFEIT_ILLEGAL)
+    elif not env.over and not mover_chooses:
+        _choose(env, gift)
+
+
+@kernel(types.void(ENVS_TYPE, types.uint32[::1], TURNS_TYPE, RULES_TYPE))
+def answer_all(envs: Envs, slots: Any, turns: Turns, rules: Any) -> None:
+    """Play the opponent's ``turns`` [A] in the games of ``slots`` [A]."""
+    for j in range(slots.shape[0]):
+        _answer(envs[int64(slots[j])], int64(turns.cells[j]), int64(turns.gifts[j]), rules)

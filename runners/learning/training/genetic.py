@@ -1,0 +1,367 @@
+"""The trainers of the genetic players, ``conf/trainer/ga5.yaml`` and ``ga2.yaml``, and the evolution that they start.
+
+Each generation is a run whose results are the fitnesses of its individuals. An evolution is a pure function of its
+trainer, its seed and the fitnesses, which follow from the tallies of the runs. So the archive is the checkpoint: a
+stopped evolution begins again, and finds the games of complete generations there.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import polars as pl
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from agents.base.parameters import Probability, check_fields, checked_probability
+from agents.learning.evolution import (
+    ANSWERS,
+    OPERATORS,
+    Breeder,
+    Evolution,
+    FiveGenes,
+    Population,
+    TwoGenes,
+    seed_of_games,
+)
+from agents.learning.policy import GENOME, Policy
+from analytics.questions.pairings import PairingResult
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.store.records import SEATS
+from quarto.errors import RequestError
+from quarto.rules import NONE
+from runners.arena.experiment import prepare
+from runners.arena.request import Request
+from runners.arena.spec import AgentSpec, RunSpec, label_of
+from runners.config.agents import load_agent
+from runners.config.requests import rounding_notes
+from runners.learning.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
+
+IndividualCount = Annotated[int, Meta(ge=1, le=10_000)]
+EVALUATIONS = ("new", "all")
+PHASES = ("early", "stuck", "late")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneticTrainer(Trainer):
+    """The common part of both trainers; the yamls explain each key.
+
+    Raises ``RequestError`` for an invalid value.
+    """
+
+    agent: str
+    population: IndividualCount
+    offspring: IndividualCount
+    generations: Annotated[int, Meta(ge=1, le=100_000)]
+    games: Annotated[int, Meta(ge=1, le=1 << 30)]
+    opponents: Sequence[Any]
+    tournament: IndividualCount
+    evaluate: Annotated[str, EVALUATIONS]
+    answer: Annotated[str, ANSWERS]
+    start: str | None
+    seats: Annotated[str | None, SEATS]
+    draw_reward: Probability
+    faithful: bool
+
+    def __post_init__(self) -> None:
+        try:
+            check_fields(self)
+            self.breeder()
+            self._check_texts()
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
+
+    @abstractmethod
+    def breeder(self) -> Breeder:
+        """The study's way to make individuals. Raises ``ValueError`` for an invalid parameter."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return rounding_notes("trainer.games", self.games, self.fitness_games)
+
+    def check(self, context: TrainingContext) -> None:
+        self.training(context).check()
+
+    def train(self, context: TrainingContext) -> Trained:
+        return self.training(context).run()
+
+    def training(self, context: TrainingContext) -> EvolutionTraining:
+        """The evolution, which has not begun. Raises ``RequestError`` for agents or a start that do not exist."""
+        start = None if self.start is None else stored_genes(context.storage.root, self.start, self.breeder().genes)
+        return EvolutionTraining(self, context, start)
+
+    @property
+    def held_seats(self) -> str:
+        """``swapped``, or ``fixed``: individuals hold seat 0 only. If ``seats`` is null, those of the study."""
+        return self.seats or "swapped"
+
+    @property
+    def fitness_games(self) -> int:
+        """Games of an individual against each opponent, for its fitness: whole pairs."""
+        return self.games + (self.games % 2 if self.held_seats == "swapped" else 0)
+
+    @property
+    def judges_again(self) -> bool:
+        """Whether survivors are judged again in every generation."""
+        return self.evaluate == "all"
+
+    def _check_texts(self) -> None:
+        """Raises ``ValueError`` for what no annotation of a field says."""
+        if self.population < self.tournament:
+            raise ValueError(f"population={self.population} is smaller than trainer.tournament={self.tournament}")
+        if not isinstance(self.agent, str):
+            raise ValueError(f"agent={self.agent!r} is not an agent's label, NAME or NAME(parameter=value,…)")
+        if not isinstance(self.start, str | None):
+            raise ValueError(f"start={self.start!r} is not a policy's name or id; put it in quotes: start='\"…\"'")
+        if isinstance(self.opponents, str) or not isinstance(self.opponents, Sequence) or not self.opponents:
+            raise ValueError(f"opponents={self.opponents!r} is not a list of agents, [random, …]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ga5Trainer(GeneticTrainer):
+    """Study A's evolution of five genes (``lorenzobellino/quarto-player``)."""
+
+    extent: ClassVar[str] = "generations"
+
+    reach: Annotated[float, Meta(ge=0)]
+    scale: Annotated[float, Meta(ge=0)]
+
+    def breeder(self) -> Breeder:
+        return FiveGenes(self.tournament, float(self.reach), float(self.scale), writes_into_parents=self.faithful)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ga2Trainer(GeneticTrainer):
+    """Study B's evolution of two genes (``quarto_ci_2022_2023``)."""
+
+    operators: Mapping[str, Sequence[float]]
+    margin: float
+    step: Probability
+    shift: Probability
+    decimals: Annotated[int, Meta(ge=0, le=15)]
+
+    def breeder(self) -> Breeder:
+        if not isinstance(self.operators, Mapping) or sorted(self.operators) != sorted(PHASES):
+            raise ValueError(f"operators={self.operators} is not {{{', '.join(f'{phase}: […]' for phase in PHASES)}}}")
+        early, stuck, late = (checked_operators(f"operators.{phase}", self.operators[phase]) for phase in PHASES)
+        numbers = self.margin, self.step, self.shift, self.decimals, self.faithful
+        return TwoGenes(self.generations, self.tournament, early, stuck, late, *numbers)
+
+    @property
+    def held_seats(self) -> str:
+        return self.seats or ("fixed" if self.faithful else "swapped")
+
+
+def checked_operators(key: str, values: Any) -> tuple[float, float, float]:
+    """Three probabilities. Raises ``ValueError`` unless there are three and their sum is 1."""
+    if isinstance(values, str) or not isinstance(values, Sequence) or len(values) != 3:
+        raise ValueError(f"{key}={values} is not three probabilities, [mutation, crossover, crossover2]")
+    mutation, crossover, crossover2 = (checked_probability(key, value) for value in values)
+    if abs(mutation + crossover + crossover2 - 1.0) > 1e-9:
+        raise ValueError(f"{key}={list(values)} sums to {mutation + crossover + crossover2:g}, not to 1")
+    return mutation, crossover, crossover2
+
+
+def stored_genes(root: PurePath, policy: str, genes: Sequence[str]) -> NDArray[np.float64]:
+    """[n, G] the genes of the individuals that went on from the last generation of a stored policy, best first.
+
+    Raises ``RequestError`` if the archive at ``root`` has no such policy, or the policy has other genes or none of an
+    evolution.
+    """
+    archive = Archive.open(root)
+    card = policy_store.find(archive, policy)
+    if list(card.parameters) != list(genes):
+        raise RequestError(
+            f"trainer.start={policy}: its genes are {', '.join(card.parameters) or 'none'}, not {', '.join(genes)}"
+        )
+    population = policy_store.read_table(archive, card, "population")
+    last = population.filter(pl.col("goes_on"), pl.col("generation") == pl.col("generation").max())
+    return last.sort("place").select(genes).to_numpy()
+
+
+PlayedGeneration = tuple[str, Sequence[PairingResult]]  # its run, and how its games ended
+
+
+class EvolutionTraining:
+    """One evolution in progress. ``start`` [n, G] are genes of the initial population.
+
+    Raises ``RequestError`` for agents that do not exist, and for one that does not have the genes.
+    """
+
+    def __init__(
+        self, plan: GeneticTrainer, context: TrainingContext, start: NDArray[np.float64] | None = None
+    ) -> None:
+        breeder = plan.breeder()
+        self._genes = breeder.genes
+        self._plan = plan
+        self._context = context
+        self._evolution = Evolution(
+            breeder, context.seed, plan.population, plan.offspring, len(plan.opponents), plan.judges_again, start
+        )
+        self._name = plan.agent.partition("(")[0].strip()
+        self._player = _player(plan, breeder.genes, context)
+        self._defaults = load_agent(self._name).params
+        self._opponents = _opponents(plan, context)
+        self._judgements: dict[int, tuple[str, str]] = {}  # by individual: its fitness's run, its label there
+        self._run_ids: list[str] = []
+        self._populations: list[pl.DataFrame] = []
+        self._curve: list[tuple[float, ...]] = []
+        self._games, self._fitness_games = 0, plan.fitness_games * len(plan.opponents)  # of all; of an individual
+
+    def check(self) -> None:
+        """Raises ``RequestError`` if the first generation cannot be judged. Nothing is played."""
+        prepare(self._request([self._individual(genes) for genes in self._evolution.breed().genes.tolist()]))
+
+    def run(self) -> Trained:
+        """Evolve for all generations, or until the context's ``stop`` is set.
+
+        Raises ``RequestError`` before anything is played if agents do not play these rules, or if other code began a
+        generation; ``FailureError`` when the disk refuses.
+        """
+        plan = self._plan
+        individuals = plan.population + plan.generations * (plan.offspring + plan.judges_again * plan.population)
+        runs = TrainingRuns(self._context, individuals * len(plan.opponents) * plan.fitness_games)
+        genome = self.genome(lambda request: _played(runs, request))
+        return Trained(
+            policy=Policy(GENOME, genome) if genome else None,
+            run_ids=tuple(self._run_ids),
+            games=self._games,
+            played=runs.played,
+            seconds=runs.seconds,
+            curve=pl.DataFrame(self._curve, schema=self._curve_schema(), orient="row"),
+            tables={"population": pl.concat(self._populations)} if self._populations else {},
+        )
+
+    def genome(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> dict[str, float] | None:
+        """The answer after all generations, by gene; None once ``generation_of`` finds no games for a generation.
+
+        Only that function may build agents.
+        """
+        if not all(self._generation(generation_of) for _ in range(self._plan.generations + 1)):
+            return None
+        return dict(zip(self._genes, self._evolution.answer(self._plan.answer), strict=True))
+
+    def _generation(self, generation_of: Callable[[Request], PlayedGeneration | None]) -> bool:
+        """Breed a generation and judge it; false if not all of its games were played."""
+        due = self._evolution.breed()
+        players = [self._individual(genes) for genes in due.genes.tolist()]
+        played = generation_of(self._request(players))
+        if played is None:
+            return False
+        run_id, results = played
+        self._run_ids.append(run_id)
+        self._games += self._fitness_games * len(players)
+        for number, player in zip(due.number.tolist(), players, strict=True):
+            self._judgements[number] = run_id, player.label
+        judged = self._evolution.judge(self._fitness(results))
+        self._populations.append(self._table(judged, int(due.number[-1])))
+        self._curve.append(self._point())
+        return True
+
+    def _individual(self, genes: Sequence[float]) -> AgentSpec:
+        """The player with these genes."""
+        params = {**self._player.params, **dict(zip(self._genes, genes, strict=True))}
+        label = label_of(self._name, params, self._defaults)
+        return replace(self._player, label=label, params=params, policy_id=None)
+
+    def _request(self, players: Sequence[AgentSpec]) -> Request:
+        """The run of each player against each opponent."""
+        plan, context = self._plan, self._context
+        opponents = range(len(players), len(players) + len(self._opponents))
+        spec = RunSpec(
+            rules=context.rules,
+            agents=(*players, *self._opponents),
+            pairings=tuple(product(range(len(players)), opponents)),
+            seed=seed_of_games(context.seed, self._evolution.generation, plan.fitness_games),
+            opening_plies=0,
+            seats=plan.held_seats,
+        )
+        return context.request(spec, plan.fitness_games)
+
+    def _fitness(self, results: Sequence[PairingResult]) -> NDArray[np.float64]:
+        """[n, F] each player's mean reward against each opponent."""
+        rewards = [(result.wins + self._plan.draw_reward * result.draws) / result.games for result in results]
+        return np.array(rewards).reshape(-1, len(self._opponents))
+
+    def _table(self, judged: Population, youngest: int) -> pl.DataFrame:
+        """A generation's rows of the table ``population``: all individuals, best first."""
+        generation, numbers = self._evolution.generation, judged.number.tolist()
+        new = judged.number > youngest - self._plan.offspring
+        run_ids, labels = zip(*(self._judgements[number] for number in numbers), strict=True)
+        return pl.DataFrame(
+            {
+                "generation": np.full(len(numbers), generation),
+                "place": np.arange(len(numbers)),
+                "individual": judged.number,
+                "origin": [("offspring" if each else "survivor") if generation else "initial" for each in new],
+                "operator": [OPERATORS[operator] for operator in judged.operator],
+                "parents": pl.Series(
+                    [[n for n in both if n != NONE] for both in judged.parents.tolist()], dtype=pl.List(pl.Int64)
+                ),
+                "goes_on": np.arange(len(numbers)) < self._plan.population,
+                **dict(zip(self._genes, judged.genes.T, strict=True)),
+                **{
+                    f"v {opponent.label}": column
+                    for opponent, column in zip(self._opponents, judged.fitness.T, strict=True)
+                },
+                "games": np.full(len(numbers), self._fitness_games),
+                "run_id": run_ids,
+                "label": labels,
+            }
+        )
+
+    def _curve_schema(self) -> dict[str, pl.DataType]:
+        """The columns of the curve: ``best`` and ``mean`` are against the first opponent, the others name theirs."""
+        schema: dict[str, pl.DataType] = {"generation": pl.Int64(), "games": pl.Int64()}
+        for i, opponent in enumerate(self._opponents):
+            against = f" v {opponent.label}" * (i > 0)
+            schema |= {f"best{against}": pl.Float64(), f"mean{against}": pl.Float64()}
+        return schema
+
+    def _point(self) -> tuple[float, ...]:
+        """A generation's row of the curve: the best and the mean fitness of the individuals that go on."""
+        fitness = self._evolution.population.fitness
+        best_and_mean = np.stack([fitness[0], fitness.mean(axis=0)], axis=1)
+        return self._evolution.generation, self._games, *best_and_mean.ravel().tolist()
+
+
+def _played(runs: TrainingRuns, request: Request) -> PlayedGeneration | None:
+    """The generation once its games are played; None if ``stop`` was set before that."""
+    outcome = runs.carry_out(request)
+    return (outcome.run_id, outcome.results) if outcome else None
+
+
+def _player(plan: GeneticTrainer, genes: Sequence[str], context: TrainingContext) -> AgentSpec:
+    """The agent that plays by the genes."""
+    player = _agent(plan.agent, plan.faithful, context, "trainer.agent")
+    for gene in genes:
+        if gene not in player.params:
+            raise RequestError(f"trainer.agent={plan.agent} has no gene {gene!r}: it has {', '.join(player.params)}")
+    return player
+
+
+def _opponents(plan: GeneticTrainer, context: TrainingContext) -> list[AgentSpec]:
+    opponents = [_agent(opponent, plan.faithful, context, "trainer.opponents") for opponent in plan.opponents]
+    labels = [opponent.label for opponent in opponents]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise RequestError(f"trainer.opponents has '{label}' {labels.count(label)} times: once is enough")
+    return opponents
+
+
+def _agent(entry: Any, faithful: bool, context: TrainingContext, key: str) -> AgentSpec:
+    """The agent that an entry describes, with ``faithful=true`` if asked for and the agent has that parameter."""
+    agent = context.agent(entry, key)
+    if not faithful or "faithful" not in agent.params or "faithful" in entry:
+        return agent
+    if isinstance(entry, dict):
+        return context.agent({**entry, "faithful": True}, key)
+    name, _, parameters = entry.strip().removesuffix(")").partition("(")
+    return context.agent(f"{name}({parameters}{',' * bool(parameters)}faithful=true)", key)

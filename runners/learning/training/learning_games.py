@@ -1,0 +1,86 @@
+"""The kernel that plays games of a learner, which learns from each as soon as it has ended, and its arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numba import types
+from numpy.typing import NDArray
+
+from agents.base.agent import AGENT_TYPE, RULES_TYPE, TURN_TYPE, TurnKernel
+from agents.learning.learner import (
+    SPAN_TYPE,
+    TRAINING_GAMES_TYPE,
+    UPDATE_TYPE,
+    UPDATED_TYPE,
+    TrainingGames,
+    UpdateKernel,
+    update_from_game,
+)
+from quarto.batch import Games, Lockstep
+from quarto.jit import kernel
+from quarto.rules import CELLS
+from runners.hosting.lockstep import GameNumbers, begin, play_out, settle
+
+PAIR = 2  # buffers have a column for each game of a pair, so that the number of a game is its column
+
+
+class GameBuffers(NamedTuple):
+    """Arrays that games are played in and kept in."""
+
+    state: Lockstep  # of one game
+    pair: Games  # of two games, one of which is being played
+    games: Games  # those of the block
+    finished: NDArray[np.int64]  # [1] columns of the block learned from so far; right after an exception too
+
+    @staticmethod
+    def around(games: Games) -> GameBuffers:
+        return GameBuffers(Lockstep.empty(1), Games.zeros(PAIR), games, np.zeros(1, np.int64))
+
+
+BOTH_TYPE = types.UniTuple(AGENT_TYPE, 2)
+BUFFERS_TYPE = numba.typeof(GameBuffers.around(Games.zeros(1)))
+
+
+@kernel(
+    UPDATED_TYPE(TURN_TYPE, TURN_TYPE, UPDATE_TYPE, BOTH_TYPE, RULES_TYPE, TRAINING_GAMES_TYPE, SPAN_TYPE, BUFFERS_TYPE)
+)
+def play_and_learn(
+    turn: TurnKernel,
+    opponents_turn: TurnKernel,
+    update: UpdateKernel,
+    both: tuple[Any, Any],
+    rules: Any,
+    training_games: TrainingGames,
+    span: tuple[int, int],
+    buffers: GameBuffers,
+) -> tuple[int, bool]:
+    """Play columns ``span[0]`` to ``span[1] - 1`` of the block, and learn from each before the next.
+
+    ``both`` is the knowledge of the learner, which changes, and of its opponent. Returns what ``update_from_games``
+    returns.
+    """
+    agent, opponents = both
+    state, pair, games = buffers.state, buffers.pair, buffers.games
+    no_opening = np.empty((2, 0, 1), np.int8)
+    pieces, cells = np.empty(CELLS, np.int8), np.empty(CELLS, np.int8)
+    for column in range(span[0], span[1]):
+        game = column % training_games.games_a_pair
+        number = training_games.first_pair + column // training_games.games_a_pair
+        begin(GameNumbers(training_games.run, 0, number, game, PAIR), no_opening, state, pair)
+        if training_games.seat ^ game == 0:
+            play_out(turn, agent, opponents_turn, opponents, rules, (0, 1), state, pair)
+        else:
+            play_out(opponents_turn, opponents, turn, agent, rules, (0, 1), state, pair)
+        settle(pair, game, PAIR)
+        for ply in range(CELLS):
+            games.pieces[ply, column], games.cells[ply, column] = pair.pieces[ply, game], pair.cells[ply, game]
+        games.plies[column], games.winner[column] = pair.plies[game], pair.winner[game]
+        games.ending[column] = pair.ending[game]
+        room = update_from_game(update, rules, agent, training_games, column, games, pieces, cells)
+        buffers.finished[0] = column + 1
+        if not room:
+            return column + 1, False
+    return span[1], True

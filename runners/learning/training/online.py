@@ -1,0 +1,233 @@
+"""Training while playing: a learner plays one game after the other and learns from each before the next.
+
+The archive is the checkpoint. The games are those of a run. So a training that was stopped learns again from the
+logged games and plays the others. Nothing else has to be kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from agents.base.parameters import checked_whole
+from agents.base.player import KernelPlayer
+from agents.learning.learner import Learner, TrainingGames
+from analytics.policies.relearn import LearnerState, learning_curve, logged
+from analytics.store.records import LABEL, SEATS, run_word
+from analytics.store.schema import MAX_PAIRS
+from quarto.batch import Block, Games
+from quarto.errors import RequestError, is_ctrl_c
+from runners.arena.code import differences
+from runners.arena.engine import Order, Pace
+from runners.arena.experiment import Experiment, RangeWriter, contribute, prepare
+from runners.arena.spec import AgentSpec, RunSpec, label_of
+from runners.config.options import names, settings_of
+from runners.config.requests import rounding_notes
+from runners.config.schemas import check_choice
+from runners.learning.training.learning_games import GameBuffers, play_and_learn
+from runners.learning.training.trainer import Trained, Trainer, TrainingContext
+
+logger = logging.getLogger(__name__)
+
+LEARNER, OPPONENT = 0, 1  # indices into the agents of a training's run
+
+
+class Online(Trainer):
+    """The trainer of learners that learn from each game as soon as it has ended.
+
+    ``learner`` is a mapping with the ``_target_`` of a ``Learner`` and its parameters, ``opponent`` an agent as
+    ``agents=[…]`` names them. With ``seats='swapped'`` both games of each pair are played, the learner in
+    ``learner_seat`` first; with ``'fixed'`` it has that seat in every game.
+
+    Raises ``RequestError`` for an invalid value.
+    """
+
+    extent = "games"
+    sequential = "it learns from each game before the next one is played"
+
+    def __init__(
+        self,
+        learner: Mapping[str, Any],
+        opponent: str | Mapping[str, Any] = "semi_random",
+        games: int = 10000,
+        seats: str = "swapped",
+        learner_seat: int = 0,
+    ) -> None:
+        if not isinstance(learner, Mapping) or not isinstance(learner.get("_target_"), str):
+            raise RequestError(
+                f"trainer.learner={learner!r} is not a mapping with the class of a learner under _target_"
+            )
+        check_choice("trainer.seats", seats, SEATS)
+        games_a_pair = 1 + (seats == "swapped")
+        try:
+            checked_whole("games", games, 1, MAX_PAIRS * games_a_pair)
+            checked_whole("learner_seat", learner_seat, 0, 1)
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
+        self.learner = learner
+        self.opponent = opponent
+        self.games = games + games % games_a_pair
+        self.seats = seats
+        self.learner_seat = learner_seat
+        self._asked = games
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return rounding_notes("trainer.games", self._asked, self.games)
+
+    def check(self, context: TrainingContext) -> None:
+        self._prepared(context)
+
+    def train(self, context: TrainingContext) -> Trained:
+        """Learn from the games that the archive has and play those it lacks."""
+        experiment, learner = self._prepared(context)
+        run_id, archive = experiment.run_id, experiment.archive
+        begun = archive.run(run_id)
+        if begun is not None and differences(begun, experiment.code):
+            logger.warning("run %s was begun by other code: this code may learn something else from its games", run_id)
+        with contribute(experiment, context.command) as contribution:
+            training = _OnlineTraining(experiment, learner, context)
+            training.run()
+            contribution.games = training.written
+        left = experiment.games_left(self.games)
+        learned = None if left or training.stopped else learner.policy(training.state.knowledge)
+        curve = learning_curve(archive, run_id, self.games, context.curve_block)
+        return Trained(learned, (run_id,), self.games - left, contribution.games, contribution.seconds, curve)
+
+    def _prepared(self, context: TrainingContext) -> tuple[Experiment, Learner]:
+        spec = self._spec(context)
+        learner = spec.agents[LEARNER].build()
+        if not isinstance(learner, Learner):
+            raise RequestError(
+                f"trainer '{context.name}': {self.learner['_target_']} is not a Learner "
+                "(see agents/learning/learner.py)"
+            )
+        return prepare(context.request(spec, self.games)), learner
+
+    def _spec(self, context: TrainingContext) -> RunSpec:
+        return RunSpec(
+            rules=context.rules,
+            agents=(self._learner(context), context.agent(self.opponent, "trainer.opponent")),
+            pairings=((LEARNER, OPPONENT) if self.learner_seat == 0 else (OPPONENT, LEARNER),),
+            seed=context.seed,
+            opening_plies=0,
+            seats=self.seats,
+            learner=LEARNER,
+        )
+
+    def _learner(self, context: TrainingContext) -> AgentSpec:
+        """The learner, labelled with those of its parameters that differ from the trainer's yaml."""
+        trainer = context.name
+        own = settings_of("trainer", trainer).get("learner", {}) if trainer in names("trainer") else {}
+        changed = label_of("", dict(self.learner), own).strip("()")
+        label = f"{trainer}({','.join(['training', *([changed] if changed else [])])})"
+        if not LABEL.fullmatch(label):
+            label = f"{trainer}(training,{hashlib.sha256(changed.encode()).hexdigest()[:12]})"
+        params = {key: value for key, value in self.learner.items() if key != "_target_"}
+        return AgentSpec(label, self.learner["_target_"], params, trusted=context.trusted)
+
+
+class _OnlineTraining:
+    """One training in this process."""
+
+    def __init__(self, experiment: Experiment, learner: Learner, context: TrainingContext) -> None:
+        self.written = 0  # games, by this process
+        self.stopped = False  # before it had learned from all games
+        self._experiment = experiment
+        self._spec = experiment.request.spec
+        self._learner = learner
+        self._stop = context.stop
+        self._progress = context.progress
+        self._pace = Pace()
+        self.state = LearnerState(learner, self._spec.rules)
+
+    def run(self) -> None:
+        """Learn from all games in their order, and play those that the archive lacks when it is their turn."""
+        games = self._experiment.request.games
+        if self._progress and self._experiment.games_left(games):
+            self._progress.start(self._experiment.games_left(games))
+        reached, end_pair = 0, games // self._spec.games_a_pair
+        for first, end in self._experiment.missing(games):
+            self._learn_logged(reached, first)
+            self._play(first, end)
+            reached = end
+        self._learn_logged(reached, end_pair)
+
+    def _learn_logged(self, first_pair: int, end_pair: int) -> None:
+        """Learn from pairs that the archive holds."""
+        if first_pair == end_pair:
+            return
+        for first, games in logged(self._experiment.archive, self._experiment.run_id, first_pair, end_pair):
+            if self._stopping():
+                return
+            self.state.learn(games, self._games_from(first))
+
+    def _play(self, first_pair: int, end_pair: int) -> None:
+        """Play pairs that the archive lacks, learn from them and write them. A unit is a pair: there is one pairing."""
+        total = self._experiment.line.end_of(self._experiment.request.games)
+        with RangeWriter(self._experiment, first_pair, total) as writer:
+            while first_pair < end_pair and not self._stopping():
+                pairs, started = min(self._pace.pairs(0), end_pair - first_pair), time.perf_counter()
+                games = self._block(first_pair, pairs)
+                self._pace.update(0, pairs, time.perf_counter() - started)
+                block = Block(0, first_pair, 0, games, self._spec.games_a_pair == 2)
+                first_pair += pairs
+                writer.add(first_pair, [block])
+                if self._progress:
+                    self._progress.advance(len(games.plies))
+        self.written += writer.games
+
+    def _stopping(self) -> bool:
+        self.stopped = self.stopped or self._stop.is_set()
+        return self.stopped
+
+    def _block(self, first_pair: int, pairs: int) -> Games:
+        """Play consecutive pairs and learn from each game before the next."""
+        column, end = 0, pairs * self._spec.games_a_pair
+        buffers, training_games = GameBuffers.around(Games.zeros(end)), self._games_from(first_pair)
+        while column < end:
+            column, room = self._play_compiled(training_games, (column, end), buffers)
+            if not room:
+                self.state.grow()
+            elif column < end:
+                self._play_one(training_games, column, buffers.games)
+                column += 1
+        return buffers.games
+
+    def _play_compiled(
+        self, training_games: TrainingGames, span: tuple[int, int], buffers: GameBuffers
+    ) -> tuple[int, bool]:
+        """Play as many games as one kernel call can: the column after the last, and whether there is room for more."""
+        opponent = self._experiment.engine.player(OPPONENT)
+        if not isinstance(opponent, KernelPlayer) or opponent.game_words:  # the engine owns the memory of such agents
+            return span[0], True
+        buffers.finished[0] = span[0]
+        state = self.state
+        turn, update, both = state.player.turn, state.learner.load_update(), (state.player.agent, opponent.agent)
+        try:
+            column, room = play_and_learn(
+                turn, opponent.turn, update, both, self._spec.rules.tables, training_games, span, buffers
+            )
+        except BaseException as error:  # a turn raised: the engine plays that game again, and logs its forfeit
+            if is_ctrl_c(error):
+                raise
+            return int(buffers.finished[0]), True
+        return int(column), bool(room)
+
+    def _play_one(self, training_games: TrainingGames, column: int, games: Games) -> None:
+        """Play one game by the engine, which takes any opponent, and learn from it."""
+        engine = self._experiment.engine
+        engine.replace_player(LEARNER, self.state.player)
+        pair, game = divmod(column, training_games.games_a_pair)
+        played = Games.zeros(training_games.games_a_pair)
+        engine.play_game(Order(0, training_games.first_pair + pair, 1), game, played)
+        for whole, part in zip(games, played, strict=True):
+            whole[..., column] = part[..., game]
+        self.state.learn(games, training_games, column, column + 1)
+
+    def _games_from(self, first_pair: int) -> TrainingGames:
+        spec = self._spec
+        return TrainingGames(run_word(spec.run_id), first_pair, spec.games_a_pair, spec.pairings[0].index(LEARNER))

@@ -1,0 +1,307 @@
+"""Self-improvement: each generation plays games against itself, and the next policy is derived from the logged games.
+
+The policy of each generation is derived as ``qarena policy build`` does. So it has a name of its own and can be
+rebuilt. A stopped training goes on from the games and policies that are in the archive.
+
+The exact regret of a player is how much of the value it gives up, decision by decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import polars as pl
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from agents.base.parameters import check_fields, checked_whole
+from agents.learning.evolution import seed_of_games
+from agents.learning.policy import Policy
+from analytics import open_archive
+from analytics.exact.annotate import AnnotationSettings, Evaluator
+from analytics.policies.derived.dataset import TABLE, GameStream
+from analytics.questions.selection import select
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.store.blocks import RangeGames
+from analytics.store.policy_cards import PolicyCard
+from analytics.tables.derived.exact_values import ExactValues
+from quarto.batch import GAME_BITS
+from quarto.errors import RequestError, nearest
+from runners.arena.experiment import prepare
+from runners.arena.request import Request
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.config.agents import parse_label
+from runners.config.options import KIND_GROUP, settings_of
+from runners.config.schemas import OpeningPlies
+from runners.learning.training.derive import BuildRequest, build, code_of, derivation_of
+from runners.learning.training.derive import prepare as prepare_build
+from runners.learning.training.trainer import Trained, Trainer, TrainingContext, TrainingRuns
+
+GameCount = Annotated[int, Meta(ge=2, le=1 << 30)]
+STRENGTH = {
+    **dict.fromkeys(("generation", "games"), pl.Int64),
+    **dict.fromkeys(("player", "opponent", "run_id"), pl.String),
+    **dict.fromkeys(("wins", "draws", "losses"), pl.Int64),
+    **dict.fromkeys(("score", "low", "high", "regret"), pl.Float64),
+    "decisions": pl.Int64,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfImprovement(Trainer):
+    """The trainer of ``conf/trainer/self_improve.yaml``, which explains each key.
+
+    Raises ``RequestError`` for an invalid value.
+    """
+
+    extent: ClassVar[str] = "generations"
+
+    kind: str
+    first: str
+    player: str
+    generations: Annotated[int, Meta(ge=1, le=10_000)]
+    games: GameCount
+    opening_plies: OpeningPlies
+    remember: Annotated[str, ("all", "last")]
+    opponents: Sequence[Any]
+    strength_games: GameCount
+    strength_opening_plies: OpeningPlies
+    regret_games: int  # of the strength games
+
+    def __post_init__(self) -> None:
+        try:
+            check_fields(self)
+            checked_whole("regret_games", self.regret_games, 0, self.strength_games)
+        except ValueError as error:
+            raise RequestError(f"trainer.{error}") from error
+        if isinstance(self.opponents, str) or not isinstance(self.opponents, Sequence) or not self.opponents:
+            raise RequestError(f"trainer.opponents={self.opponents!r} is not a list of agents, [random, …]")
+        for key in ("kind", "first", "player"):
+            if not isinstance(getattr(self, key), str):
+                raise RequestError(f"trainer.{key}={getattr(self, key)!r} is not NAME or NAME(parameter=value,…)")
+        derivation_of(*self.derivation, trusted=True)  # a yaml names its class
+
+    @property
+    def derivation(self) -> tuple[str, dict[str, Any]]:
+        """The kind's name, and its class and parameters."""
+        name, parameters = parse_label(self.kind, "trainer.kind")
+        own = settings_of(KIND_GROUP, name)
+        for key in parameters:
+            valid = [each for each in own if each != "_target_"]
+            if key not in valid:
+                raise RequestError(f"trainer.kind={self.kind}: {name} has no parameter {key!r}{nearest(key, valid)}")
+        return name, own | parameters
+
+    def check(self, context: TrainingContext) -> None:
+        _SelfImprovementTraining(self, context).check()
+
+    def train(self, context: TrainingContext) -> Trained:
+        return _SelfImprovementTraining(self, context).run()
+
+
+class _SelfImprovementTraining:
+    """One self-improvement in progress."""
+
+    def __init__(self, plan: SelfImprovement, context: TrainingContext) -> None:
+        self._plan, self._context = plan, context
+        self._opponents = [context.agent(entry, "trainer.opponents") for entry in plan.opponents]
+        self._first = context.agent(plan.first, "trainer.first")
+        self._runs = TrainingRuns(
+            context, (plan.generations + 1) * len(self._opponents) * plan.strength_games + plan.generations * plan.games
+        )
+        self._learned_from: list[str] = []  # runs, one for each generation
+        self._strength: list[tuple[Any, ...]] = []
+
+    def check(self) -> None:
+        """Raises ``RequestError`` if the first games cannot be played or the policies cannot be named."""
+        policy_store.check_name(self._name(self._plan.generations))
+        agent, _ = parse_label(self._plan.player, "trainer.player")
+        if "policy" not in settings_of("agent", agent):
+            raise RequestError(f"trainer.player={self._plan.player}: agent '{agent}' has no parameter 'policy'")
+        self._context.agent(self._plan.player, "trainer.player").build()
+        prepare(self._strength_request(self._first))
+        prepare(self._self_play_request(0, self._first))
+
+    def run(self) -> Trained:
+        plan = self._plan
+        card: PolicyCard | None = None
+        for generation in range(plan.generations + 1):
+            card = self._derive(generation) if generation else None
+            if not self._measure(generation) or (generation < plan.generations and not self._practise(generation)):
+                card = None
+                break
+        return self._trained(card)
+
+    def _trained(self, card: PolicyCard | None) -> Trained:
+        """The outcome so far; ``card`` is that of the last generation's policy, if it was reached."""
+        archive = Archive.open(self._context.storage.root)
+        policy: Policy | None = policy_store.read(archive, card.policy_id)[1] if card else None
+        strength = pl.DataFrame(self._strength, schema=STRENGTH, orient="row")
+        tables = {"strength": strength} | ({TABLE: policy_store.read_table(archive, card, TABLE)} if card else {})
+        return Trained(
+            policy=policy,
+            run_ids=tuple(card.learned["run_ids"] if card else self._learned_from),
+            games=card.learned["games"] if card else len(self._learned_from) * self._plan.games,
+            played=self._runs.played,
+            seconds=self._runs.seconds,
+            curve=curve_of(strength),
+            tables=tables,
+            origin={key: card.learned[key] for key in ("where", "checksums", "derivation")} if card else {},
+        )
+
+    def _name(self, generation: int) -> str:
+        """The name of a generation's policy."""
+        return f"{self._context.policy}-{generation}"
+
+    def _player(self, generation: int, label: str) -> AgentSpec:
+        """The player of a generation: ``first`` in generation 0, later the agent ``label`` with its policy."""
+        if generation == 0:
+            return self._first
+        agent, parameters = parse_label(label, "trainer.player")
+        entry = {"agent": agent, **parameters, "policy": self._name(generation)}
+        return self._context.agent(entry, "trainer.player")
+
+    def _measure(self, generation: int) -> bool:
+        """Play against every opponent; false if ``stop`` was set before all games were played."""
+        player = self._player(generation, "policy")
+        outcome = self._runs.carry_out(self._strength_request(player))
+        if outcome is None:
+            return False
+        learned = self._plan.games * (min(generation, 1) if self._plan.remember == "last" else generation)
+        judged = self._judged(outcome.run_id)
+        for pairing, (opponent, result) in enumerate(zip(self._opponents, outcome.results, strict=True)):
+            counts, regret = (result.wins, result.draws, result.losses), judged.get(pairing, PlayerRegret())
+            row = (generation, learned, player.label, opponent.label, outcome.run_id, *counts, *result.score)
+            self._strength.append((*row, regret.mean, regret.decisions))
+        return True
+
+    def _judged(self, run_id: str) -> dict[int, PlayerRegret]:
+        """The player's exact regret against each opponent, if games are to be judged."""
+        if not self._plan.regret_games or self._context.rules.mover_chooses:
+            return {}
+        archive = Archive.open(self._context.storage.root)
+        return regret_of_first(archive, run_id, self._plan.regret_games, self._context.threads)
+
+    def _practise(self, generation: int) -> bool:
+        """Play the games to learn from; false if ``stop`` was set before all were played."""
+        outcome = self._runs.carry_out(self._self_play_request(generation, self._player(generation, self._plan.player)))
+        if outcome is None:
+            return False
+        self._learned_from.append(outcome.run_id)
+        return True
+
+    def _derive(self, generation: int) -> PolicyCard:
+        """The policy of a generation, derived from the games before it unless it is stored already."""
+        plan, context = self._plan, self._context
+        runs = self._learned_from if plan.remember == "all" else self._learned_from[-1:]
+        kind, settings = plan.derivation
+        request = BuildRequest(
+            kind=kind,
+            settings=settings,
+            name=self._name(generation),
+            where=f"run_id IN ({', '.join(repr(run_id) for run_id in sorted(set(runs)))})",
+            threads=context.threads,
+            root=context.storage.root,
+            command=context.command,
+            executor=context.executor,
+        )
+        known = policy_store.named(Archive.open(context.storage.root), request.name)
+        if known and known.learned["training"] == request.training and known.code == code_of(settings):
+            return known
+        return build(prepare_build(request))
+
+    def _strength_request(self, player: AgentSpec) -> Request:
+        """The run of the player against each opponent. The openings and the randomness are the same in all generations.
+
+        Without openings, two deterministic players would play the same game over and over.
+        """
+        agents = (player, *self._opponents)
+        pairings = tuple((0, opponent) for opponent in range(1, len(agents)))
+        opening = self._plan.strength_opening_plies
+        spec = RunSpec(self._context.rules, agents, pairings, self._seed(0), opening_plies=opening)
+        return self._context.request(spec, self._plan.strength_games)
+
+    def _self_play_request(self, generation: int, player: AgentSpec) -> Request:
+        """The run of the player against itself."""
+        spec = RunSpec(
+            self._context.rules, (player, player), ((0, 1),), self._seed(generation + 1), self._plan.opening_plies
+        )
+        return self._context.request(spec, self._plan.games)
+
+    def _seed(self, number: int) -> int:
+        """The seed of a run. It depends on the number of games: asking for more must not change earlier generations."""
+        return seed_of_games(self._context.seed, number, self._plan.strength_games if number == 0 else self._plan.games)
+
+
+def curve_of(strength: pl.DataFrame) -> pl.DataFrame:
+    """A row a generation: games learned from, mean score against all opponents and mean regret of a decision.
+
+    Then each score with its interval.
+    """
+    regret = (pl.col("regret") * pl.col("decisions")).sum() / pl.col("decisions").sum()
+    columns = [pl.col("score").mean().alias("strength"), regret.alias("regret")]
+    for opponent in strength["opponent"].unique(maintain_order=True):
+        for name, column in (("", "score"), (" low", "low"), (" high", "high")):
+            against = pl.col(column).filter(pl.col("opponent") == opponent).first()
+            columns.append(against.alias(f"v {opponent}{name}"))
+    return strength.group_by("generation", "games", maintain_order=True).agg(columns)
+
+
+FROM_PIECES = 6  # decisions on boards with fewer are nearly always right, and without a tablebase take long to judge
+MEGABYTES = 64.0
+
+
+class PlayerRegret(NamedTuple):
+    """Half-points given up, and the decisions that were judged."""
+
+    total: int = 0
+    decisions: int = 0
+
+    @property
+    def mean(self) -> float | None:
+        """Half-points a decision; None without decisions."""
+        return self.total / self.decisions if self.decisions else None
+
+
+def regret_of_first(archive: Archive, run_id: str, games: int, threads: int) -> dict[int, PlayerRegret]:
+    """The regret of the first agent of each pairing in its first ``games`` games, by pairing.
+
+    Gifts and placements on boards with ``FROM_PIECES`` pieces or more count, if they were chosen. The rules must be
+    such that the opponent chooses the piece. Raises ``FailureError`` for a damaged file.
+    """
+    found: dict[int, PlayerRegret] = {}
+    with open_archive(archive.root) as opened:
+        number = f"game_id % {1 << GAME_BITS}"
+        stream = GameStream(select(opened, f"run_id = '{run_id}' AND {number} < {games}"))
+        evaluator = Evaluator(stream.rules, AnnotationSettings(threads=threads, megabytes=MEGABYTES))
+        for _, part in stream.parts():
+            first = np.maximum(part.opening, FROM_PIECES).astype(np.int8)
+            values = evaluator.values(part.games, first, False, lambda _games: None)
+            given_up, decided = losses_of(part, first, values)
+            for pairing in np.unique(part.pairing).tolist():
+                rows = part.pairing == pairing
+                before = found.get(pairing, PlayerRegret())
+                more = int(given_up[rows].sum()), int(decided[rows].sum())
+                found[pairing] = PlayerRegret(before.total + more[0], before.decisions + more[1])
+    return found
+
+
+def losses_of(
+    part: RangeGames, first: NDArray[np.int8], values: ExactValues
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Half-points given up and decisions made by each pairing's first agent from ply ``first`` [G] on: both [G]."""
+    seat, plies = part.game_id & 1, part.games.plies
+    given_up, decided = np.zeros(len(plies), np.int64), np.zeros(len(plies), np.int64)
+    for ply in range(len(values.placement)):
+        met = (ply >= first) & (ply < plies)
+        gives = met & (seat == ply & 1)
+        places = met & (seat != ply & 1)
+        after = np.where(ply + 1 < plies, values.gift[ply + 1], values.end).astype(np.int64)
+        lost = np.where(gives, values.gift[ply] + values.placement[ply].astype(np.int64), 0)
+        given_up += lost + np.where(places, values.placement[ply] - after, 0)
+        decided += met
+    return given_up, decided

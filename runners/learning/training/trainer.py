@@ -1,0 +1,145 @@
+"""The interface of trainers: objects made from ``conf/trainer/*.yaml`` that play, learn and return a policy."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import polars as pl
+
+from agents.learning.policy import Policy
+from analytics.policies.relearn import CURVE_BLOCK
+from quarto.rules import Rules
+from runners.arena.executors.base import THREADS, Executor
+from runners.arena.experiment import prepare
+from runners.arena.playing import Outcome, carry_out
+from runners.arena.progress import Progress
+from runners.arena.request import Request
+from runners.arena.spec import AgentSpec, RunSpec
+from runners.arena.storage import ArchiveSettings
+from runners.config.agents import agent_of
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """Where and how a training is carried out; only the rules and the seed affect what is learned."""
+
+    name: str  # of the trainer's yaml
+    rules: Rules
+    seed: int
+    threads: int
+    storage: ArchiveSettings
+    command: str  # as it was typed
+    stop: threading.Event
+    progress: Progress | None
+    curve_block: int = CURVE_BLOCK  # games of a row of the curve, where that counts games
+    policy: str = ""  # name of the policy
+    executor: Executor = THREADS
+    trusted: bool = False  # the user named the trainer's agents: they may run other people's code
+
+    def agent(self, entry: Any, key: str) -> AgentSpec:
+        """The agent that an entry of the trainer's settings describes; ``key`` is that of the entry, for messages.
+
+        Raises ``RequestError`` for an agent that does not exist.
+        """
+        return agent_of(entry, self.storage.root, key, self.trusted)
+
+    def request(self, spec: RunSpec, games: int) -> Request:
+        """The request to play ``games`` games of each pairing of a run, rounded up to whole pairs."""
+        spec = replace(spec, training=True)
+        games += games % spec.games_a_pair
+        return Request(spec, games, self.threads, self.storage, self.progress is not None, executor=self.executor)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of a training."""
+
+    policy: Policy | None  # None: interrupted before there was one
+    run_ids: tuple[str, ...]  # of the games learned from, in order
+    games: int  # learned from, all sessions together
+    played: int  # in this session
+    seconds: float  # of this session
+    curve: pl.DataFrame  # the learning curve: a row for each thousand games, or for each generation
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)  # kept beside the policy, by name
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what else the card says of a derived policy
+
+
+class Trainer(ABC):
+    """Trains a policy. The games it plays are in the archive, from which a stopped training goes on."""
+
+    extent: ClassVar[str | None] = (
+        None  # the parameter for the length, if more of it is the same training, gone on with
+    )
+    sequential: ClassVar[str | None] = None  # why its games are played one after the other, by whatever executor
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user on how the parameters were understood."""
+        return ()
+
+    @abstractmethod
+    def check(self, context: TrainingContext) -> None:
+        """Raises ``RequestError`` if ``train`` would; nothing is made or played."""
+
+    @abstractmethod
+    def train(self, context: TrainingContext) -> Trained:
+        """Train until done or until ``context.stop`` is set.
+
+        Raises ``RequestError`` for an invalid context, before anything is played, and ``FailureError`` when the disk
+        refuses; what was written before is kept.
+        """
+
+
+class TrainingRuns:
+    """The runs of one training, carried out one after the other; their games are reported as one count."""
+
+    def __init__(self, context: TrainingContext, games: int) -> None:
+        """``games`` are those of all runs, those found in the archive included."""
+        self._context = context
+        self._asked = self._counted = 0  # games of the runs so far: of all, and of those that were reported
+        self._started = time.perf_counter()
+        self._told = False  # that other code began a run
+        self.played = 0  # games, in this session
+        if context.progress:
+            context.progress.start(games)
+
+    @property
+    def seconds(self) -> float:
+        """Since the training began in this session."""
+        return time.perf_counter() - self._started
+
+    def carry_out(self, request: Request) -> Outcome | None:
+        """Play what the archive lacks of a run; None if games are still missing because ``stop`` was set."""
+        experiment, stop = prepare(request), self._context.stop
+        for note in experiment.request.notes[len(request.notes) :]:  # other code began the run
+            if not self._told:
+                logger.warning("%s (said once for all runs of the training)", note)
+                self._told = True
+        if experiment.games_left(request.games) and stop.is_set():
+            return None
+        outcome = carry_out(experiment, self._context.command, stop, self)
+        self.played += outcome.played
+        self._asked += request.games * len(request.spec.pairings)
+        if self._asked > self._counted:  # found in the archive, whichever process played them
+            self.advance(self._asked - self._counted)
+        return None if outcome.interrupted else outcome
+
+    def start(self, games: int) -> None:
+        """Do nothing: the count began with the training."""
+
+    def idle(self, turns: int) -> None:
+        if self._context.progress:
+            self._context.progress.idle(turns)
+
+    def advance(self, games: int) -> None:
+        self._counted += games
+        if self._context.progress:
+            self._context.progress.advance(games)

@@ -1,1 +1,0 @@
-"""Exact play: solve positions, annotate games, show mistakes."""

@@ -1,1 +1,0 @@
-"""Puzzles: making them from annotated games, and setting them to people."""

@@ -1,1 +1,0 @@
-"""Measuring; the compiled yardsticks."""

@@ -1,1 +1,0 @@
-"""Sequential tests of strength: `qarena sprt`."""

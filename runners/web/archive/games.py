@@ -1,0 +1,257 @@
+"""Games of an archive: lists that meet filters, and one game with its values and its boards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import polars as pl
+
+from analytics.questions.columns import Table, column, linked, words
+from analytics.questions.selection import GameFilter, files_with, plies_of, rows_in
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.records import RunRecord
+from quarto.errors import FailureError, NotFoundError, RequestError
+from quarto.notation import format_cell, format_piece
+from quarto.rules import NONE
+from runners.play.game import Game
+from runners.web.archive import links
+from runners.web.archive.runs import RunRow, matching, record_of
+
+MOST_RUNS = 20  # of more runs the newest are searched: each is a file at least
+ROWS = 50  # a page
+RESULTS = ("won", "drawn", "lost")
+ORDERS = ("logged", "shortest", "longest")
+
+
+class GamesPage(NamedTuple):
+    """A page of a list of games."""
+
+    table: Table
+    total: int  # games that meet the filters, in the runs that were searched
+    searched: int  # runs
+    matching: int  # runs that may have such games
+    damaged: tuple[str, ...] = ()  # a line for each run that was left out because a file of it is damaged
+
+
+NO_GAMES = GamesPage(Table("Games"), 0, 0, 0)
+
+
+def games_list(
+    opened: OpenArchive,
+    rows: Sequence[RunRow],
+    wanted: GameFilter,
+    result: str = "",
+    order: str = ORDERS[0],
+    page: int = 1,
+) -> GamesPage:
+    """The games that meet filters, those of the newest runs first. ``rows``: all runs, the newest first.
+
+    ``result`` is one of RESULTS for the agent; without an agent: whether it was drawn. Raises ``RequestError`` for a
+    run that is not there.
+    """
+    for run_id in wanted.runs:
+        record_of(opened, run_id)  # raises if it is not there
+    if result not in ("", *RESULTS) or order not in ORDERS:
+        raise RequestError(f"a result is one of {', '.join(RESULTS)}, an order one of {', '.join(ORDERS)}")
+    runs = [row for row in matching(rows, wanted) if row.games]
+    searched, damaged = _readable(opened, runs[:MOST_RUNS])
+    if not searched:
+        return NO_GAMES._replace(damaged=damaged)
+    found = pl.concat(searched).with_columns(pl.col("agent_0", "agent_1", "ending").cast(pl.String))
+    found = found.filter(_condition(wanted, result))
+    if order != ORDERS[0]:
+        found = found.sort("plies", descending=order == "longest", maintain_order=True)
+    first = ROWS * (max(1, page) - 1)
+    total, shown = pl.collect_all([found.select(pl.len()), found.slice(first, ROWS)])
+    return GamesPage(_table(shown), int(total.item()), len(searched), len(runs), damaged)
+
+
+def _readable(opened: OpenArchive, runs: Sequence[RunRow]) -> tuple[list[pl.LazyFrame], tuple[str, ...]]:
+    """The games of the runs whose files can be read, and a line for each of the others."""
+    frames, damaged = [], []
+    for row in runs:
+        try:
+            opened.again(partial(opened.files.sound, "games", row.run_id))
+            frames.append(opened.games(row.run_id))
+        except FailureError as error:
+            damaged.append(str(error))
+    return frames, tuple(damaged)
+
+
+def _condition(wanted: GameFilter, result: str) -> pl.Expr:
+    zero, one, winner = pl.col("agent_0"), pl.col("agent_1"), pl.col("winner")
+    both: list[pl.Expr] = []
+    for seat, (mine, other) in enumerate(((zero, one), (one, zero))):
+        found = pl.lit(value=True)
+        if wanted.agent:
+            found &= mine == wanted.agent
+        if wanted.opponent:
+            found &= other == wanted.opponent
+        if result == "drawn":
+            found &= winner == NONE
+        elif result and wanted.agent:
+            found &= winner == (seat if result == "won" else 1 - seat)
+        both.append(found)
+    return both[0] | both[1]
+
+
+def _table(page: pl.DataFrame) -> Table:
+    agents = page.select("agent_0", "agent_1").rows()
+    columns = [
+        words("game", [links.game_cell(*each) for each in page.select("run_id", "game_id").rows()]),
+        linked("gives first", page["agent_0"], map(links.agent_page, page["agent_0"])),
+        linked("places first", page["agent_1"], map(links.agent_page, page["agent_1"])),
+        words("winner", [result_text(*each) for each in zip(page["winner"], agents, strict=True)]),
+        column("plies", page["plies"]),
+        words("ending", page["ending"].str.replace_all("_", " ")),
+        column("imposed plies", page["opening"]),
+    ]
+    return Table("Games", columns)
+
+
+def result_text(winner: int, agents: Sequence[str]) -> str:
+    """The winner's label, or that it was a draw."""
+    return "draw" if winner == NONE else agents[winner]
+
+
+class ArchivedGame(NamedTuple):
+    """One logged game."""
+
+    record: RunRecord
+    game_id: int
+    agents: tuple[str, str]  # by seat
+    winner: int
+    ending: str
+    opening: int  # plies that were imposed
+    plies: tuple[tuple[int, int], ...]  # piece, cell
+
+    def boards(self) -> list[Game]:
+        """The game after each ply."""
+        return [Game(self.record.rules, self.plies[: ply + 1]) for ply in range(len(self.plies))]
+
+
+def logged_game(opened: OpenArchive, run_id: str, game_id: int) -> ArchivedGame:
+    """A game of a run. Raises ``NotFoundError`` if it is not in the archive."""
+    record = record_of(opened, run_id)
+    game = opened.again(lambda: _row_of(opened, run_id, game_id)) if 0 <= game_id < 1 << 63 else pl.DataFrame()
+    if game.is_empty():
+        raise NotFoundError(f"run {run_id} has no game {game_id} in this archive")
+    found, plies = game.row(0, named=True), plies_of(opened, [(run_id, game_id)])
+    return ArchivedGame(
+        record,
+        game_id,
+        (found["agent_0"], found["agent_1"]),
+        found["winner"],
+        found["ending"],
+        found["opening"],
+        tuple(plies.get((run_id, game_id), ())),
+    )
+
+
+def _row_of(opened: OpenArchive, run_id: str, game_id: int) -> pl.DataFrame:
+    columns = ("agent_0", "agent_1", "winner", "ending", "opening")
+    files = files_with(opened, "games", run_id, [game_id])
+    return rows_in(opened, files, columns, f"game_id = {game_id}") if files else pl.DataFrame()
+
+
+def neighbours(opened: OpenArchive, run_id: str, game_id: int) -> tuple[int | None, int | None]:
+    """The ids of the games before and after a game in its run."""
+    ids = opened.games(run_id).select(
+        before=pl.col("game_id").filter(pl.col("game_id") < game_id).max(),
+        after=pl.col("game_id").filter(pl.col("game_id") > game_id).min(),
+    )
+    before, after = ids.collect().row(0)
+    return before, after
+
+
+GIFT, PLACEMENT = "gift", "placement"
+
+
+class ValueChange(NamedTuple):
+    """A decision against perfect play."""
+
+    before: int  # value for the player that decides: 1 won, 0 drawn, -1 lost
+    after: int
+
+    @property
+    def regret(self) -> int:
+        """Half-points given up."""
+        return self.before - self.after
+
+
+Judgements = Mapping[tuple[int, str], ValueChange]  # by ply and kind
+
+
+class Decision(NamedTuple):
+    """A gift or a placement of a game."""
+
+    ply: int
+    kind: str
+    seat: int
+    agent: str
+    choice: str  # the piece or the cell
+    imposed: bool
+    judgement: ValueChange | None  # None: not judged
+
+
+def annotated(opened: OpenArchive, run_id: str, game_id: int) -> Judgements:
+    """The judgements of a game that are in the archive."""
+    found = opened.sql(
+        "SELECT ply, kind, value_before, value_after FROM decisions WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {(ply, kind): ValueChange(before, after) for ply, kind, before, after in found.iter_rows()}
+
+
+class LoggedThought(NamedTuple):
+    """An agent's thought on a turn."""
+
+    value: float | None  # the result that it expected, from 1, won, to -1, lost
+    visits: int | None
+    seconds: float
+
+
+LoggedThoughts = Mapping[int, LoggedThought]  # by the ply that the turn placed; a first gift has the ply before
+
+
+def thoughts(opened: OpenArchive, run_id: str, game_id: int) -> LoggedThoughts:
+    """The thoughts in a game, if they are in the archive."""
+    found = opened.sql(
+        "SELECT ply, value, visits, seconds FROM thoughts WHERE run_id = ? AND game_id = ?", [run_id, game_id]
+    )
+    return {ply: LoggedThought(*thought) for ply, *thought in found.iter_rows()}
+
+
+def is_judged(game: ArchivedGame, judged: Judgements) -> bool:
+    """Whether every decision of a game that was free is judged."""
+    return all(key in judged for key in _free(game))
+
+
+def free_decisions(game: ArchivedGame) -> int:
+    """The number of decisions of a game that were free: imposed plies are none."""
+    return sum(1 for _ in _free(game))
+
+
+def _free(game: ArchivedGame) -> Iterator[tuple[int, str]]:
+    for ply in range(game.opening, len(game.plies)):
+        if not game.record.rules.mover_chooses:
+            yield ply, GIFT
+        yield ply, PLACEMENT
+
+
+def decisions(game: ArchivedGame, judged: Judgements) -> list[Decision]:
+    """All decisions of a game in the order of play."""
+    found = []
+    for ply, (piece, cell) in enumerate(game.plies):
+        imposed, mover = ply < game.opening, (ply + 1) % 2
+        if not game.record.rules.mover_chooses:
+            giver = 1 - mover
+            gift = judged.get((ply, GIFT))
+            found.append(Decision(ply, GIFT, giver, game.agents[giver], format_piece(piece), imposed, gift))
+            choice = format_cell(cell)
+        else:
+            choice = f"{format_piece(piece)}@{format_cell(cell)}"
+        placed = judged.get((ply, PLACEMENT))
+        found.append(Decision(ply, PLACEMENT, mover, game.agents[mover], choice, imposed, placed))
+    return found

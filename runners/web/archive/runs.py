@@ -1,0 +1,229 @@
+"""The runs of an archive as rows, and one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from analytics.questions.columns import (
+    Cell,
+    ResultColumn,
+    Table,
+    column,
+    count,
+    duration,
+    linked,
+    pairing_columns,
+    percent,
+    properties,
+    words,
+)
+from analytics.questions.pairings import PairingResult, pairings_frame, results, results_of
+from analytics.questions.selection import GameFilter
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.archive import GAMES, unknown_run
+from analytics.store.records import RunRecord
+from quarto.errors import RequestError
+from runners.web.archive import links
+
+MOST_AGENTS = 4  # that a row names
+SILENT_SECONDS = 300.0  # without a new file, after which a run is no longer said to be running
+STATES = ("complete", "running", "interrupted")
+
+
+class RunRow(NamedTuple):
+    """A run in a list."""
+
+    record: RunRecord
+    games: int  # in the archive
+    changed: float = 0.0  # of one that is not complete: when a file of it was written last, in seconds since 1970
+
+    @property
+    def run_id(self) -> str:
+        return self.record.run_id
+
+    @property
+    def rules(self) -> str:
+        """Their name."""
+        return str(self.record.spec["rules"]["name"])
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The labels."""
+        return tuple(dict.fromkeys(self.record.labels))
+
+    @property
+    def games_text(self) -> str:
+        """The games that there are, ``of`` those that are asked for."""
+        asked = self.record.games * len(self.record.pairings)
+        return f"{self.games:,}" if self.games == asked else f"{self.games:,} of {asked:,}"
+
+    @property
+    def status(self) -> str:
+        """The status of its record, or the time without new games: a run that was killed cannot change its record."""
+        silent = time.time() - self.changed
+        if self.record.status != "running" or silent < SILENT_SECONDS:
+            return self.record.status
+        return f"no new games for {duration(silent)}"
+
+    @property
+    def begun(self) -> str:
+        """The time when it began (2026-01-31 12:00, UTC), with the status if it is not complete."""
+        created = minute_of(self.record.created)
+        return created if self.record.status == "complete" else f"{created}, {self.status}"
+
+
+def minute_of(created: str) -> str:
+    """A moment of a record as tables show it: 2026-01-31 12:00."""
+    return created[:16].replace("T", " ")
+
+
+def matching(rows: Iterable[RunRow], games: GameFilter, status: str = "", text: str = "") -> list[RunRow]:
+    """The runs that may have some games, with a status, and a text in their id or one of their agents' labels."""
+    return [
+        row
+        for row in rows
+        if status in ("", row.record.status)
+        and (not text or any(text.lower() in each.lower() for each in (row.run_id, *row.agents)))
+        and games.takes(row.record)
+    ]
+
+
+def run_rows(opened: OpenArchive) -> tuple[RunRow, ...]:
+    """All runs, the newest first. Raises ``FailureError`` for a damaged record."""
+    return tuple(row_of(opened, record) for record in reversed(opened.archive.runs()))
+
+
+def row_of(opened: OpenArchive, record: RunRecord) -> RunRow:
+    """A run as a row."""
+    games = opened.archive.games_held(record.run_id)
+    if record.status != "running":
+        return RunRow(record, games)
+    written = [status.modified for status in opened.archive.statuses(GAMES, record.run_id).values()]
+    return RunRow(record, games, max([*written, datetime.fromisoformat(record.created).timestamp()]))
+
+
+def record_of(opened: OpenArchive, run_id: str) -> RunRecord:
+    """The record of a run. Raises ``NotFoundError`` if there is none."""
+    record = opened.archive.run(run_id)
+    if record is None:
+        raise unknown_run(opened.archive, run_id, opened.archive.recorded())
+    return record
+
+
+class Known(NamedTuple):
+    """The names that filters can have."""
+
+    rules: tuple[str, ...]
+    agents: tuple[str, ...]
+
+
+def known(rows: Iterable[RunRow]) -> Known:
+    """The rules and agents of runs, the most frequent first and in alphabetical order."""
+    counts: dict[str, int] = {}
+    agents: set[str] = set()
+    for row in rows:
+        counts[row.rules] = counts.get(row.rules, 0) + row.games
+        agents.update(row.agents)
+    return Known(tuple(sorted(counts, key=lambda name: (-counts[name], name))), tuple(sorted(agents)))
+
+
+def few(row: RunRow) -> Cell:
+    """The first agents of a run, each with its page, and how many more there are."""
+    shown, more = row.agents[:MOST_AGENTS], len(row.agents) - MOST_AGENTS
+    parts = tuple(Cell(agent, link=links.agent_page(agent, row.rules)) for agent in shown)
+    return Cell(f"{more} more" if more > 0 else "", parts=parts)
+
+
+ORDERS = ("newest", "most games", "first agent's score")
+
+
+def in_order(opened: OpenArchive, rows: Sequence[RunRow], order: str) -> list[RunRow]:
+    """The runs in one of ``ORDERS``. Raises ``RequestError`` for another one."""
+    if order not in ORDERS:
+        raise RequestError(f"an order is one of {', '.join(ORDERS)}")
+    if order == ORDERS[1]:
+        return sorted(rows, key=lambda row: -row.games)
+    if order == ORDERS[0]:
+        return [*rows]
+    scores = {row.run_id: score or 0.0 for row, score in zip(rows, first_scores(opened, rows), strict=True)}
+    return sorted(rows, key=lambda row: -scores[row.run_id])
+
+
+def first_scores(opened: OpenArchive, rows: Sequence[RunRow]) -> list[float | None]:
+    """The score of the first agent of each match; None for a tournament, and where there are no games."""
+    matches = (row.record for row in rows if len(row.record.pairings) == 1 and row.games)
+    found = results_of(opened.archive, matches)
+    return [found[row.run_id][0].score.mean if row.run_id in found else None for row in rows]
+
+
+def runs_table(opened: OpenArchive, rows: Sequence[RunRow], caption: str, brief: bool = False) -> Table:
+    """A table of runs; ``brief``: with the most important columns only."""
+    names = [Cell(row.run_id, link=links.run_page(row.run_id), code=True) for row in rows]
+    columns = [
+        words("run", names if brief else [replace(name, box=name.text) for name in names]),
+        words("agents", [few(row) for row in rows]),
+        column("first one's score, %", first_scores(opened, rows), percent),
+        ResultColumn("games", [row.games_text for row in rows]),
+    ]
+    if not brief:
+        columns += [
+            words("rules", [row.rules for row in rows]),
+            column("imposed plies", [row.record.spec["opening_plies"] for row in rows]),
+            words("begun (UTC)", [row.begun for row in rows]),
+            words("", ["training" if row.record.training else "" for row in rows]),
+        ]
+    return Table(caption, columns)
+
+
+MOST_PAIRINGS = 100  # rows
+
+
+def run_tables(opened: OpenArchive, row: RunRow) -> list[Table]:
+    """The results and the properties of a run."""
+    fingerprint = f"{opened.archive.ranges(row.run_id).fingerprint:016x}"
+    return [_pairings(row.record, results(opened.archive, row.run_id)), _properties(row, fingerprint)]
+
+
+def _properties(row: RunRow, fingerprint: str) -> Table:
+    record, spec, code = row.record, row.record.spec, row.record.code
+    values = {
+        "status": row.status,
+        "rules": record.rules.name,
+        "games": row.games_text,
+        "fingerprint of the games": fingerprint,
+        "seats": "swapped in each pair" if record.swapped else "fixed",
+        "imposed plies": str(spec["opening_plies"]),
+        "seed": str(spec["seed"]),
+        "begun": f"{record.created[:19].replace('T', ' ')} UTC",
+        "time playing": f"{record.seconds:,.1f} s" if record.seconds else "known when it ends",
+        "code": f"{code.get('version', '?')}, fingerprint {code.get('fingerprint', '?')}",
+        "command": record.command,
+    }
+    return Table("Properties of the run", properties(values, ("command",)))
+
+
+def _pairings(record: RunRecord, found: Sequence[PairingResult]) -> Table:
+    """The results of the first agents, in the columns of `qarena run`."""
+    shown, rules = found[:MOST_PAIRINGS], record.rules.name
+    games = [links.games_page(run=record.run_id, agent=each.first, opponent=each.second) for each in shown]
+    columns = [
+        linked("first", [each.first for each in shown], [links.agent_page(each.first, rules) for each in shown]),
+        linked("second", [each.second for each in shown], [links.agent_page(each.second, rules) for each in shown]),
+        linked("games", [count(each.games) for each in shown], games, right=True),
+        *pairing_columns(pairings_frame(shown))[3:],
+        ResultColumn("plies a game", [f"{each.mean_plies:.2f}" for each in shown]),
+    ]
+    some = "" if len(found) <= MOST_PAIRINGS else f" (the first {MOST_PAIRINGS} of {len(found):,})"
+    return Table(f"Results of the first agent{some}, in %", columns)
+
+
+def chosen_records(opened: OpenArchive, games: GameFilter) -> list[RunRecord]:
+    """The runs that may have these games. Raises ``RequestError`` if there are none."""
+    found = games.records(opened.archive)
+    if not found:
+        raise RequestError("all runs here are those of trainings")
+    return found

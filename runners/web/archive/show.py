@@ -1,0 +1,258 @@
+"""`qarena show`: one logged game in the terminal, its boards, its plies and what each decision gave up."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from analytics import archive_option, open_archive
+from analytics.questions.columns import ResultColumn, column, game_name, words
+from analytics.store.archive import Archive, unknown_run
+from quarto.batch import LINE
+from quarto.errors import RequestError
+from quarto.notation import COLUMN_LETTERS, ROW_DIGITS, format_cell, format_game, format_piece, format_position
+from quarto.rules import NONE, SIDE
+from runners.exact.solve import VALUE_NAMES, as_json_line
+from runners.play.game import Game, cells_text, line_text
+from runners.terminal import console
+from runners.terminal.console import number_of
+from runners.terminal.files import is_printed, write_file
+from runners.web.archive import games
+from runners.web.archive.games import (
+    GIFT,
+    PLACEMENT,
+    ArchivedGame,
+    Decision,
+    Judgements,
+    LoggedThoughts,
+    logged_game,
+    result_text,
+)
+from runners.web.archive.pictures import boards_svg, moving_svg
+
+BOARD_WIDTH = 2 + 2 * SIDE
+GAP = 4  # columns between two boards
+MOST_RUNS = 6  # that a message names
+WIDTH = 80  # of a row of boards where there is no terminal
+BOARD_LEGEND = "> marks the last piece, = the pieces of a finished line"
+VALUE_LEGEND = (
+    "ply: from 0; value: exact value for the player that decides, and what it became; lost: half-points, 1 from a win "
+    "to a draw or from a draw to a loss"
+)
+
+
+THOUGHT_LEGEND = (
+    "thought: the result that the mover expected of its turn, 1 won, 0 drawn, -1 lost; s: seconds that it took"
+)
+
+
+def game_of(archive: Archive, text: str, run: str | None) -> tuple[str, int]:
+    """The run and the id of a game that is written as tables print it, ``15ab38 555``, or as its id alone.
+
+    The run may be left out if there is only one. Raises ``RequestError`` for anything else.
+    """
+    *runs, number = text.split() or [""]
+    named = [*([run] if run is not None else []), *runs]
+    if len(named) > 1 or not number.isdecimal():
+        raise RequestError(f"{text!r} is not a game: write the run and the game's id, such as 15ab38 555")
+    return _run_of(archive, named[0] if named else ""), int(number)
+
+
+def _run_of(archive: Archive, prefix: str) -> str:
+    """The run whose id begins so."""
+    known = archive.recorded()
+    found = [run_id for run_id in known if run_id.startswith(prefix)]
+    if not found:
+        raise unknown_run(archive, prefix, known)
+    if len(found) > 1:
+        ids = ", ".join(found[:MOST_RUNS])
+        named = f"run {prefix!r} is one of several" if prefix else "there are several runs, name one"
+        raise RequestError(f"{named}: {ids}{', …' if len(found) > MOST_RUNS else ''}")
+    return found[0]
+
+
+def show_game(
+    root: PurePath, text: str, run: str | None, json: Path | None, svg: Path | None, animate: bool = False
+) -> None:
+    """Print a game, and write it as JSON and as a picture. Raises ``RequestError`` for one that is not there.
+
+    ``animate``: the picture is one board on which the game is played.
+    """
+    if animate and svg is None:
+        raise RequestError("--animate is about the picture of --svg FILE, which is missing")
+    run_id, game_id = game_of(Archive.open(root), text, run)
+    with open_archive(root) as opened:
+        game = logged_game(opened, run_id, game_id)
+        judged, thought = games.annotated(opened, run_id, game_id), games.thoughts(opened, run_id, game_id)
+    if json is not None:
+        write_file(json, f"{as_json_line(as_mapping(game, judged, thought))}\n".encode())
+    title = f"Game {game_name(run_id, game_id)}: {_players(game)}; {game.record.rules.name} rules"
+    if svg is not None:
+        boards_after = game.boards()
+        drawn = moving_svg(boards_after[-1], game.agents, title) if animate else boards_svg(boards_after, title)
+        write_file(svg, drawn.encode())
+    if is_printed(json) or is_printed(svg):
+        return
+    console.print_line(title)
+    for row in boards(game, shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH):
+        console.print_line(row)
+    console.print_line(BOARD_LEGEND)
+    console.show([console.tabulated([*_columns(game, judged), *_thoughts(game, thought)])])
+    if judged:
+        console.print_line(VALUE_LEGEND)
+    if thought:
+        console.print_line(THOUGHT_LEGEND)
+    console.print_line(_result(game))
+    for line in _losses(game, judged):
+        console.print_line(line)
+    if not games.is_judged(game, judged):
+        some = f"{len(judged)} of {games.free_decisions(game)} decisions are judged"
+        command = f"qarena annotate --run {run_id}{archive_option(root)}"
+        console.print_note(f"{some}: '{command}' judges all of the run")
+
+
+def _players(game: ArchivedGame) -> str:
+    zero, one = (f"{agent} (seat {seat})" for seat, agent in enumerate(game.agents))
+    if game.record.rules.mover_chooses:
+        return f"{one} places the first piece, {zero} the second"
+    return f"{zero} gives the first piece, {one} places it"
+
+
+# Boards.
+
+
+def boards(game: ArchivedGame, width: int) -> list[str]:
+    """The board after each ply, as many side by side as fit."""
+    drawn = [_board(each) for each in game.boards()]
+    across = max(1, (width + GAP) // (BOARD_WIDTH + GAP))
+    return [
+        (" " * GAP).join(part.ljust(BOARD_WIDTH) for part in parts).rstrip()
+        for first in range(0, len(drawn), across)
+        for parts in zip(*drawn[first : first + across], strict=True)
+    ]
+
+
+def _board(game: Game) -> list[str]:
+    """The board after a ply, under the number of the ply."""
+    won, last = {cell for line in game.lines for cell in line}, game.plies[-1][1]
+    rows = [f"ply {len(game.plies) - 1}", "  " + "".join(f" {letter}" for letter in COLUMN_LETTERS)]
+    for row, digit in enumerate(ROW_DIGITS):
+        cells = range(SIDE * row, SIDE * row + SIDE)
+        marks = ("=" if cell in won else ">" if cell == last else " " for cell in cells)
+        pieces = ("." if game.board[cell] == NONE else format_piece(game.board[cell]) for cell in cells)
+        rows.append(f"{digit} " + "".join(mark + piece for mark, piece in zip(marks, pieces, strict=True)))
+    return [*rows, ""]
+
+
+# Plies.
+
+
+def _columns(game: ArchivedGame, judged: Judgements) -> list[ResultColumn]:
+    """A row a ply: the gift, the placement and, where they are judged, their values."""
+    decisions = games.decisions(game, judged)
+    gifts = [each for each in decisions if each.kind == GIFT]
+    placements = [each for each in decisions if each.kind == PLACEMENT]
+    return [
+        column("ply", range(len(game.plies))),
+        *(_decided("giver", "piece", gifts, bool(judged)) if gifts else []),
+        *_decided("mover", "cell" if gifts else "ply", placements, bool(judged)),
+    ]
+
+
+def _decided(who: str, what: str, decisions: Sequence[Decision], judged: bool) -> list[ResultColumn]:
+    columns = [words(who, [each.agent for each in decisions]), words(what, [each.choice for each in decisions])]
+    if judged:
+        columns.append(words("value", map(_value, decisions)))
+        columns.append(ResultColumn("lost", [_lost(each) for each in decisions]))
+    return columns
+
+
+def _thoughts(game: ArchivedGame, thought: LoggedThoughts) -> list[ResultColumn]:
+    """What the mover thought of each of its turns."""
+    told = [thought.get(ply) for ply in range(len(game.plies))] if thought else []
+    if not told:
+        return []
+    values = ["" if each is None or each.value is None else f"{each.value:+.2f}" for each in told]
+    return [
+        ResultColumn("thought", values),
+        ResultColumn("s", ["" if each is None else f"{each.seconds:.3g}" for each in told]),
+    ]
+
+
+def _value(decision: Decision) -> str:
+    judgement = decision.judgement
+    if judgement is None or decision.imposed:
+        return "imposed" if decision.imposed else "·"
+    before, after = VALUE_NAMES[judgement.before], VALUE_NAMES[judgement.after]
+    return f"{before} → {after}" if judgement.regret else before
+
+
+def _lost(decision: Decision) -> str:
+    return str(decision.judgement.regret) if decision.judgement is not None and decision.judgement.regret else ""
+
+
+def _result(game: ArchivedGame) -> str:
+    """The winner and the line, or how the game ended otherwise."""
+    ended, last = Game(game.record.rules, game.plies), len(game.plies) - 1
+    if game.winner == NONE:
+        return f"A draw: the board is full after ply {last}, and no line is finished."
+    winner, loser = game.agents[game.winner], game.agents[1 - game.winner]
+    if ended.ending == LINE:
+        lines = "; ".join(line_text(ended, line) for line in ended.lines)
+        return f"{winner} (seat {game.winner}) wins at ply {last}: {lines}."
+    return f"{winner} (seat {game.winner}) wins: {loser} forfeits ({game.ending.removeprefix('forfeit_')})."
+
+
+def _losses(game: ArchivedGame, judged: Judgements) -> list[str]:
+    """A line on the losses of each player, if anything is judged."""
+    lost: list[list[int]] = [[], []]
+    for each in games.decisions(game, judged):
+        if each.judgement is not None and each.judgement.regret:
+            lost[each.seat].append(each.judgement.regret)
+    return [
+        f"{agent} (seat {seat}) lost {number_of(sum(of_seat), 'half-point')} in {number_of(len(of_seat), 'mistake')}."
+        for seat, (agent, of_seat) in enumerate(zip(game.agents, lost, strict=True))
+        if judged
+    ]
+
+
+# JSON.
+
+
+def as_mapping(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts) -> dict[str, Any]:
+    """A game as names and values."""
+    lines = Game(game.record.rules, game.plies).lines
+    return {
+        "run_id": game.record.run_id,
+        "game_id": game.game_id,
+        "rules": game.record.rules.name,
+        "agents": list(game.agents),
+        "winner": None if game.winner == NONE else result_text(game.winner, game.agents),
+        "ending": game.ending,
+        "lines": [cells_text(line).split() for line in lines],
+        "opening": game.opening,
+        "game": format_game(game.plies),
+        "plies": [_ply(game, judged, thought, ply) for ply in range(len(game.plies))],
+    }
+
+
+def _ply(game: ArchivedGame, judged: Judgements, thought: LoggedThoughts, ply: int) -> dict[str, Any]:
+    rules, (piece, cell) = game.record.rules, game.plies[ply]
+    before = Game(rules, game.plies[:ply], NONE if rules.mover_chooses else piece)
+    values: Mapping[str, Any] = {
+        kind: {"value_before": found.before, "value_after": found.after, "regret": found.regret}
+        for kind in (GIFT, PLACEMENT)
+        if (found := judged.get((ply, kind)))
+    }
+    return {
+        "ply": ply,
+        "piece": format_piece(piece),
+        "cell": format_cell(cell),
+        "mover": game.agents[(ply + 1) % 2],
+        "position": format_position(before.position, rules.name),
+        **values,
+        **({"thought": thought[ply]._asdict()} if ply in thought else {}),
+    }

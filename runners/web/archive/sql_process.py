@@ -1,0 +1,56 @@
+"""The child that answers strangers' questions in SQL, see ``runners.web.archive.asking``.
+
+DuckDB interrupts most questions at the time limit; whoever started the process ends it if not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import Any
+
+from analytics.questions.sql.answers import Limits
+from analytics.questions.sql.database import OpenArchive
+from analytics.store.files.backend import location_of
+from quarto.errors import RequestError
+from runners.hosting.child_program import Message, Serve
+from runners.web.archive.library import stamp_of
+
+NICENESS = 5  # pages come first
+
+
+def serve(setup: dict[str, Any], _: bytes) -> tuple[Message, Serve]:
+    """Serve questions. None opens the archive, or opens it again if it has changed; a question gets rows for Arrow."""
+    with contextlib.suppress(OSError):
+        os.nice(NICENESS)
+    root = location_of(setup["archive"])
+    limits = Limits(setup["memory"], setup["spill"], setup["seconds"], options=False)
+    opened: OpenArchive | None = None
+    stamp: object = None
+
+    def answer(question: str | None, _: bytes) -> Message:
+        nonlocal opened, stamp
+        if question is not None and opened is not None:
+            return None, _arrow(opened.first(question, setup["rows"] + 1), setup["bytes"])
+        found = stamp_of(root)
+        if opened is None:
+            opened = OpenArchive(root, limits, vocabulary_only=True)
+        elif found == stamp:
+            return None, b""
+        else:
+            opened.refresh()
+        opened.first("SELECT run_id FROM games LIMIT 0", 1)  # DuckDB starts now, not in a question's time
+        stamp = found
+        return None, b""
+
+    return (None, b""), answer
+
+
+def _arrow(frame: Any, most: int) -> bytes:
+    """A frame in Arrow's format. Raises ``RequestError`` for one of too many bytes."""
+    content = io.BytesIO()
+    frame.write_ipc(content)  # not compressed: whoever reads it must not need more memory than it has bytes
+    if content.tell() > most:
+        raise RequestError(f"SQL: the answer is larger than {most / 1e6:g} MB: ask for fewer columns or rows")
+    return content.getvalue()

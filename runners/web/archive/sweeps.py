@@ -1,0 +1,188 @@
+"""Sweeps: which there are, the results of one, and its picture where one or two settings vary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from analytics.questions.columns import MISSING, ResultColumn, Table, column, intervals, linked, percent, words
+from analytics.questions.pairings import PairingResult, results_of_jobs
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.views import value_of
+from analytics.report.style import Figure
+from analytics.store.records import SweepJob
+from quarto.errors import NotFoundError, nearest
+from runners.web.archive import links
+from runners.web.archive.archive_page import ArchivePage
+from runners.web.archive.charts import ChartPlan, chart
+from runners.web.archive.runs import minute_of
+
+MOST_ROWS = 200
+MOST_ERRORS = 20
+SCORE = "score, %"
+_NOT_SETTINGS = ("archive.root", "archive", "progress")  # of every job: they say where and how, not what
+
+
+class SweepRow(NamedTuple):
+    """A sweep in a list."""
+
+    sweep_id: str
+    jobs: int
+    complete: int
+    settings: tuple[str, ...]  # that vary
+    objective: str
+    created: str  # when its first run began
+
+
+def sweep_rows(opened: OpenArchive) -> tuple[SweepRow, ...]:
+    """All sweeps, the newest first."""
+    of: dict[str, list[SweepJob]] = {}
+    for job in opened.archive.sweep_jobs():
+        of.setdefault(job.sweep_id, []).append(job)
+    return tuple(sorted((_row(opened, *each) for each in of.items()), key=lambda row: row.created, reverse=True))
+
+
+def _row(opened: OpenArchive, sweep_id: str, jobs: Sequence[SweepJob]) -> SweepRow:
+    records = [opened.archive.run(job.run_id) for job in jobs if job.run_id]
+    created = min((minute_of(record.created) for record in records if record), default="")
+    complete = sum(job.status == "complete" for job in jobs)
+    objective = next((job.objective for job in jobs if job.objective), "")
+    return SweepRow(sweep_id, len(jobs), complete, tuple(_varying(jobs)), objective, created)
+
+
+def sweeps_table(rows: Sequence[SweepRow]) -> Table:
+    """A table of sweeps."""
+    jobs = [f"{row.jobs:,}" if row.complete == row.jobs else f"{row.complete:,} of {row.jobs:,}" for row in rows]
+    columns = [
+        linked("sweep", [row.sweep_id for row in rows], [links.sweep_page(row.sweep_id) for row in rows], code=True),
+        words("what varies", [", ".join(row.settings) or "nothing" for row in rows]),
+        ResultColumn("jobs", jobs),
+        words("objective", [row.objective or "·" for row in rows]),
+        words("begun (UTC)", [row.created or "·" for row in rows]),
+    ]
+    return Table("Sweeps, the newest first", columns)
+
+
+def one_sweep(opened: OpenArchive, sweep_id: str) -> ArchivePage:
+    """The page of a sweep by its id: its picture and its jobs. Raises ``NotFoundError`` if there is none."""
+    jobs = [job for job in opened.archive.sweep_jobs() if job.sweep_id == sweep_id]
+    if not jobs:
+        known = {job.sweep_id for job in opened.archive.sweep_jobs()}
+        raise NotFoundError(f"sweep {sweep_id!r} is not in archive {opened.archive.root}{nearest(sweep_id, known)}")
+    settings = _varying(jobs)
+    found = results_of_jobs(opened.archive, jobs)
+    named = [name for name in jobs[0].overrides if name not in (*settings, *_NOT_SETTINGS)]
+    shared = ", ".join(f"`{name}={jobs[0].overrides[name]}`" for name in sorted(named))
+    lead = f"{', '.join(settings[:-2])}{', ' if settings[2:] else ''}{' and '.join(settings[-2:]) or 'Nothing'} varied"
+    lead += f"; the same in all jobs: {shared}" if shared else ""
+    parts = [_figure(settings, found), _table(settings, found), *_failures(jobs)]
+    return ArchivePage(f"Sweep `{sweep_id}`", lead, parts=parts)
+
+
+def _failures(jobs: Sequence[SweepJob]) -> list[Table]:
+    """The errors of the jobs that have no results because of them."""
+    failed = [job for job in jobs if job.error]
+    some = "" if len(failed) <= MOST_ERRORS else f": the first {MOST_ERRORS} of {len(failed)}, see the view sweeps"
+    shown = failed[:MOST_ERRORS]
+    columns = [words("job", [str(job.job) for job in shown]), words("error", [job.error for job in shown])]
+    return [Table(f"Why jobs failed{some}", columns)] if failed else []
+
+
+def _varying(jobs: Sequence[SweepJob]) -> list[str]:
+    """The settings that are not the same in all jobs, in the order in which they were given."""
+    names = dict.fromkeys(name for job in jobs for name in job.overrides)
+    return [name for name in names if name not in _NOT_SETTINGS and len({job.overrides.get(name) for job in jobs}) > 1]
+
+
+Found = Sequence[tuple[SweepJob, list[PairingResult]]]
+
+
+def _objective(found: Found) -> str | None:
+    return next((job.objective for job, _ in found if job.objective), None)
+
+
+def _is_score(found: Found) -> bool:
+    """Whether jobs are judged by the first agent's score, and each is one pairing."""
+    return all(len(pairings) == 1 for _, pairings in found if pairings) and _objective(found) in (None, "score")
+
+
+def _table(settings: Sequence[str], found: Found) -> Table:
+    """A row for each pairing of each job; a job without results says why in the place of its first agent."""
+    nothing: list[PairingResult | None] = [None]
+    rows = [(job, each) for job, pairings in found for each in pairings or nothing]
+    shown = rows[:MOST_ROWS]
+    jobs, pairings = [job for job, _ in shown], [each for _, each in shown]
+    scores = [each.score if each else None for each in pairings]
+    pages = [links.run_page(job.run_id) if job.run_id else "" for job in jobs]
+    values = [MISSING if job.value is None else f"{job.value:.6g}" for job in jobs]
+    columns = [
+        linked("job", [str(job.job) for job in jobs], pages),
+        *(words(name, [job.overrides.get(name, MISSING) for job in jobs]) for name in settings),
+        *([] if _is_score(found) else [ResultColumn(_objective(found) or "objective", values)]),
+        words("first agent", [each.first if each else job.status for job, each in shown]),
+        words("second agent", [each.second if each else MISSING for each in pairings]),
+        column("games", [each.games if each else None for each in pairings]),
+        column(SCORE, [each.mean if each else None for each in scores], percent),
+        intervals([each.low if each else None for each in scores], [each.high if each else None for each in scores]),
+    ]
+    some = "" if len(rows) <= MOST_ROWS else f" (the first {MOST_ROWS} of {len(rows):,} rows)"
+    return Table(f"Jobs{some}", columns)
+
+
+def _figure(settings: Sequence[str], found: Found) -> Figure | str:
+    """The picture, or why there is none."""
+    if len(settings) not in (1, 2):
+        what = "no setting varies" if not settings else f"{len(settings)} settings vary"
+        return f"No picture: {what}: a picture needs one or two."
+    rows, y = _points(settings, found)
+    if rows.height < 2:
+        return "No picture: fewer than two jobs have a value."
+    interval_of = ("low", "high") if "low" in rows.columns else (None, None)
+    if len(settings) == 1:
+        numeric = rows.schema[settings[0]].is_numeric()
+        if numeric:
+            rows = rows.sort(settings[0])
+        plan = ChartPlan("line" if numeric else "points", settings[0], y, None, *interval_of)
+        note = "The band is the 95 % interval." if numeric else "Lines are 95 % intervals."
+        figure = chart(rows, plan, f"{y} by {settings[0]}")
+        return figure if interval_of[0] is None else replace(figure, note=note)
+    wide = max(settings, key=lambda name: rows[name].n_unique())
+    x, other = wide, next(name for name in settings if name != wide)
+    figure = chart(rows.sort(settings), ChartPlan("heat map", x, other, y, *interval_of), f"{y} by {x} and {other}")
+    pale = " A tile is pale if its 95 % interval holds the mean." if interval_of[0] else ""
+    return replace(figure, note=f"Blue is above the mean of all, orange below it.{pale}")
+
+
+def _points(settings: Sequence[str], found: Found) -> tuple[pl.DataFrame, str]:
+    """A row for each job that has a value, and the name of the value.
+
+    It is the first agent's score with its interval where each job is one pairing, else what jobs are judged by.
+    """
+    objective, by_score = _objective(found), _is_score(found)
+    rows: list[dict[str, Any]] = []
+    for job, pairings in found:
+        point: dict[str, Any] = _settings(job.overrides, settings)
+        if by_score and pairings:
+            score = pairings[0].score
+            rows.append({**point, SCORE: 100 * score.mean, "low": 100 * score.low, "high": 100 * score.high})
+        elif not by_score and job.value is not None:
+            rows.append({**point, objective or "value": job.value})
+    # All rows are looked at for the type of a column: a setting may be a number in a hundred jobs and then a text. A
+    # number that no type holds is left out, where ``strict`` would raise.
+    return pl.DataFrame(rows, strict=False, infer_schema_length=None), SCORE if by_score else objective or "value"
+
+
+def _settings(overrides: Mapping[str, str], names: Sequence[str]) -> dict[str, Any]:
+    values = {name: value_of(overrides[name]) if name in overrides else None for name in names}
+    return {
+        name: value if isinstance(value, int | float) and not isinstance(value, bool) else _text(value)
+        for name, value in values.items()
+    }
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "not set" if value is None else json.dumps(value)

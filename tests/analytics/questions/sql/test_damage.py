@@ -1,0 +1,288 @@
+"""Questions to a damaged archive: answered from sound files, else an error with advice."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from analytics.questions.openings import openings
+from analytics.questions.selection import select
+from analytics.questions.sql import lazy_rows
+from analytics.questions.sql.database import OpenArchive
+from analytics.questions.sql.views import VIEWS
+from analytics.store import policy_cards
+from analytics.store.archive import Archive
+from analytics.store.marker import CheckedFile
+from analytics.store.schema import TABLES
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import files_of
+from tests.analytics.indexed import index
+from tests.analytics.naive_games import RUN_ID, store_span
+from tests.marks import seldom
+from tests.object_storage import BOTH
+
+SPOILED = {  # by table: the views that are read from its files
+    "games": {"games", "seats", "pairs"},
+    "plies": {"plies", "boards"},
+    "decisions": {"decisions"},
+    "thoughts": {"thoughts"},
+    "positions": {"positions"},
+    "first_plies": {"first_plies"},
+}
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def flip(path: Path, at: float = 0.5) -> None:
+    content = bytearray(path.read_bytes())
+    content[int(at * len(content))] ^= 1
+    path.write_bytes(content)
+
+
+def complaint_about(path: Path) -> str:
+    return f"{path} is missing or damaged: run 'qarena archive verify'"
+
+
+def assert_only(spoiled: set[str], opened: OpenArchive, complaint: str) -> None:
+    """Of all views only these cannot be read, however they are asked."""
+    for view in spoiled:
+        first = next(iter(VIEWS[view]))
+        for question in (
+            f"FROM {view}",
+            f"SELECT count(*) FROM {view}",
+            f"SELECT {first} FROM {view} WHERE run_id = 'x'",
+            f"SELECT count(*) FROM (VALUES (1)) WHERE '1' NOT IN (SELECT run_id FROM {view})",
+            f"FROM query('FROM ' || '{view}')",
+            f"EXPLAIN ANALYZE FROM {view}",
+        ):
+            with pytest.raises(FailureError) as caught:
+                opened.sql(question)
+            assert str(caught.value) == complaint
+        with pytest.raises(FailureError) as caught:
+            getattr(opened, view)()
+        assert str(caught.value) == complaint
+        with pytest.raises(RequestError, match="Parser Error"):
+            opened.sql(f"selec FROM {view}")
+    counts = ", ".join(f"(SELECT count(*) FROM {view}) AS {view}" for view in set(VIEWS) - spoiled)
+    assert min(opened.sql(f"SELECT {counts}").row(0)) > 0
+
+
+ALSO = product((table for table in SPOILED if table != "positions"), (truncate,))
+
+
+@pytest.mark.parametrize(("table", "damage"), [("positions", truncate), *seldom(*product(SPOILED, (flip,)), *ALSO)])
+def test_a_damaged_file_spoils_its_views_only(whole: Archive, table: str, damage: Callable[[Path], None]) -> None:
+    path = sorted(Path(whole.folder(table, RUN_ID)).iterdir())[1]
+    content = path.read_bytes()
+    damage(path)
+    with OpenArchive(whole.root) as opened:
+        assert_only(SPOILED[table], opened, complaint_about(path))
+        path.write_bytes(content)
+        for view in SPOILED[table]:
+            assert opened.sql(f"SELECT count(*) FROM {view}").item() > 0
+
+
+def test_a_missing_file_spoils_its_views_only(whole: Archive) -> None:
+    lost, counted = files_of(whole, RUN_ID, "plies")[1], whole.ranges(RUN_ID)[1]
+    lost.unlink()
+    with OpenArchive(whole.root) as opened:
+        assert_only(SPOILED["plies"], opened, complaint_about(lost.with_name(f"{counted.games}.*.parquet")))
+    next(Path(whole.folder("positions", RUN_ID)).iterdir()).unlink()
+    with OpenArchive(whole.root) as opened, pytest.raises(FailureError, match=r"1 of 2 ranges .* are not indexed"):
+        opened.sql("FROM positions")
+
+
+def test_lost_games_are_missed(archive: Archive) -> None:
+    archive.update_run(RUN_ID, lambda known: known)  # which notes how many there are
+    for number, first in ((1, 16), (0, 0)):
+        files_of(archive, RUN_ID, "games")[number].unlink()
+        with pytest.raises(FailureError, match=f"lacks units {first} to 23, which were there"):
+            OpenArchive(archive.root)
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.sql("SELECT count(*) FROM runs").item() == 1
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_file_that_goes_while_the_archive_is_open_is_named(archive: Archive, check: bool) -> None:
+    path = files_of(archive, RUN_ID, "plies")[1]
+    with OpenArchive(archive.root, check=check) as opened:
+        assert opened.sql("SELECT count(*) FROM plies").item() > 0
+        path.unlink()
+        with pytest.raises(FailureError, match=re.escape(f"{path.name.partition('.')[0]}.*.parquet is missing")):
+            opened.sql("SELECT sum(cell) FROM plies")
+
+
+@BOTH
+@pytest.mark.parametrize("check", [True, *seldom(False)])
+def test_a_reader_whose_files_were_replaced_reads_what_replaced_them(archive: Archive, check: bool) -> None:
+    index(archive)
+    questions = [f"SELECT sum(hash(COLUMNS(*))) FROM {view}" for view in ("games", "plies", "pairs", "boards")]
+    tables = (*TABLES, "positions", "first_plies")
+    folders = [archive.folder(table, RUN_ID) for table in tables]
+    replaced = [folder / name for folder in folders for name in archive.backend.names(folder)]
+    with OpenArchive(archive.root, check=check) as opened:
+        readers = [opened, opened.fork(), opened.fork(), opened.fork()]
+        expected = [reader.sql(question) for reader, question in zip(readers, questions, strict=True)]
+        decided, chosen = openings(opened), select(opened.fork(), "game_id > 3")
+        late = opened.fork()
+        store_span(archive, (0, 24))
+        index(archive)
+        for path in replaced:
+            archive.backend.remove(path)
+        for reader, question, before in zip(readers, questions, expected, strict=True):
+            assert reader.sql(question).equals(before)
+        assert openings(late.fork()).equals(decided)
+        assert late.seats().collect().height == 2 * 48
+        assert sum(len(part.game_id) for _, part in chosen.parts()) == chosen.games
+
+
+# Records.
+
+
+def test_a_damaged_job_or_card_spoils_its_view_only(whole: Archive) -> None:
+    job, (card,) = Path(whole.root / "sweeps" / "it's" / "1.json"), Path(whole.root).glob("policies/*/card.json")
+    job.parent.mkdir()
+    job.write_text("{")
+    with pytest.raises(FailureError) as caught:
+        whole.sweep_jobs()
+    with OpenArchive(whole.root) as opened:
+        assert_only({"sweeps"}, opened, str(caught.value))
+    job.unlink()
+    card.write_text("{")
+    with pytest.raises(FailureError) as caught:
+        policy_cards.cards(whole)
+    with OpenArchive(whole.root) as opened:
+        assert_only({"policies"}, opened, str(caught.value))
+        with pytest.raises(FailureError, match=re.escape(str(caught.value))):
+            opened.sql("FROM policy('mine')")
+
+
+def test_a_policy_whose_table_was_changed_is_not_read(whole: Archive) -> None:
+    (path,) = Path(whole.root).glob("policies/*/table*.parquet")
+    flip(path)
+    with OpenArchive(whole.root) as opened:
+        for ask in (lambda: opened.sql("FROM policy('mine')"), lambda: opened.policy("mine")):
+            with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+                ask()
+        assert opened.sql("SELECT count(*) FROM policies").item() == 1
+
+
+def test_a_damaged_record_of_a_run_leaves_games_and_plies(whole: Archive) -> None:
+    path = Path(whole.record_file(RUN_ID))
+    path.write_text("{")
+    with OpenArchive(whole.root) as opened:
+        for view in ("runs", "sweeps", "agents"):
+            with pytest.raises(FailureError, match=re.escape(f"{path} is damaged")):
+                opened.sql(f"FROM {view}")
+        assert opened.sql("SELECT count(*) FROM games").item() == 48
+
+
+def test_a_mistake_is_not_taken_for_damage(archive: Archive) -> None:
+    with OpenArchive(archive.root) as opened:
+        for text in ("SELECT error('IO Error: my own')", "SELECT agent_0::INTEGER FROM games"):
+            with pytest.raises(RequestError):
+                opened.sql(text)
+
+
+# What is remembered of sound files.
+
+
+@pytest.fixture
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that remembers which files were sound."""
+    monkeypatch.setenv("QARENA_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "checked"
+
+
+@pytest.mark.parametrize("at", [0.5, *seldom(0.02, 0.3, 0.9)])
+@pytest.mark.parametrize("before", [True, False], ids=["remembered", "new"])
+def test_a_flipped_bit_is_no_answer(archive: Archive, remembered: Path, at: float, before: bool) -> None:
+    question = "SELECT sum(hash(COLUMNS(*))) FROM {}"
+    if before:
+        with OpenArchive(archive.root) as opened:
+            for table in TABLES:
+                opened.sql(question.format(table))
+        assert len(list(remembered.iterdir())) == 1
+    paths = {table: files_of(archive, RUN_ID, table)[1] for table in TABLES}
+    for path in paths.values():
+        flip(path, at)
+    with OpenArchive(archive.root) as opened:
+        for table, path in paths.items():
+            with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+                opened.sql(question.format(table))
+            with pytest.raises(FailureError, match=re.escape(complaint_about(path))):
+                getattr(opened, table)()
+    with OpenArchive(archive.root, check=False) as opened:
+        assert opened.archive.games_held(RUN_ID) == 48  # what needs no rows is answered
+
+
+def test_only_files_that_a_question_reads_are_checked(archive: Archive, remembered: Path) -> None:
+    flip(files_of(archive, RUN_ID, "plies")[1])
+    with OpenArchive(archive.root) as opened:
+        for question in ("SELECT avg(plies) AS plies, 'plies' FROM games", "FROM runs"):
+            assert len(opened.sql(question)) == 1
+        for question in (
+            "FROM query('FROM pl' || 'ies')",
+            "FROM query_table('plies')",
+            'SELECT (SELECT count(*) FROM main."PLIES")',
+            "EXPLAIN ANALYZE SELECT sum(cell) FROM plies",
+            "PIVOT plies ON cell USING count(*)",
+        ):
+            with pytest.raises(FailureError, match="is missing or damaged"):
+                opened.sql(question)
+
+
+def test_sound_files_are_read_once_and_not_again(
+    archive: Archive, remembered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    real = vars(CheckedFile)["is_sound"].fget
+
+    def note(file: CheckedFile) -> bool:
+        read.append(Path(file.path))
+        return bool(real(file))
+
+    monkeypatch.setattr(CheckedFile, "is_sound", property(note))
+    for times in (2, 2, 4, 4):
+        with OpenArchive(archive.root) as opened:
+            for _ in range(2):
+                opened.sql("SELECT count(*) FROM games" + (", plies" if times == 4 else ""))
+        assert len(read) == times
+    with OpenArchive(archive.root, check=False) as opened:
+        (memory,) = remembered.iterdir()
+        memory.write_text("[")
+        opened.sql("SELECT count(*) FROM games, plies")
+    assert len(read) == 4
+
+
+def test_an_archive_that_was_not_asked_for_long_is_forgotten(archive: Archive, remembered: Path) -> None:
+    remembered.mkdir(parents=True)
+    for name, moment in (("long ago", 1), ("now", time.time())):
+        (remembered / name).touch()
+        os.utime(remembered / name, (moment, moment))
+    with OpenArchive(archive.root) as opened:
+        opened.sql("SELECT count(*) FROM games")
+    assert {path.name for path in remembered.iterdir() if path.suffix != ".json"} == {"now"}
+
+
+def test_a_replay_that_fails_names_the_file_each_time_and_spoils_no_other_question(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_of: object, **_options: object) -> NoReturn:
+        raise ValueError("plies out of order")
+
+    monkeypatch.setattr(lazy_rows, "boards_of", fail)
+    monkeypatch.setattr(lazy_rows, "orders_of", fail)
+    with OpenArchive(archive.root) as opened:
+        for _ in range(6):  # an error that left the stream itself ended Python after three questions or so
+            for view in ("boards", "ordered_openings(3)"):
+                with pytest.raises(FailureError, match=r"plies/run=.*\.parquet plies out of order"):
+                    opened.sql(f"SELECT count(*) FROM {view}")
+            assert opened.sql("SELECT count(*) FROM games").item() == 48

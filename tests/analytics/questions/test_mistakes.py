@@ -1,0 +1,110 @@
+"""Mistakes over openings: the decisions of one opening are not independent, whoever decided."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import Any
+
+import pytest
+
+from analytics import open_archive
+from analytics.questions.mistakes import CANDIDATES, decision_summaries, judged_agents, worst_mistakes
+from analytics.questions.selection import plies_of
+from analytics.questions.sql import lazy_rows
+from analytics.statistics.tally import quantile, wilson
+from analytics.store.archive import Archive
+from quarto.canonical import canonical_position
+from quarto.position import from_plies
+from quarto.rules import CLASSIC, NONE
+from tests.analytics.indexed import decide
+from tests.analytics.naive_games import random_block, record, spec_of, store
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """Two runs with the openings of one seed, one run without imposed openings; all decisions are judged."""
+    archive = Archive.open(tmp_path_factory.mktemp("judged") / "archive", create=True)
+    for seed, spec in enumerate((spec_of(seed=3, opening_plies=2), spec_of(seed=3, opening_plies=1), spec_of())):
+        run = record(spec)
+        archive.save_run(run)
+        store(archive, run.run_id, [random_block(seed, pairing) for pairing in range(3)])
+        decide(archive, run.run_id, seed)
+    return archive
+
+
+@pytest.mark.parametrize("by_ply", [False, True])
+def test_intervals_are_over_openings(judged: Archive, by_ply: bool) -> None:
+    with open_archive(judged.root) as opened:
+        found = decision_summaries(opened, "ply BETWEEN 2 AND 7", by_ply, judged_agents(opened, "true"))
+        rows = opened.sql(
+            "SELECT run_id, game_id, agent, kind, ply, regret FROM decisions WHERE ply BETWEEN 2 AND 7"
+        ).rows()
+    clusters: dict[tuple[str, str, int | None], dict[object, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for run_id, game_id, agent, kind, ply, regret in rows:
+        pair = game_id % (1 << 32) // 2
+        opening = pair if judged.known_run(run_id).opening_seed == 3 else (run_id, game_id // 2)
+        clusters[agent, kind, ply if by_ply else None][opening].append(regret)
+    assert set(found.select("agent", "kind", "ply").iter_rows()) == set(clusters)
+    for agent, kind, ply, decisions, *estimates in found.iter_rows():
+        of_openings = list(clusters[agent, kind, ply].values())
+        values = [value for each in of_openings for value in each]
+        assert decisions == len(values)
+        for scored, (mean, low, high), share in (
+            (lambda value: value, estimates[:3], False),
+            (lambda value: value > 0, estimates[3:], True),
+        ):
+            expected = sum(map(scored, values)) / len(values)
+            spread = sum((sum(map(scored, each)) - expected * len(each)) ** 2 for each in of_openings)
+            variance = spread * len(of_openings) / (len(of_openings) - 1) / len(values) ** 2
+            assert mean == pytest.approx(expected)
+            if share:
+                games = expected * (1 - expected) / variance
+                assert (low, high) == pytest.approx(wilson(expected * games, games))
+            else:
+                reach = quantile() * math.sqrt(variance)
+                assert (low, high) == pytest.approx((max(0, expected - reach), min(2, expected + reach)))
+
+
+def test_the_worst_mistakes_are_those_of_a_search_one_by_one(judged: Archive) -> None:
+    with open_archive(judged.root) as opened:
+        mistakes = worst_mistakes(opened, "ply BETWEEN 3 AND 9", 10_000)
+        rows = opened.sql(
+            "SELECT run_id, game_id, ply, kind, regret, saving, choices FROM decisions WHERE ply BETWEEN 3 AND 9 AND "
+            "regret > 0 ORDER BY regret DESC, saving / choices DESC NULLS LAST, run_id, game_id, ply, kind"
+        ).rows(named=True)[:CANDIDATES]
+        plies = plies_of(opened, {(row["run_id"], row["game_id"]) for row in rows})
+    first: dict[tuple[str, int, int], dict[str, Any]] = {}
+    missed = Counter[tuple[str, int, int]]()
+    for row in rows:
+        game, ply = plies[row["run_id"], row["game_id"]], row["ply"]
+        hand = game[ply][0] if row["kind"] == "placement" else NONE
+        position = canonical_position(from_plies(game[:ply], hand), CLASSIC)
+        key = row["kind"], position.occupied, position.lanes
+        first.setdefault(key, row)
+        missed[key] += 1
+    ease = {key: row["saving"] / row["choices"] if row["saving"] is not None else -1 for key, row in first.items()}
+    expected = sorted(first, key=lambda key: (-first[key]["regret"], -ease[key], -missed[key], key))
+    assert [(each.kind, each.position.occupied, each.position.lanes) for each in mistakes] == expected
+    assert [each.missed for each in mistakes] == [missed[key] for key in expected]
+    for each, key in zip(mistakes, expected, strict=True):
+        names = ("regret", "run_id", "game_id", "ply")
+        assert [getattr(each, name) for name in names] == [first[key][name] for name in names]
+
+
+def test_positions_are_replayed_only_for_a_condition_that_reads_them(
+    judged: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay, replayed = lazy_rows.boards, []
+
+    def watched(*arguments: Any, **more: Any) -> Any:
+        replayed.append(arguments)
+        return replay(*arguments, **more)
+
+    monkeypatch.setattr(lazy_rows, "boards", watched)
+    with open_archive(judged.root) as opened:
+        names = judged_agents(opened, "true")
+        plain = decision_summaries(opened, "ply > 3", True, names)
+        assert not replayed
+        assert decision_summaries(opened, "ply > 3 AND board >= 0", True, names).equals(plain)
+        assert replayed

@@ -1,0 +1,295 @@
+"""The store of policies returns the stored values to the bit, or reports the problem in one line."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from agents.learning.policy import GENOME, Policy
+from analytics.policies import listing
+from analytics.store import policy_cards, policy_store
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import POLICY_NAME, PolicyCard, PolicyFile
+from analytics.tables.upkeep.garbage import remove, unneeded_files
+from analytics.tables.verify.archive import verify
+from quarto.errors import FailureError, RequestError
+from tests.analytics.folders import forge as forge_record
+from tests.analytics.folders import snapshot
+from tests.analytics.naive_games import record
+from tests.analytics.stored_policies import COUNTS, CURVE, GENES, LEARNED, origin
+from tests.object_storage import BOTH, root_of
+
+BOMB = 2_000_000  # equal rows
+
+
+@pytest.fixture
+def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Archive:
+    made = Archive.open(root_of(request, tmp_path), create=True)
+    made.save_run(record())  # of which policies are learned
+    return made
+
+
+def assert_same(found: Policy, expected: Policy) -> None:
+    assert (found.kind, found.parameters) == (expected.kind, expected.parameters)
+    assert list(found.table) == list(expected.table)
+    for name, column in expected.table.items():
+        assert found.table[name].dtype == column.dtype
+        assert found.table[name].tobytes() == column.tobytes()
+
+
+@pytest.mark.parametrize("policy", [COUNTS, GENES], ids=lambda policy: policy.kind)
+@BOTH
+def test_a_policy_is_read_as_it_was_saved_by_name_and_by_id(archive: Archive, policy: Policy) -> None:
+    saved = policy_store.save(archive, policy, origin(tables={"curve": CURVE}, pictures={"curve": b"<svg/>"}))
+    for wanted in ("mine", saved.policy_id):
+        card, found = policy_store.read(archive, wanted)
+        assert card == saved
+        assert_same(found, policy)
+    assert_frame_equal(policy_store.read_table(archive, saved, "curve"), CURVE)
+    folder = archive.root / "policies" / saved.policy_id
+    knowledge = "genome.json" if policy.kind == GENOME else "table.parquet"
+    assert {*saved.files} == {knowledge, "curve.parquet", "curve.svg"}
+    for name, file in saved.files.items():  # named by what they hold
+        content = archive.backend.read(folder / saved.stored_name(name))
+        assert (file.sha256, file.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+        assert saved.stored_name(name) == f"-{file.sha256[:16]}.".join(name.split("."))
+    there = {*archive.backend.names(folder)}
+    assert there == {"card.json", *map(saved.stored_name, saved.files)}
+    assert archive.load(folder / "card.json", PolicyCard) == saved
+    assert verify(archive).problems == []
+    assert unneeded_files(archive) == []
+
+
+def test_the_hash_of_knowledge_is_made_of_kind_parameters_names_types_and_bytes() -> None:
+    head = (
+        '{"columns":[["board","int64",3],["cell","int8",3],["value","float64",3]],"kind":"counts",'
+        '"parameters":{"rate":0.5}}'
+    )
+    body = struct.pack("<3q3b3d", -5, 0, 7, 3, 1, -1, 0.5, -0.0, 1e300)
+    assert policy_store.knowledge_of(COUNTS) == hashlib.sha256(head.encode() + body).hexdigest()
+    others = [
+        replace(COUNTS, kind="count"),
+        replace(COUNTS, parameters={"rate": 0.25}),
+        replace(COUNTS, table={"bord" if name == "board" else name: each for name, each in COUNTS.table.items()}),
+        replace(COUNTS, table={**COUNTS.table, "cell": COUNTS.table["cell"].astype(np.int16)}),
+        replace(COUNTS, table={**COUNTS.table, "value": np.array([0.5, 0.0, 1e300])}),
+    ]
+    assert len({policy_store.knowledge_of(each) for each in [COUNTS, *others]}) == 1 + len(others)
+
+
+@BOTH
+def test_a_name_stands_for_its_newest_card_and_older_ones_are_found_by_id(archive: Archive) -> None:
+    first = policy_store.save(archive, COUNTS, origin())
+    more = replace(COUNTS, table={name: column[:2] for name, column in COUNTS.table.items()})
+    second = policy_store.save(archive, more, origin(learned=LEARNED | {"games": 40}))
+    assert policy_store.find(archive, "mine") == second
+    assert policy_store.find(archive, first.policy_id) == first
+    listed = listing.list_policies(archive)
+    assert listed["policy_id"].to_list() == [first.policy_id, second.policy_id]
+    assert listed["current"].to_list() == [False, True]
+    assert listed.select("name", "trainer", "seed", "games", "runs", "rows").rows() == [
+        ("mine", "counting", 3, 20, 1, 3),
+        ("mine", "counting", 3, 40, 1, 2),
+    ]
+    again = policy_store.save(archive, COUNTS, origin())
+    assert policy_store.find(archive, "mine") == again
+    assert again.policy_id == first.policy_id
+
+
+@BOTH
+def test_a_policy_counts_once_its_card_is_there(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    folder = archive.root / "policies" / card.policy_id
+    archive.backend.remove(folder / "card.json")
+    with pytest.raises(RequestError, match="policy 'mine' is not in archive"):
+        policy_store.find(archive, "mine")
+    (problem,) = verify(archive).problems
+    assert problem.file == folder / "card.json"
+    assert problem.what.startswith("missing: restore it from a copy, or learn the policy again")
+    found = unneeded_files(archive)
+    assert {file.path.name for file in found if file.ours} == set(map(card.stored_name, card.files))
+    assert remove(archive, found, 3600) == []
+    assert len(remove(archive, found, 0)) == 2
+    policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    assert_same(policy_store.read(archive, "mine")[1], COUNTS)
+
+
+@BOTH
+def test_a_policy_is_saved_again_in_one_step(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same knowledge with another curve: until the new card is there, the old one and its curve count."""
+    before = policy_store.save(archive, COUNTS, origin(tables={"curve": CURVE}))
+    other = CURVE.with_columns(pl.col("win_rate") / 2)
+    save, stops = Archive.save, iter([True, False])
+
+    def look(self: Archive, path: PurePath, card: PolicyCard) -> None:
+        assert policy_store.problems(archive, before.policy_id) == []
+        assert policy_store.read_table(archive, policy_store.find(archive, "mine"), "curve").equals(CURVE)
+        if next(stops):
+            raise KeyboardInterrupt
+        save(self, path, card)
+
+    monkeypatch.setattr(Archive, "save", look)
+    for _ in range(2):
+        with suppress(KeyboardInterrupt):
+            policy_store.save(archive, COUNTS, origin(tables={"curve": other}))
+        assert verify(archive).problems == []
+    after = policy_store.find(archive, "mine")
+    assert after.files["table.parquet"] == before.files["table.parquet"]
+    assert policy_store.read_table(archive, after, "curve").equals(other)
+    assert [file.path.name for file in unneeded_files(archive)] == [before.stored_name("curve.parquet")]
+
+
+def test_an_unknown_policy_is_refused_with_the_nearest_names(archive: Archive) -> None:
+    policy_store.save(archive, COUNTS, origin())
+    with pytest.raises(RequestError, match=r"policy 'mien' is not in archive .*; did you mean 'mine'\? valid: mine"):
+        policy_store.read(archive, "mien")
+    with pytest.raises(RequestError, match="has no table 'curv'; valid: table"):
+        policy_store.read_table(archive, policy_store.find(archive, "mine"), "curv")
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        (replace(COUNTS, parameters={"rate": float("inf")}), "parameter 'rate' is inf"),
+        (replace(COUNTS, table={"a": np.zeros(2), "b": np.zeros(3)}), "differ in length"),
+        (replace(COUNTS, table={"a": np.zeros(2, np.float32)}), "column 'a' is float32"),
+        (replace(COUNTS, table={"a": np.array([0.0, np.nan])}), "column 'a' is nan in row 1"),
+    ],
+)
+def test_a_policy_with_invalid_values_is_not_saved(archive: Archive, broken: Policy, expected: str) -> None:
+    before = snapshot(Path(archive.root))
+    with pytest.raises(ValueError, match=expected):
+        policy_store.save(archive, broken, origin())
+    assert snapshot(Path(archive.root)) == before
+
+
+def stored(folder: Path, name: str) -> Path:
+    """The only file of a policy with a name."""
+    stem, _, suffix = name.partition(".")
+    (path,) = folder.glob(f"{stem}-*.{suffix}")
+    return path
+
+
+def forge(folder: Path, file: str, content: bytes) -> None:
+    """Change a file, its name and its checksum in the card, so that only the content is wrong."""
+    stored(folder, file).unlink()
+    made = PolicyFile(None, len(content), hashlib.sha256(content).hexdigest())
+    (folder / made.stored_name(file)).write_bytes(content)
+    values = {"bytes": made.bytes, "sha256": made.sha256}
+    forge_record(folder / "card.json", lambda card: card["files"][file].update(values))
+
+
+def with_column(name: str, values: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        frame, buffer = (
+            pl.read_parquet(stored(folder, "table.parquet")).with_columns(pl.Series(name, values)),
+            io.BytesIO(),
+        )
+        frame.write_parquet(buffer)
+        forge(folder, "table.parquet", buffer.getvalue())
+
+    return change
+
+
+def with_rows(folder: Path, told: int) -> None:
+    """A table of a few kilobytes that would take many megabytes; the card says that it has ``told`` rows."""
+    buffer = io.BytesIO()
+    pl.DataFrame({"board": pl.Series([0], dtype=pl.Int64).new_from_index(0, BOMB)}).write_parquet(buffer)
+    forge(folder, "table.parquet", buffer.getvalue())
+    forge_record(folder / "card.json", lambda card: card["files"]["table.parquet"].update(rows=told))
+
+
+def flip(folder: Path) -> None:
+    content = bytearray(stored(folder, "table.parquet").read_bytes())
+    content[20] ^= 1
+    stored(folder, "table.parquet").write_bytes(content)
+
+
+def truncate(folder: Path) -> None:
+    os.truncate(stored(folder, "table.parquet"), 40)
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (flip, "is not that of its card"),
+        (truncate, ".parquet has 40 bytes, its card says"),
+        (lambda folder: stored(folder, "table.parquet").unlink(), ".parquet is missing"),
+        (lambda folder: forge(folder, "table.parquet", b"PAR1"), "is damaged: "),
+        (with_column("value", [0.5, float("nan"), 1.0]), "column 'value' is nan in row 1 (1 such rows)"),
+        (with_column("value", [0.5, None, 1.0]), "table.parquet has nulls in column 'value'"),
+        (with_column("value", [0.5, 0.0, 1.0]), "its values are not those that its card describes"),
+        (with_column("cell", ["a", "b", "c"]), "column 'cell' is"),
+        (partial(with_rows, told=3), "and would unpack to 16,000,000: "),
+        (partial(with_rows, told=BOMB), "and would unpack to 16,000,000: "),
+    ],
+)
+def test_a_policy_whose_file_was_changed_is_refused_in_one_line_and_found_by_verify(
+    archive: Archive, damage: Callable[[Path], None], expected: str
+) -> None:
+    card = policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("sound"))
+    folder = archive.root / "policies" / card.policy_id
+    damage(Path(folder))
+    for wanted in ("mine", card.policy_id):
+        with pytest.raises(RequestError) as refused:
+            policy_store.read(archive, wanted)
+        assert expected in str(refused.value)
+        assert str(refused.value).startswith("policy 'mine' is damaged: ")
+        assert f"restore {folder} from a copy or train it again" in str(refused.value)
+        assert "\n" not in str(refused.value)
+    (problem,) = verify(archive).problems
+    assert str(problem.file).startswith(str(folder))
+    assert_same(policy_store.read(archive, "sound")[1], GENES)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policy_id": "aaaaaaaaaaaa"},
+        {"name": "yours"},
+        {"knowledge": "ab" * 32},
+        {"created": "yesterday"},
+        {"files": {"../table.parquet": {"rows": 1, "bytes": 1, "sha256": "ab" * 32}}},
+        {"learned": {}},
+        {"rules": {"name": "classic", "diagonals": "some"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_damaged_card_is_named_and_stops_nothing_else(archive: Archive, change: dict[str, Any]) -> None:
+    card = policy_store.save(archive, COUNTS, origin())
+    policy_store.save(archive, GENES, origin("sound"))
+    path = archive.root / "policies" / card.policy_id / "card.json"
+    forge_record(Path(path), change)
+    with pytest.raises(RequestError, match=f"{path} is damaged"):
+        policy_store.read(archive, "mine")
+    with pytest.raises(FailureError, match=f"{path} is damaged"):
+        policy_cards.cards(archive)
+    with pytest.raises(FailureError, match=f"{path} is damaged"):
+        unneeded_files(archive)
+    (problem,) = verify(archive).problems
+    assert problem.file == path
+    assert_same(policy_store.read(archive, "sound")[1], GENES)
+
+
+def test_names_that_can_be_typed_are_allowed_and_those_taken_for_something_else_refused() -> None:
+    for name in ("a", "rl_encoded", "Mine-2.b", "x" * 64, "nano", "abcdef01234", "abcdef0123456"):
+        policy_store.check_name(name)
+        assert POLICY_NAME.fullmatch(name)
+    wrong = ("", "1a", "_a", "a b", "a/b", "a=b", "a(b)", "x" * 65, "null", "True", "NaN", "inf", "abcdef012345")
+    for name in wrong:
+        with pytest.raises(RequestError, match="cannot be a name"):
+            policy_store.check_name(name)

@@ -1,0 +1,326 @@
+"""The promises of every executor: each part is answered once, whatever happens to those who work; the same rows."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analytics.store.archive import Archive
+from analytics.tables.verify.archive import verify
+from quarto.errors import FailureError, RequestError
+from runners.arena.executors import base
+from runners.arena.executors.base import THREADS, Executor
+from runners.arena.executors.processes import MOST_LOSSES, Processes
+from runners.arena.experiment import begin, prepare
+from runners.arena.playing import Outcome, PartPlayer, PlayTask, execute, task_of
+from runners.arena.spec import RunSpec
+from runners.hosting.interruption import still_working
+from tests.paths import ROOT
+from tests.runners.arena.executors.doubling import Doubling, Part
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import assert_same_rows, play, request, rows, start, stored_at
+from tests.runners.players import CUP
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    """Two processes, which all tests of a file share: starting one takes a second."""
+    made = Processes()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["threads", "processes"])
+def executor(request: pytest.FixtureRequest, processes: Processes) -> Executor:
+    return THREADS if request.param == "threads" else processes
+
+
+def mapped(executor: Executor, folder: Path, *parts: Part) -> list[int]:
+    return sorted(executor.map(Doubling(str(folder)), parts, WORKERS, threading.Event()))
+
+
+def test_workers_end_with_the_last_reference_to_their_pool(tmp_path: Path) -> None:
+    """Otherwise Python waits for them for ever when it ends."""
+    pool = Processes().pool(Doubling(str(tmp_path)), 1, threading.Event())
+    before = {*multiprocessing.active_children()}
+    pool.begin((3, ""))
+    while not (answers := [*pool.answers()]):
+        pass
+    assert answers == [6]
+    (worker,) = {*multiprocessing.active_children()} - before
+    del pool
+    gc.collect()
+    assert not worker.is_alive()
+
+
+def test_every_part_is_answered_once_and_what_takes_long_is_made_once_by_each_process(
+    executor: Executor, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        assert mapped(executor, tmp_path, *((number, "") for number in range(20))) == list(range(0, 40, 2))
+    made = [path.name.split("-")[1] for path in tmp_path.glob("made-*")]
+    if executor is THREADS:
+        assert len(made) == 2  # a task each
+    else:
+        assert 1 <= len(made) == len(set(made)) <= WORKERS
+
+
+def test_a_part_is_taken_when_a_worker_is_about_to_be_free_and_more_may_come_after_the_end(
+    executor: Executor, tmp_path: Path
+) -> None:
+    class Returning:
+        """Gives back each number once."""
+
+        def __init__(self) -> None:
+            self.left = [(number, "") for number in range(6)]
+            self.given = 0
+
+        def __iter__(self) -> Iterator[Part]:
+            return self
+
+        def __next__(self) -> Part:
+            if not self.left:
+                raise StopIteration
+            self.given += 1
+            return self.left.pop()
+
+    parts, found = Returning(), []
+    for answer in executor.map(Doubling(str(tmp_path)), parts, WORKERS, threading.Event()):
+        found.append(answer)
+        assert parts.given <= len(found) + WORKERS + 1
+        if answer < 100:
+            parts.left.append((answer // 2 + 100, ""))
+    assert sorted(found) == [*range(0, 12, 2), *range(200, 212, 2)]
+
+
+@pytest.mark.parametrize(
+    ("what", "kind", "text"),
+    [
+        ("refuse", RequestError, r"^7 is not even$"),
+        ("fail", FailureError, r"^7 is too much$"),
+        ("break", (FailureError, KeyError), r"^(a worker raised KeyError: )?7( \(unexpected; --debug shows where\))?$"),
+    ],
+)
+def test_what_a_task_raises_is_raised_here(
+    what: str, kind: type[Exception], text: str, executor: Executor, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=text) as caught:
+        mapped(executor, tmp_path, (7, what), (8, "wait"))  # which is told to stop
+    if executor is not THREADS:
+        assert "in __call__" in str(caught.value.__cause__)  # where it was raised
+    assert mapped(executor, tmp_path, (1, "")) == [2]
+
+
+def test_once_it_is_to_stop_parts_in_progress_end_and_no_other_begins(executor: Executor, tmp_path: Path) -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    found = executor.map(Doubling(str(tmp_path)), [(number, "wait") for number in range(9)], WORKERS, stop)
+    assert sorted(found) == [0, 2]
+
+
+def test_while_there_is_no_answer_it_calls_idle(executor: Executor, tmp_path: Path) -> None:
+    stop = threading.Event()
+    assert [*executor.map(Doubling(str(tmp_path)), [(1, "wait")], WORKERS, stop, stop.set)] == [2]
+
+
+def test_what_never_ends_is_given_up(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.2)
+    stop, over = threading.Event(), threading.Event()
+
+    def waiting(part: Part, stop: object) -> int:
+        return 2 if part[1] == "" or over.wait(20) else 0
+
+    task: Any = waiting if executor is THREADS else Doubling(str(tmp_path))
+    for answer in executor.map(task, [(1, ""), (2, "hang")], WORKERS, stop):
+        assert answer == 2
+        stop.set()
+    assert stop.is_set()
+    assert still_working() is (executor is THREADS)
+    over.set()
+    while still_working():
+        time.sleep(0.001)
+    assert mapped(executor, tmp_path, (1, "")) == [2]
+
+
+def test_a_worker_that_is_killed_costs_nothing_but_time(
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = [(number, "die once" if number in {1, 4} else "") for number in range(6)]
+    assert mapped(processes, tmp_path, *parts) == [0, 2, 4, 6, 8, 10]
+    assert len(list(tmp_path.glob("died-*"))) == 2
+    assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
+
+
+def test_workers_leave_signals_to_the_run(
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert mapped(processes, tmp_path, (1, "signal"), (2, "signal"), (3, "")) == [2, 4, 6]
+    assert caplog.records == []
+
+
+def test_a_part_that_kills_every_worker_ends_the_work_with_one_line(processes: Processes, tmp_path: Path) -> None:
+    text = rf"^{MOST_LOSSES} workers were lost .* its process was ended by signal 9 \(SIGKILL\)"
+    with pytest.raises(FailureError, match=text) as caught:
+        mapped(processes, tmp_path, (3, "die"))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_workers_log_is_logged_here_once(
+    processes: Processes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mapped(processes, tmp_path, *((number, "warn") for number in range(6)))
+    assert [(record.name, record.message) for record in caplog.records] == [("tests.numbers", "this is a number")]
+
+
+DICE = "{agent:random,_target_:tests.runners.players.Dice,name:dice}"
+CHEAT = "{agent:random,_target_:tests.runners.players.Cheat,name:cheat}"
+RAISING = "{agent:random,_target_:tests.runners.players.Hot,name:hot}"
+TROUBLED = "{agent:random,_target_:tests.runners.players.Troubled,name:troubled}"
+AGENTS = f"agents=[random,semi_random,{DICE},{CHEAT},{RAISING}]"
+TOURNAMENT = (AGENTS, "games=12", "opening_plies=1", "seed=5", "keep_going=true")
+
+
+def played(root: Path, processes: Processes, *overrides: str, stop: threading.Event | None = None) -> Outcome:
+    """The outcome of a request that is carried out by processes."""
+    asked = replace(stored_at(root, request(f"threads={WORKERS}", *overrides)), executor=processes)
+    return execute(asked, "qarena run", stop or threading.Event())
+
+
+def wait_for_a_file(root: Path) -> None:
+    while not list(root.glob("games/*/*.parquet")):
+        time.sleep(0.001)
+
+
+def test_rows_and_misbehaviour_do_not_depend_on_the_executor(processes: Processes, tmp_path: Path) -> None:
+    expected = play(tmp_path / "threads", *TOURNAMENT, "threads=1")
+    first = played(tmp_path / "processes", processes, *TOURNAMENT, "games=4")
+    found = played(tmp_path / "processes", processes, *TOURNAMENT)  # which plays what is missing
+    assert (first.played, found.played, expected.played) == (40, 80, 120)
+    assert_same_rows(rows(tmp_path / "processes"), rows(tmp_path / "threads"))
+    archive = Archive.open(tmp_path / "processes")
+    assert verify(archive).problems == []
+    assert len(archive.ranges(found.run_id)) > 2
+    assert found.results == expected.results
+    assert {line.partition(" (")[0] for line in found.misbehaviour} == {
+        line.partition(" (")[0] for line in expected.misbehaviour
+    }
+
+
+@pytest.mark.slow  # workers of quick tasks are killed above
+def test_a_process_that_is_killed_while_it_plays_loses_no_pair_and_doubles_none(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(processes, "_folder", tmp_path)
+    (tmp_path / CUP).touch()
+    mortal = (f"agents=[{TROUBLED},random]", "games=400")
+    outcome = played(tmp_path / "archive", processes, *mortal)  # by one process, then by others
+    assert not (tmp_path / CUP).exists()
+    assert "a worker was lost (its process was ended by signal 9 (SIGKILL))" in caplog.text
+    assert (outcome.interrupted, outcome.misbehaviour) == (False, [])
+    play(tmp_path / "threads", *mortal, "threads=1")
+    assert_same_rows(rows(tmp_path / "archive"), rows(tmp_path / "threads"))
+    assert verify(Archive.open(tmp_path / "archive")).problems == []
+
+
+@pytest.mark.slow
+def test_processes_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    asked = ("run", f"agents=[{DICE},random]", "games=1000000", "archive.root=games", "archive.shard_seconds=0.1")
+    with start(tmp_path, *asked, "executor=processes", "threads=2", PYTHONPATH=str(ROOT)) as run:
+        wait_for_a_file(tmp_path / "games")
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        assert len(children) >= 2
+        run.kill()
+        run.communicate(timeout=10)
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# The command line.
+
+
+@pytest.mark.slow
+def test_agents_files_policies_and_archives_are_found_where_the_command_was_typed(
+    qarena: Qarena, tmp_path: Path
+) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/reader.yaml").write_text("_target_: reader_player.Reader\nfile: piece.txt\nfiles: [data]\n")
+    (tmp_path / "own/data").write_text("known to the fingerprint")
+    (tmp_path / "piece.txt").write_text("3")
+    (tmp_path / "own/reader_player.py").write_text(
+        "from pathlib import Path\n"
+        "class Reader:\n"
+        "    def __init__(self, file):\n"
+        "        self.first = int(Path(file).read_text())\n"
+        "    def choose(self, position, rng):\n"
+        "        wanted = [p for p in position.available if p == self.first] or [*position.available, -1]\n"
+        "        return position.free[0], wanted[0]\n"
+    )
+    assert qarena("run", "agent@a=random", "games=200", "--archive", "one").code == 0
+    assert qarena("policy", "build", "kind=gift", "name=g", "--archive", "one").code == 0
+    shutil.copytree("one", "two")
+    agents = "agents=[reader,'policy(policy=g)',random]"
+    run = ("run", "--config-dir", "own", agents, "games=20", "threads=1", "hydra.job.chdir=true")
+    for archive, executor in (("one", "threads"), ("two", "processes")):
+        found = qarena(*run, f"executor={executor}", "--archive", archive)
+        assert (found.code, "forfeits" in found.out) == (0, False), found.err
+    assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+    assert verify(Archive.open(tmp_path / "two")).problems == []
+
+
+# A task of a run elsewhere.
+
+AGENTS = "agents=[random,{agent:random,_target_:tests.runners.players.Dice,name:dice,turn_seconds:9}]"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> PlayTask:
+    """The task of a run that has begun, as it arrives elsewhere."""
+    experiment = prepare(stored_at(tmp_path / "archive", request(AGENTS, "games=6", "seats=fixed")))
+    begin(experiment.archive, experiment.request.spec, experiment.code, 6, "qarena run")
+    here = task_of(experiment)
+    here.once("player", lambda: PartPlayer(experiment))
+    return PlayTask(**here.plain())
+
+
+def test_a_task_of_plain_data_plays_parts_of_the_same_run(task: PlayTask) -> None:
+    archive = Archive.open(Path(task.root))
+    run, asked = RunSpec.from_plain(task.run, archive), request(AGENTS, "games=6", "seats=fixed").spec
+    assert (run, run.run_id) == (asked, asked.run_id)
+    assert run.agents[1].limits.turn_seconds == 9
+    found = [task(part, threading.Event()) for part in ((2, 4), (4, 6))]
+    assert [(each.reached, each.written) for each in found] == [(4, ((2, 4),)), (6, ((4, 6),))]
+    assert archive.ranges(run.run_id).covered == [(2, 6)]
+
+
+def test_a_task_refuses_another_archive_and_other_code(task: PlayTask, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"elsewhere"):
+        replace(task, root=str(tmp_path / "elsewhere"))((0, 1), threading.Event())
+    play(tmp_path / "other", "games=2")
+    with pytest.raises(FailureError, match="all machines must see the same archive under the same path"):
+        replace(task, root=str(tmp_path / "other"))((0, 1), threading.Event())
+    with pytest.raises(FailureError, match=r"has fingerprint [0-9a-f]{16}, and the run is played by 0123"):
+        replace(task, fingerprint="0123")((0, 1), threading.Event())
+
+
+@pytest.mark.slow
+def test_without_ray_one_line_says_how_to_install_it(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runners.arena.executors.on_ray.find_spec", lambda _name: None)
+    found = qarena("run", "executor=ray")
+    assert found.code == 2
+    assert found.err.startswith(
+        "error: executor=ray needs ray: install its extra: in a clone, .venv/bin/pip install -e '.[ray]'"
+    )
+    assert len(found.err.splitlines()) == 1

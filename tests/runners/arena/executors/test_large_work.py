@@ -1,0 +1,205 @@
+"""All large work gives by workers what it gives by threads, and nothing counts twice that a lost worker has done."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+from analytics import open_archive
+from analytics.exact.annotate import AnnotationSettings
+from analytics.exact.tablebase_build import BuildJob, BuildProgress, Chunks, build
+from analytics.questions.selection import EVERY_GAME
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from analytics.tables.verify.archive import verify
+from quarto.rules import Rules
+from runners.arena.executors.base import THREADS, Executor, Stop, WorkerPool
+from runners.arena.executors.processes import Returned, TaskData, answer_of, carry_out, task_data
+from runners.arena.indexing import bring_up_to_date
+from runners.exact.annotation import annotate
+from runners.exact.tablebases import solve
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+QUICK = Rules("quick", diagonals="broken", squares="wrapped", chooser="mover")  # 157 boards of three pieces
+
+
+class Inline(Executor):
+    """An executor of a user's own: what would travel is pickled, and all is carried out here.
+
+    Carries out one part after the other; ``parts`` counts them. The first is lost once it has been carried out.
+    """
+
+    parts = 0  # of all objects
+    shares_memory = False
+
+    def workers(self, threads: int) -> int:
+        return threads
+
+    def here(self, threads: int) -> int:
+        return threads
+
+    def pool(self, task: Callable[[Any, Stop], Any], threads: int, stop: threading.Event) -> WorkerPool:
+        return InlinePool(task_data(task, Path.cwd()), stop)
+
+
+class InlinePool(WorkerPool):
+    """A single worker, which is lost once."""
+
+    most, pending = 1, 0
+
+    def __init__(self, task: TaskData, stop: threading.Event) -> None:
+        self._task, self._stop = task, stop
+        self._returned: list[Returned] = []
+        self._known: set[str] = set()
+        self._is_first = True
+
+    def begin(self, part: Any) -> None:
+        Inline.parts += 1
+        self.pending = 1
+        for _ in range(1 + self._is_first):  # what a lost worker has written is written again
+            returned: Any = carry_out(self._task, pickle.loads(pickle.dumps(part)), self._stop)  # noqa: S301  (its own)
+        self._is_first = False
+        self._returned = [returned]
+
+    def answers(self) -> Iterator[Any]:
+        self.pending = 0
+        for returned in self._returned:
+            yield answer_of(pickle.loads(pickle.dumps(returned)), self._known)  # noqa: S301
+
+    def ask_to_stop(self) -> None:
+        """The task sees it itself."""
+
+    def end(self) -> None:
+        """Nothing is in progress."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of two runs with five files of games."""
+    root = tmp_path_factory.mktemp("made") / "archive"
+    for games in (20, 40):
+        play(root, "agents=[random,semi_random]", f"games={games}", "opening_plies=12", "threads=1")
+    play(root, "agents=[random,rule_based]", "games=30", "opening_plies=12", "threads=1")
+    return root
+
+
+@pytest.fixture
+def roots(made: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two copies of it."""
+    for name in ("here", "there"):
+        shutil.copytree(made, tmp_path / name)
+    return tmp_path / "here", tmp_path / "there"
+
+
+@pytest.fixture
+def executors(tmp_path: Path) -> dict[str, Executor]:
+    Inline.parts = 0
+    return {"here": THREADS, "there": Inline()}
+
+
+def assert_same_view(view: str, roots: tuple[Path, Path]) -> None:
+    found = []
+    for root in roots:
+        with open_archive(root) as opened:
+            found.append(opened.sql(f"FROM {view} ORDER BY ALL"))
+    assert len(found[0])
+    assert_frame_equal(*found)
+
+
+def test_an_index_and_annotations(
+    roots: tuple[Path, Path], executors: dict[str, Executor], capsys: pytest.CaptureFixture[str]
+) -> None:
+    totals = []
+    for root in roots:
+        archive = Archive.open(root)
+        totals.append(bring_up_to_date(archive, archive.run_ids(), 16, 1, executors[root.name]))
+    assert totals[0] == totals[1]
+    assert totals[0][0].games == 70
+    assert Inline.parts == 5
+    for root in roots:
+        annotate(root, EVERY_GAME, AnnotationSettings(megabytes=0.1), 1, executors[root.name])
+    here, there = capsys.readouterr().out.splitlines()
+    assert here.partition(" judged in ")[0] == there.partition(" judged in ")[0]
+    assert "of 70 games" in here
+    assert Inline.parts == 10
+    for view in ("positions", "decisions"):
+        assert_same_view(view, roots)
+    assert verify(Archive.open(roots[1])).problems == []
+
+
+@pytest.mark.slow
+def test_a_tablebase(tmp_path: Path, executors: dict[str, Executor], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("analytics.exact.tablebase_build.CHUNK_BOARDS", 40)
+    tables, solved = {}, dict.fromkeys(executors, 0)
+    for name, executor in executors.items():
+        job = BuildJob(QUICK, 3, tmp_path / name, 1, 1.0)
+
+        def advance(boards: int, name: str = name) -> None:
+            solved[name] += boards
+
+        def solving(chunks: Chunks, stop: threading.Event, executor: Executor = executor) -> None:
+            solve(chunks, executor, 1, stop)
+
+        progress = BuildProgress(lambda _all, _done: None, advance)
+        found = build(job, {"version": "1", "fingerprint": "ab"}, threading.Event(), progress, solving)
+        assert found is not None
+        tables[name] = pl.read_parquet(found.path)
+    assert_frame_equal(tables["here"], tables["there"])
+    assert solved["here"] == solved["there"] > 0
+    assert (solved["there"], Inline.parts) == (157, 4)
+
+
+@pytest.fixture
+def inline(tmp_path: Path) -> tuple[str, ...]:
+    """An executor of a user's own."""
+    (tmp_path / "own/executor").mkdir(parents=True)
+    (tmp_path / "own/executor/inline.yaml").write_text(
+        "_target_: tests.runners.arena.executors.test_large_work.Inline\n"
+    )
+    Inline.parts = 0
+    return "--config-dir", "own", "executor=inline"
+
+
+@pytest.mark.slow
+def test_a_policy_that_follows_from_counts(roots: tuple[Path, Path], inline: tuple[str, ...], qarena: Qarena) -> None:
+    cards, where = [], "agent_0 = 'random' AND game_id % 3 > 0"
+    for root, how in zip(roots, ((), inline), strict=True):
+        found = qarena("policy", "build", "kind=gift", "name=g", "--where", where, "--archive", str(root), *how)
+        assert (found.code, found.err) == (0, "")
+        cards.append(policy_store.find(Archive.open(root), "g"))
+    assert Inline.parts == 5
+    here, there = cards
+    assert here.knowledge == there.knowledge
+    changing = ("command",)
+    assert [{key: value for key, value in card.learned.items() if key not in changing} for card in cards] == [
+        {key: value for key, value in here.learned.items() if key not in changing}
+    ] * 2
+    tables = [
+        policy_store.read_table(Archive.open(root), card, "games") for root, card in zip(roots, cards, strict=True)
+    ]
+    assert_frame_equal(*tables)
+    assert qarena("policy", "rebuild", "g", "--archive", str(roots[1])).code == 0
+
+
+def test_what_workers_cannot_do_says_why_it_stays_here(inline: tuple[str, ...], qarena: Qarena) -> None:
+    trained = qarena("train", "trainer=q_table", "trainer.games=20", "--archive", "a", *inline)
+    assert trained.code == 0
+    assert trained.err == (
+        "trainer q_table plays in this process, on one thread, whatever the executor is: it learns from each game "
+        "before the next one is played\n"
+    )
+    built = qarena("policy", "build", "kind=q_table", "name=q", "--archive", "a", *inline)
+    assert built.code == 0
+    assert built.err == (
+        "kind q_table is derived in this process, whatever the executor is: it needs all games at once\n"
+    )
+    assert Inline.parts == 0

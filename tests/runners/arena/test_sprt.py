@@ -1,0 +1,334 @@
+"""Tests of strength as they are played: the same verdict from the same games, however and how often they are begun."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shlex
+import shutil
+import signal
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from msgspec import structs
+from omegaconf import DictConfig
+
+from analytics import open_archive
+from analytics.statistics.sprt import Hypotheses, SequentialTest, decision
+from analytics.store import sprt_verdicts
+from analytics.store.archive import Archive
+from analytics.store.range_files import store_games
+from analytics.tables.verify.archive import verify
+from quarto.errors import RequestError
+from runners.arena import experiment, sprt
+from runners.arena.code import code_of
+from runners.arena.engine import Order, Pace
+from runners.arena.replaying import GameDifference, Replay
+from runners.arena.sprt import SprtExperiment, SprtOutcome, carry_out
+from runners.cli.sprt import sprt_of
+from runners.cli.sprt_output import _ProgressLines, state_of
+from tests.analytics.folders import snapshot
+from tests.marks import seldom
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import SLEEPY, assert_same_rows, command, play, rows, start, wait_for
+
+# About a thousand pairs, in some thirty looks.
+LONG = ("agent@a=semi_random", "agent@b=rule_based", "elo0=100", "elo1=125", "seed=5")
+# Five looks.
+SHORT = ("agent@a=semi_random", "agent@b=rule_based")
+
+
+@cache
+def composed(*overrides: str) -> DictConfig:
+    """The configuration of ``qarena sprt`` with these overrides."""
+    with initialize_config_module("conf", version_base="1.3"):
+        return compose("sprt", overrides=[*overrides], return_hydra_config=True)
+
+
+def arranged(root: Path, *overrides: str) -> SprtExperiment:
+    """The test in an archive of one's own."""
+    found = copy.deepcopy(composed(*overrides))
+    found.archive.root = str(root)
+    return sprt_of(found, found.hydra.runtime.choices, found.hydra.overrides.task)
+
+
+def ignore(_trial: SequentialTest) -> None:
+    """Nobody watches."""
+
+
+def carried_out(root: Path, *overrides: str) -> SprtOutcome:
+    return carry_out(arranged(root, *overrides), "qarena sprt", threading.Event(), ignore)
+
+
+def kept(root: Path) -> list[dict[str, Any]]:
+    """The verdicts, but for when and by which command they were found."""
+    archive = Archive.open(root)
+    found = [structs.asdict(sprt_verdicts.read(archive, path)) for path in sprt_verdicts.files(archive)]
+    return [{key: value for key, value in each.items() if key not in ("created", "command")} for each in found]
+
+
+@pytest.fixture(scope="module")
+def long_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archive that ``LONG`` leaves when nobody interrupts it, on one thread."""
+    root = tmp_path_factory.mktemp("uninterrupted") / "archive"
+    assert carried_out(root, *LONG, "threads=1").trial.accepted
+    return root
+
+
+def assert_as_uninterrupted(root: Path, expected: Path) -> None:
+    assert kept(root) == kept(expected)
+    assert_same_rows(rows(root), rows(expected))
+    found = verify(Archive.open(root))
+    assert (found.verdicts, found.problems) == (1, [])
+    with open_archive(root) as opened:
+        assert opened.sql("SELECT status, games = games_asked FROM runs").rows() == [("complete", True)]
+
+
+# What is decided.
+
+
+def test_the_verdict_is_that_of_a_count_pair_by_pair(long_one: Path) -> None:
+    (verdict,) = kept(long_one)
+    counts, points = [0] * 5, dict[int, float]()
+    with open_archive(long_one) as opened:
+        for pair_id, agent_0, winner in opened.sql("SELECT pair_id, agent_0, winner FROM games").iter_rows():
+            seat = 0 if agent_0 == "semi_random" else 1
+            points[pair_id] = points.get(pair_id, 0) + (0.5 if winner == -1 else winner == seat)
+    hypotheses, last = Hypotheses(100, 125), 0
+    for pair in range(verdict["pairs"]):
+        counts[int(2 * points[pair])] += 1
+        if sum(counts) == last + max(32, last // 32):
+            last = sum(counts)
+            assert (decision(counts, hypotheses) is None) == (last < verdict["pairs"])
+    assert last == verdict["pairs"] == len(points)
+    assert tuple(counts) == verdict["counts"]
+    assert decision(counts, hypotheses) == verdict["accepted"]
+
+
+@pytest.mark.parametrize(
+    ("most", "overrides"),
+    [
+        (5, ["threads=3", "archive.shard_games=50"]),
+        *seldom((1, ["threads=2"]), (10**6, ["threads=2"]), (9, ["threads=8"])),
+    ],
+)
+def test_neither_threads_nor_files_nor_the_size_of_blocks_change_anything(
+    tmp_path: Path, long_one: Path, monkeypatch: pytest.MonkeyPatch, most: int, overrides: list[str]
+) -> None:
+    monkeypatch.setattr(sprt, "Pace", lambda _: Pace(most))
+    carried_out(tmp_path / "archive", *LONG, *overrides)
+    assert_as_uninterrupted(tmp_path / "archive", long_one)
+
+
+@pytest.mark.parametrize("every", [*seldom(1), 7])
+def test_a_test_that_is_stopped_again_and_again_comes_to_the_same(tmp_path: Path, long_one: Path, every: int) -> None:
+    root, sessions = tmp_path / "archive", 0
+    while True:
+        stop, reports = threading.Event(), 0
+
+        def watch(trial: SequentialTest) -> None:
+            nonlocal reports
+            reports += 1
+            if reports == every:
+                stop.set()  # noqa: B023  (called in this round only)
+
+        found = carry_out(arranged(root, *LONG, "threads=2"), "qarena sprt", stop, watch)
+        sessions += 1
+        if found.trial.ended:
+            break
+        with open_archive(root) as opened:
+            (row,) = opened.sql("SELECT status, games FROM runs").rows()
+        assert row == ("interrupted", 2 * found.trial.pairs)
+        assert kept(root) == []
+    assert sessions > 1
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_a_gap_in_the_archive_is_played_and_what_comes_after_it_is_counted(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    carried_out(root, *LONG, "archive.shard_games=200", "threads=1")
+    archive = Archive.open(root)
+    (run_id,) = archive.run_ids()
+    gone = archive.ranges(run_id)[1]
+    Path(archive.path("games", run_id, gone)).unlink()
+    shutil.rmtree(root / "verdicts")
+    found = carried_out(root, *LONG, "threads=2")
+    assert found.played == 2 * gone.units
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_a_run_that_has_more_games_decides_by_the_first_ones(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    outcome = play(root, *LONG[:2], LONG[-1], "opening_plies=2", "games=4000")
+    before = snapshot(root)
+    found = carried_out(root, *LONG)
+    assert (found.played, found.run.run_id) == (0, outcome.run_id)
+    assert kept(root) == kept(long_one)
+    after = snapshot(root)
+    record = root / "runs" / f"{outcome.run_id}.json"  # names the verdict, and is else the same
+    said, before_said = (json.loads(files.pop(record)) for files in (after, before))
+    assert {**said, "verdicts": [], "checksum": before_said["checksum"]} == before_said
+    assert {path: content for path, content in after.items() if "verdicts" not in path.parts} == before
+
+
+def test_another_process_that_is_faster_changes_nothing(tmp_path: Path, long_one: Path) -> None:
+    root = tmp_path / "archive"
+    here = arranged(root, *LONG, "threads=1")
+    other, spec = Archive.open(root), here.experiment.request.spec
+
+    def watch(trial: SequentialTest) -> None:
+        if trial.pairs >= 64 and not other.ranges(spec.run_id):
+            faster = arranged(root, *LONG).experiment.engine.play_block(Order(0, 0, 64))
+            store_games(other, spec.run_id, spec.line, spec.labels, (0, 64), [faster.block])
+
+    carry_out(here, "qarena sprt", threading.Event(), watch)
+    assert_as_uninterrupted(root, long_one)
+
+
+def test_two_tests_of_a_pairing_share_its_games(tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    first = carried_out(root, *SHORT)
+    second = carried_out(root, *SHORT, "elo1=5")
+    assert len(Archive.open(root).run_ids()) == 1
+    assert second.played == 2 * (second.trial.pairs - first.trial.pairs) > 0
+    assert len(kept(root)) == 2
+
+
+@pytest.mark.slow
+def test_games_by_other_code_decide_only_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "archive"
+    carried_out(root, *SHORT)
+    monkeypatch.setattr(experiment, "code_of", lambda *of: code_of(*of) | {"fingerprint": "ab" * 8})
+    differing = Replay(2, 1, GameDifference(0, 0, "0@a1", "1@a1"))
+    monkeypatch.setattr("runners.arena.replaying.replay_sample", lambda *_: differing)
+    for more in ([], ["elo1=5"]):
+        with pytest.raises(RequestError, match="was begun by other code"):
+            carried_out(root, *SHORT, *more)
+    assert carried_out(root, *SHORT, "archive.other_code=extend").played == 0
+    assert carried_out(root, *SHORT, "elo1=5", "archive.other_code=extend").trial.ended
+    anew = carried_out(root, *SHORT, "archive.other_code=new")
+    assert anew.played == 2 * anew.trial.pairs
+    assert len(Archive.open(root).run_ids()) == 2
+
+
+# What a user sees.
+
+
+def test_a_test_says_how_it_stands_and_what_it_came_to(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sprt", *SHORT)
+    assert found.code == 0
+    assert all(line.startswith("LLR ") and line.count("nElo") == 1 for line in found.err.splitlines())
+    *_, said, took = found.out.splitlines()
+    decided = "Decided after 384 games: semi_random is above rule_based by more than 0 nElo"
+    assert said == decided + "; 10 nElo explain the games better."
+    assert took.startswith("384 games in ")
+    before = snapshot(tmp_path / "data")
+    again = qarena("sprt", *SHORT)
+    assert (again.code, again.err) == (0, "")
+    *same, took = again.out.splitlines()
+    assert same == found.out.splitlines()[:-1]
+    assert took.startswith("Nothing to play: run ")
+    assert snapshot(tmp_path / "data") == before
+    verified = qarena("archive", "verify")
+    assert "384 games" in verified.out
+    assert verified.out.endswith("1 verdict: no problems\n")
+
+
+def test_undecided_has_an_exit_code_of_its_own_and_more_games_go_on(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("sprt", *SHORT, "games=99", "progress=false")
+    assert found.code == 3
+    assert found.err == "games=99 is odd; games come in pairs with the seats swapped, so 100 will be played\n"
+    assert "Undecided after 100 games, as many as were allowed: games=… allows more." in found.out
+    more = qarena("sprt", *SHORT, "progress=false")
+    assert (more.code, more.err) == (0, "")
+    assert "\n284 games in " in more.out
+    with open_archive(tmp_path / "data/archive") as opened:
+        verdicts = opened.sql("SELECT accepted, pairs FROM verdicts ORDER BY pairs").rows()
+    assert verdicts == [(None, 50), ("elo1", 192)]
+
+
+def test_agents_without_chance_come_to_an_end_and_are_told_why(qarena: Qarena) -> None:
+    drawn = qarena("sprt", "agent@a=dumb", "agent@b=dumb", "opening_plies=0", "games=200")
+    assert drawn.code == 3
+    assert "All pairs had the same outcome" in drawn.out
+    won = qarena("sprt", "agent@a=minimax", "agent@b=dumb", "opening_plies=0", "games=2000")
+    assert won.code == 0
+    assert "minimax is above dumb by more than 0 nElo" in won.out
+
+
+def test_counts_alone_come_to_the_figures_of_an_independent_implementation(qarena: Qarena) -> None:
+    first = qarena("sprt", "--counts", "379,10170,21828,10640,343", "elo0=0", "elo1=2")
+    assert (first.code, first.err) == (0, "")
+    for figure in ("LLR    2.9455, bounds -2.9444 and 2.9444", "nElo   3.0505 ± 2.3124\n", "Elo    1.5946 ± 1.2087\n"):
+        assert figure in first.out
+    second = qarena("sprt", "elo1=3", "--counts=78,2504,5251,2695,95")
+    for figure in ("LLR    2.8980", "nElo   6.9904 ± 4.6718\n", "Elo    3.6796 ± 2.4593\n", "LOS    0.99832\n"):
+        assert figure in second.out
+
+
+@pytest.mark.slow
+def test_a_sweep_of_tests_has_a_row_for_each(qarena: Qarena) -> None:
+    found = qarena("sprt", "-m", *SHORT, "elo1=10,40", "games=400", "progress=false")
+    assert found.code == 0
+    assert found.out.count("│ semi_random │ rule_based │") == 2
+    assert "elo1" in found.out
+    assert qarena("sql", "--format", "csv", "SELECT count(*) FROM verdicts").out.endswith("\n2\n")
+
+
+def test_a_line_is_said_when_pairs_have_doubled_or_time_has_passed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moments = iter([0.0, 1.0, 2.0, 3.0, 33.0, 34.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(moments))
+    lines, trial = _ProgressLines(), SequentialTest(Hypotheses(), 1000)
+    said = []
+    for pairs in (16, 31, 32, 40, 50):
+        trial.counts = (0, 0, pairs, 0, 0)
+        lines.report(trial)
+        said.append(capsys.readouterr().err.count("\n"))
+    assert said == [1, 0, 1, 1, 0]
+    assert state_of(trial) == "LLR 0.00 (-2.94 to 2.94) after 100 games, nElo 0.0 ± 68.1"
+
+
+# Signals.
+
+SLOW = ("sprt", "--config-dir", "own", "agent@a=random", "agent@b=sleepy", "elo1=30", "archive.shard_seconds=0.1")
+
+
+@pytest.mark.slow
+def test_sighup_and_kill_lose_nothing_that_matters(tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
+    (tmp_path / "own/sleepy_player.py").write_text(SLEEPY)
+    importable = os.pathsep.join(filter(None, [str(tmp_path / "own"), os.environ.get("PYTHONPATH")]))
+    quick = {"PYTHONPATH": importable}
+    variables = quick | {"PAUSE": "0.002"}
+    whole = command(tmp_path, *SLOW, "archive.root=whole", "threads=1", **quick)
+    assert whole.returncode == 0, whole.stderr
+
+    def files() -> int:
+        return len([*tmp_path.glob("parts/games/*/*.parquet")])
+
+    asked = (*SLOW, "archive.root=parts", "threads=2")
+    with start(tmp_path, *asked, **variables) as process:
+        wait_for(process, lambda: files() >= 1)
+        process.kill()
+        process.communicate(timeout=60)
+    before = files()
+    with start(tmp_path, *asked, **variables) as process:
+        wait_for(process, lambda: files() > before)
+        process.send_signal(signal.SIGHUP)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 129, err
+    assert "Undecided so far" in out
+    *_, resume = err.splitlines()
+    assert shlex.split(resume) == ["qarena", *SLOW, "archive.root=parts", "threads=2"]
+    done = command(tmp_path, *shlex.split(resume)[1:], **quick)
+    assert done.returncode == 0, done.stderr
+    assert_as_uninterrupted(tmp_path / "parts", tmp_path / "whole")

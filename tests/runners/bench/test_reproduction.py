@@ -1,0 +1,249 @@
+"""``qarena reproduce``: published pairings are played once, whichever side a figure takes, and shown and written."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analytics.questions.pairings import results
+from analytics.report.published import TRAINING, PublishedFigure, figures, notes, notes_on
+from analytics.report.published.comparison import LEGEND
+from analytics.store import policy_store
+from analytics.store.archive import Archive
+from quarto.errors import RequestError
+from runners.arena.storage import ArchiveSettings
+from runners.bench import reproduction
+from runners.bench.reproduction import (
+    CODE,
+    TEXT,
+    Pairings,
+    PlaySettings,
+    TrainingResult,
+    sides,
+    train,
+    trainings,
+    with_policy,
+)
+from runners.config.agents import agent_named
+from runners.learning.training.online import Online
+from tests.analytics.folders import snapshot
+from tests.marks import seldom
+from tests.paths import ROOT
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import Watcher
+
+
+def settings(root: Path, games: int = 20) -> PlaySettings:
+    return PlaySettings(games, 1, 2, ArchiveSettings(root), "reproduce")
+
+
+def of_study(study: str) -> list[PublishedFigure]:
+    return [figure for figure in figures() if figure.study == study]
+
+
+LABELS = sorted(
+    {
+        side.label
+        for figure in figures()
+        for variant in (TEXT, CODE)
+        for side in sides(figure, variant) or ()
+        if not side.label.endswith(TRAINING)
+    }
+)
+
+
+def test_every_player_of_a_figure_can_be_made_and_by_the_code_differs_from_the_one_by_the_text() -> None:
+    for label in LABELS:
+        agent_named(label).build()
+    for figure in figures():
+        assert sides(figure, TEXT) not in (None, sides(figure, CODE))
+
+
+def test_a_pairing_seen_from_either_side_is_played_once_and_progress_is_that_of_one_run(tmp_path: Path) -> None:
+    known = {figure.figure: figure for figure in figures()}
+    chosen = [known["A01"], known["A04"]]  # ga5 v rule_based, rule_based v ga5
+    pairings, progress = Pairings(settings(tmp_path / "games", 200), {}), Watcher()
+    pairings.prepare(chosen)
+    assert len(pairings.experiments) == 2  # by the text and by the code
+    assert pairings.games_left == 400
+    assert pairings.play(threading.Event(), progress) == 400
+    assert (progress.started, progress.games) == ([400], 400)
+    assert pairings.games_left == 0
+    found = [pairings.comparison(figure) for figure in chosen]
+    assert all(each.code for each in found)
+    ours, theirs = (each.text for each in found)
+    assert ours
+    assert theirs
+    assert ours.rate.mean < 0.5
+    assert theirs.rate.mean == pytest.approx(1 - ours.rate.mean)  # drawn games count for rule_based in both
+
+
+def test_a_figure_is_compared_with_the_version_of_the_program_that_it_is_of() -> None:
+    known = {figure.figure: figure for figure in figures()}
+    of_both = {name: sides(known[name], CODE) for name in ("A01", "A27")}  # ga5 v rule_based, at two times
+    assert {name: [side.label for side in both or ()] for name, both in of_both.items()} == {
+        "A01": ["ga5(faithful=true)", "rule_based(faithful=true,version=earlier)"],
+        "A27": ["ga5(faithful=true)", "rule_based(faithful=true)"],
+    }
+
+
+# Trainings.
+
+
+def trained(root: Path, overrides: str, stopped: bool = False, other_code: str = "refuse") -> TrainingResult | None:
+    stop = threading.Event()
+    if stopped:
+        stop.set()
+    return train(overrides, ArchiveSettings(root, other_code=other_code), "qarena reproduce", stop, None)
+
+
+@pytest.mark.parametrize("training", [trainings(figures())[0], *seldom(*trainings(figures())[1:])])
+def test_every_training_of_a_figure_can_begin_and_be_stopped(training: str, tmp_path: Path) -> None:
+    assert trained(tmp_path / "games", training, stopped=True) is None
+
+
+def test_a_training_is_carried_out_once_and_its_games_are_compared_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = "trainer=rl_encoded trainer.games=60"
+    found = trained(tmp_path, overrides)
+    assert found
+    assert (found.policy, found.learner, found.opponent) == (
+        "published_rl_encoded",
+        "rl_encoded(training)",
+        "semi_random",
+    )
+    assert (found.played, sum(found.results)) == (60, 60)
+    assert agent_named(with_policy("rl_encoded", found.policy), tmp_path).policy_id
+    with monkeypatch.context() as patched:
+        patched.setattr(Online, "train", lambda *_arguments: pytest.fail("it was trained again"))
+        assert trained(tmp_path, overrides) == replace(found, played=0)
+    (figure,) = of_study("C")
+    pairings = Pairings(settings(tmp_path), {"trainer=rl_encoded": found})
+    pairings.prepare([figure])
+    assert pairings.games_left == 0
+    ours = pairings.comparison(figure).text
+    assert ours
+    assert (ours.player, ours.games, ours.rate.mean) == ("rl_encoded(training)", 60, found.results[2] / 60)
+    assert Pairings(settings(tmp_path), {}).comparison(figure).text is None
+    shorter = trained(tmp_path, "trainer=rl_encoded trainer.games=20")  # of the same run, which holds 60
+    assert shorter
+    assert (sum(shorter.results), shorter.played) == (20, 0)
+
+
+@pytest.mark.slow
+def test_a_training_by_other_code_is_not_taken_for_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = "trainer=rl_encoded trainer.games=20"
+    assert trained(tmp_path, overrides)
+    monkeypatch.setattr("runners.learning.training.request.code_by", lambda *_args, **_more: {"fingerprint": "0" * 16})
+    monkeypatch.setattr("runners.arena.experiment.code_of", lambda *_: {"fingerprint": "0" * 16})
+    for more in ("", " trainer.games=40"):
+        with pytest.raises(RequestError, match="begun by other code"):
+            trained(tmp_path, overrides + more)
+    again = trained(tmp_path, overrides, other_code="extend")  # learned anew, from games that are all there
+    assert again
+    assert again.played == 0
+    card = policy_store.named(Archive.open(tmp_path), again.policy)
+    assert card
+    assert card.code["fingerprint"] == "0" * 16
+
+
+def test_an_agent_that_has_not_been_trained_does_not_play_and_results_are_the_learners(tmp_path: Path) -> None:
+    found = trained(tmp_path, "trainer=q_placement trainer.games=20")
+    assert found
+    assert (found.learner, found.opponent) == ("q_placement(training)", "ga2")
+    (record,) = Archive.open(tmp_path).runs()
+    (result,) = results(Archive.open(tmp_path), record.run_id)
+    assert result.first == "ga2"  # which has seat 0
+    assert found.results == result.tally.swapped.results(1)
+    chosen = [figure for figure in of_study("B") if figure.player == "q_placement"]
+    pairings = Pairings(settings(tmp_path), {"trainer=q_placement": found})
+    pairings.prepare(chosen)
+    assert {(key.first, key.second) for key in pairings.experiments} == {
+        ("ga2", "q_placement(policy=published_q_placement)"),
+        ("q_placement(policy=published_q_placement)", "random"),
+    }
+    assert [pairings.comparison(figure).code for figure in chosen] == [None, None]
+
+
+REPORT = ROOT / "docs/reproduction.md"  # of all figures, as found
+
+
+def test_a_study_is_played_shown_and_written_and_then_only_read(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(
+        *["reproduce", "--study", "D", "--games", "20", "--archive", "games", "--markdown", "d.md", "--html", "d.html"]
+    )
+    assert (found.code, found.err) == (0, "")
+    assert re.search(r"Study D: The mover chooses the piece .*\(games won, in %\)", found.out)
+    assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │", found.out)
+    assert re.search(
+        r"^\d of 3 published figures agree with ours by the text, \d by the text or by the code\.$",
+        found.out,
+        re.MULTILINE,
+    )
+    assert "60 games played, all of them in games." in found.out
+    before = snapshot(tmp_path / "games")
+    text, html = (tmp_path / "d.md").read_text(), (tmp_path / "d.html").read_text()
+    assert "Made by `qarena reproduce --study D --games 20" in text
+    assert "| D03 | own_piece_alpha_beta | random | second |" in text
+    assert html.count("<svg") == 1
+    again = qarena("reproduce", "--study", "d", "--games", "20", "--archive", "games")
+    assert (again.code, again.err) == (0, "")
+    assert "Nothing to play: games has all games." in again.out
+    assert again.out.split("Nothing")[0] == found.out.split("60 games")[0]
+    assert snapshot(tmp_path / "games") == before
+    assert "60 games played" in qarena("reproduce", "--study", "D", "--games", "40", "--archive", "games").out
+    odd = qarena("reproduce", "--study", "D", "--games", "3", "--archive", "games")
+    assert odd.err == "--games=3 is odd; games come in pairs with the seats swapped, so 4 will be played\n"
+    assert "Nothing to play" in odd.out
+
+
+def test_ctrl_c_says_how_to_continue(qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def stopped() -> Iterator[threading.Event]:
+        stop = threading.Event()
+        stop.set()
+        yield stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reproduction, "interruptible", stopped)
+        found = qarena("reproduce", "--study", "D", "--games", "20", "--seed", "7")
+    assert found.code == 130
+    assert found.err == (
+        "interrupted; all games played so far are in the archive. To continue:\n"
+        "  qarena reproduce --study D --games 20 --seed 7\n"
+    )
+    assert re.search(r"│ D01 │ random +│ random +│ first +│ +47\.6 \(44\.5.50\.7\) │$", found.out, re.MULTILINE)
+    assert "3 have not been played yet." in found.out
+
+
+def verdicts(report: str) -> dict[str, tuple[str, ...]]:
+    """The answer of a Markdown report for each figure: yes or no by the text and, if that differs, by the code."""
+    rows = [re.split(r" *\| *", line) for line in report.splitlines() if re.match(r"\| [A-E]\d\d ", line)]
+    return {cells[1]: tuple(cell for cell in cells if cell in ("yes", "no")) for cells in rows}
+
+
+def test_the_report_in_the_documentation_is_of_all_figures_and_explains_what_differs() -> None:
+    text = REPORT.read_text(encoding="utf-8")
+    assert LEGEND in text
+    assert not [note for note in notes() if note.note not in text]
+    found = verdicts(text)
+    assert found.keys() == {figure.figure for figure in figures()}
+    for name, said in found.items():
+        assert said
+        assert said[0] == "yes" or notes_on(name), f"{name} differs by the text and nobody says why"
+
+
+@pytest.mark.slow
+def test_all_figures_at_the_default_number_of_games_keep_their_verdicts(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("reproduce", "--archive", "games", "--markdown", "all.md")
+    progress = r"playing: .* games after \d+ s\n"  # which a slow machine shows once a minute
+    assert (found.code, re.sub(progress, "", found.err)) == (0, "")
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    assert verdicts(text) == verdicts(REPORT.read_text(encoding="utf-8"))

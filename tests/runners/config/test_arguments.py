@@ -1,0 +1,291 @@
+"""Agents before the settings, flags anywhere, help on every key; a user's own yamls, and the modules beside them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.exact.tablebase import home as tablebase_home
+from analytics.store.archive import Archive
+from quarto.sources import cache_root
+from runners.config.arguments import in_full, keys_in, parsed
+from runners.config.help import archive_keys
+from runners.config.options import CONF, OWN_FOLDERS, find_own_modules, own_modules
+from tests.marks import seldom
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import command, request
+
+LABELS = ["random", "rule_based(faithful=true)"]
+
+
+# Agents.
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (LABELS, ["agent@a=random", "agent@b=rule_based", "b.faithful=true"]),
+        (["random", "random"], ["agent@a=random", "agent@b=random"]),
+        (
+            ["mcts(iterations=1e2)", "mcts(c=1.5, final='value')"],
+            ["agents=['mcts(iterations=100)',{agent: mcts, c: 1.5, final: value}]"],
+        ),
+        (["random", "dumb", "rule_based", "rules=square"], ["agents=[random,dumb,rule_based]", "rules=square"]),
+    ],
+)
+def test_agents_before_the_settings_are_the_same_run(words: list[str], same: list[str]) -> None:
+    assert request(*parsed(["seed=3", *words]).overrides).spec == request("seed=3", *same).spec
+
+
+def test_a_sweep_and_a_test_take_agents(qarena: Qarena, tmp_path: Path) -> None:
+    assert qarena("sweep", *LABELS, "games=4", "seed=1,2").code == 0
+    assert qarena("sprt", *LABELS, "games=4", "elo1=500").code == 0
+    labels = {record.labels for record in Archive.open(tmp_path / "data/archive").runs()}
+    assert labels == {tuple(LABELS)}
+    assert len(Archive.open(tmp_path / "data/archive").runs()) == 3  # seeds 1 and 2, and imposed openings
+
+
+def test_keys_of_the_first_and_the_second_agent_stand_beside_their_names() -> None:
+    for words, labels in (
+        (["random", "mcts(iterations=20)", "b.c=1"], ("random", "mcts(c=1,iterations=20)")),
+        (["random(name=first)", "mcts", "b.iterations=20"], ("first", "mcts(iterations=20)")),
+    ):
+        assert request(*parsed(words).overrides).spec.labels == (labels,)
+
+
+# The archive.
+
+
+@pytest.mark.slow
+def test_the_environment_names_the_archive_of_a_session(tmp_path: Path) -> None:
+    played = command(tmp_path, "run", "random", "dumb", "games=2", QARENA_ARCHIVE="mine")
+    assert played.returncode == 0, played.stderr
+    assert "--archive" not in played.stdout
+    asked = command(tmp_path, "sql", "SELECT count(*) AS games FROM games", "--format", "csv", QARENA_ARCHIVE="mine")
+    assert asked.stdout == "games\n2\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "outputs"}
+
+
+def test_an_option_names_the_archive_and_its_text_means_nothing_to_hydra(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", "random", "dumb", "games=2", "--archive", "a=b,c ${d}")
+    assert found.code == 0, found.err
+    assert (tmp_path / "a=b,c ${d}/archive.json").exists()
+    assert "qarena sql --archive 'a=b,c ${d}' " in found.out
+
+
+# Flags and numbers.
+
+
+@pytest.mark.parametrize("typed", ["games=2 --cfg job seed=2", "--cfg=job games=2 seed=2", "games=2 seed=2 -c all"])
+def test_flags_may_stand_anywhere(typed: str, qarena: Qarena) -> None:
+    found = qarena("run", *typed.split())
+    assert found.code == 0
+    assert {"games: 2", "seed: 2"} <= set(found.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("games=1e6", "games=1000000"),
+        ("games=2.5e3,1E2", "games=2500,100"),
+        ("objective.agent=mcts(iterations=1e2)", "objective.agent='mcts(iterations=100)'"),
+        ("a.iterations=choice(1,2)", "a.iterations=choice(1,2)"),
+        ("agents=[{agent:mcts,iterations:1e2},random]", "agents=[{agent:mcts,iterations:100},random]"),
+        *((same, same) for same in ("games=1.55e1", "a.weight=1e-3", "archive.root=1e3", "trainer.path=/tmp/1e3")),
+        ("""agents=["mcts(iterations=1e2)"]""", """agents=["mcts(iterations=1e2)"]"""),
+    ],
+)
+def test_whole_numbers_may_have_an_exponent(typed: str, meant: str) -> None:
+    assert in_full(typed) == meant
+
+
+# Help.
+
+
+@pytest.mark.parametrize("typed", ["run", "sweep", "train", "sprt", "policy build"])
+def test_help_says_what_a_command_does_with_examples_and_every_key(typed: str, qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(*typed.split(), "--help")
+    assert (found.code, found.err, list(tmp_path.iterdir())) == (0, "", [])
+    assert f" Usage: qarena {typed} " in found.out
+    assert len(re.findall(rf"^  qarena {typed} ", found.out, re.MULTILINE)) == 3
+    assert {len(line) for line in found.out.splitlines() if line} == {80}
+    config = typed.replace("sweep", "run").replace(" ", "_")
+    keys = list(keys_in((CONF / f"{config}.yaml").read_text()))
+    assert len(keys) > 8
+    for key in keys:
+        shown = re.findall(rf"^│   {key.name} +<(?:int|float|bool|str)> ", found.out, re.MULTILINE)
+        assert len(shown) == bool(key.default), key
+    assert "round_robin, gauntlet" not in " ".join(re.split(r"[│\s]+", found.out))  # which the meaning explains
+
+
+def test_help_explains_the_keys_of_what_is_named(qarena: Qarena) -> None:
+    agent = qarena("run", "mcts", "--help").out
+    assert "mcts: Study E: Monte Carlo tree search over whole turns." in agent
+    assert re.search(r"^│   iterations +<int> +for each turn, 2 to 1,000,000", agent, re.MULTILINE)
+    trainer = qarena("train", "trainer=q_table", "--help").out
+    assert re.search(r"^│   learner\.discount +<float> +of the value of the opponent's next", trainer, re.MULTILINE)
+
+
+def test_help_shows_the_limits_and_choices_of_the_schema() -> None:
+    keys = {key.name: key for key in archive_keys()}
+    assert keys["archive.shard_games"].limits == f"2 to {1 << 24}"
+    assert keys["archive.shard_seconds"].limits == "at least 0"
+    assert keys["archive.other_code"].choices == ("refuse", "extend", "new")
+
+
+def test_every_key_of_a_command_is_explained() -> None:
+    for path in set(CONF.glob("*.yaml")) - {CONF / "command.yaml"}:
+        unexplained = {key.name for key in keys_in(path.read_text()) if key.default and not key.meaning}
+        assert unexplained <= {f"{path.stem}_schema", "command"}, path
+
+
+PLAYER = """
+class Player:
+    def choose(self, position, rng):
+        return position.free[0], (*position.available, -1)[0]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with an agent, and with a module named like one of Python's."""
+    monkeypatch.delitem(sys.modules, "beside_the_yaml", raising=False)
+    for path, text in {
+        "beside_the_yaml.py": PLAYER,
+        "colorsys.py": "raise SystemExit",
+        "agent/beside.yaml": "_target_: beside_the_yaml.Player\n",
+    }.items():
+        (tmp_path / "own" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "own" / path).write_text(text)
+    return tmp_path / "own"
+
+
+def test_they_come_last_and_for_the_time_of_a_command_only(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.delenv(OWN_FOLDERS, raising=False)  # a server in this process may have set it
+    before = [*sys.path]
+    with own_modules([own, own]):
+        assert sys.path == [*before, str(own)]
+        assert own not in Path(str(importlib.import_module("colorsys").__file__)).parents
+    assert sys.path == before
+    assert OWN_FOLDERS not in os.environ
+
+
+def test_a_process_that_a_launcher_starts_finds_them_too(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with own_modules([own]):
+        handed_on = os.environ[OWN_FOLDERS]
+    monkeypatch.setenv(OWN_FOLDERS, handed_on)  # all that such a process has
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert find_own_modules() == [str(own)]
+    assert find_own_modules() == []
+    assert sys.path[-1] == str(own)
+
+
+@pytest.mark.parametrize("flag", ["--config-dir", "-cd"])
+def test_commands_play_what_a_yaml_beside_its_module_names(flag: str, own: Path, qarena: Qarena) -> None:
+    found = qarena("run", flag, "own", "agents=[beside,random]", "games=2")
+    assert (found.code, found.err) == (0, "")
+
+
+def test_without_the_folder_a_message_says_where_modules_are_looked_for(own: Path, qarena: Qarena) -> None:
+    (own / "agent/beside.yaml").write_text("_target_: not_beside_the_yaml.Player\n")
+    found = qarena("agents", "check", "beside", "--config-dir", "own")
+    assert found.code == 2
+    assert "of a module in the folder of --config-dir or on PYTHONPATH" in found.err
+
+
+READER = """
+from pathlib import Path
+
+class Reader:
+    def __init__(self, table):
+        Path(table).read_text()
+
+    def choose(self, position, rng):
+        Path("left_by_reader.txt").touch()
+        return position.free[0], (*position.available, -1)[0]
+"""
+MATCH = ("reader", "random", "progress=false", "--config-dir", "own", "--archive", "here/games")
+COMMANDS = {
+    "run": ("run", *MATCH, "games=4"),
+    "sweep": ("sweep", *MATCH, "games=2,4"),
+    "train": (
+        *("train", "trainer=q_table", "trainer.games=20", *MATCH[2:]),
+        *("trainer.opponent={agent:reader,table:table.txt}", "policy.name=mine"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["run", *seldom("train", "sweep")])
+def test_paths_are_relative_to_where_the_command_was_typed_also_if_hydra_changes_the_folder(
+    name: str, own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own / "agent/reader.yaml").write_text("_target_: folder_reader.Reader\ntable: table.txt\n")
+    (own / "folder_reader.py").write_text(READER)
+    (tmp_path / "table.txt").touch()
+    monkeypatch.setenv("QARENA_TABLEBASE", "bases")
+    found = qarena(*COMMANDS[name], "hydra.job.chdir=true")
+    assert (found.code, Path.cwd()) == (0, tmp_path), found.err
+    assert [path.parent for path in tmp_path.rglob("archive.json")] == [tmp_path / "here/games"]
+    archive = Archive.open(tmp_path / "here/games")
+    assert all(archive.ranges(run_id).units for run_id in archive.run_ids())
+    assert list(tmp_path.rglob("left_by_reader.txt")) == [tmp_path / "left_by_reader.txt"]
+    assert os.environ["QARENA_TABLEBASE"] == str(tmp_path / "bases")
+    assert name == "train" or "--archive here/games" in found.out
+
+
+def test_names_outside_ascii_are_names(own: Path, tmp_path: Path, qarena: Qarena) -> None:
+    for name in ("naïve", "Ünï", "日本"):
+        (own / f"agent/{name}.yaml").write_text("_target_: agents.dumb.Dumb\n")
+    match = ("games=2", "progress=false", "--config-dir", "own", "--archive", "Späße ü")
+    for words in (
+        ("run", "naïve", "Ünï", "日本"),
+        ("run", "Ünï", "dumb", "a.name=Größe 1"),
+        ("run", "agents=[naïve, dumb, {agent: Ünï, name: C:/ï}]"),
+        ("sweep", "agent@a=naïve,Ünï", "agent@b=dumb"),
+        ("sweep", "agent@a=glob(*ï*)", "agent@b=dumb", "a.name=ä b,'ä,c'"),
+    ):
+        found = qarena(*words, *match)
+        assert (found.code, found.err.count("error")) == (0, 0), found.err
+    with open_archive(tmp_path / "Späße ü") as archive:
+        labels = {label for row in archive.sql("SELECT agent_0, agent_1 FROM games").rows() for label in row}
+        jobs = archive.sql("SELECT DISTINCT overrides['agent@a'], overrides['a.name'] FROM sweeps ORDER BY ALL").rows()
+    assert labels == {"naïve", "Ünï", "日本", "Größe 1", "C:/ï", "dumb", "ä b", "ä,c"}
+    named = {("naïve", "ä b"), ("naïve", "ä,c"), ("Ünï", "ä b"), ("Ünï", "ä,c")}
+    assert set(jobs) == {("naïve", None), ("Ünï", None), *named}
+    assert qarena("agents", "check", "naive", "--config-dir", "own").err.startswith(
+        "error: agent 'naive' does not exist; did you mean 'naïve'?"
+    )
+    assert "Größe 1" in qarena("crosstable", "--archive", "Späße ü").out
+
+
+def test_a_home_folder_is_expanded_wherever_a_path_is_taken(
+    own: Path, tmp_path: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shells leave ``~`` alone after ``=`` and in quotes."""
+    home = tmp_path / "home"
+    home.mkdir()
+    own.rename(home / "own")
+    monkeypatch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME", str(Path("~/.cache").expanduser())))
+    monkeypatch.setenv("HOME", str(home))
+    match = ("beside", "dumb", "games=2", "progress=false", "--config-dir=~/own", "hydra.run.dir=~/out")
+    for archive in ("--archive=~/one", "archive.root=~/two", "archive.root='~/three'"):
+        assert qarena("run", *match, archive).code == 0
+    with monkeypatch.context() as session:
+        session.setenv("QARENA_ARCHIVE", "~/five")
+        assert qarena("run", *match).code == 0
+    assert qarena("sql", "SELECT 1", "--archive", "~/one", "--output=~/rows.csv").code == 0
+    assert qarena("archive", "export", "--archive=~/two", "--format", "text", "--output=~/games.txt").code == 0
+    assert qarena("archive", "import", "~/games.txt", "--archive=~/four").code == 0
+    monkeypatch.setenv("QARENA_CACHE", "~/cache")
+    monkeypatch.setenv("QARENA_TABLEBASE", "~/bases")
+    assert (cache_root(), tablebase_home()) == (home / "cache", home / "bases")
+    made = {path.name for path in home.iterdir()}
+    assert made == {"own", "out", "one", "two", "three", "four", "five", "rows.csv", "games.txt"}
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]

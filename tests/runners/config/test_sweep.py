@@ -1,0 +1,458 @@
+"""Sweeps: one table of what varied, nothing played twice, every failure told; objectives are what SQL finds too."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.utils import JobReturn
+from hydra.errors import ConfigCompositionException
+from hydra.experimental.callback import Callback
+from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]
+from omegaconf import DictConfig
+
+from analytics import open_archive
+from analytics.questions.pairings import PairingResult
+from analytics.questions.ratings import ratings
+from analytics.store.archive import Archive
+from analytics.tables.verify.archive import verify
+from quarto.errors import FailureError, RequestError
+from quarto.rules import CELLS, NONE, finished_lines
+from runners.arena.experiment import Experiment, prepare
+from runners.config import sweep
+from runners.config.objectives import Elo, Regret, Score, WinRate, agent_in, random_game
+from runners.config.options import CONF, load_rules
+from runners.config.sweep import sweep_id
+from runners.config.sweep_values import MOST_TEXTS, first_values, other_configurations, parse_overrides
+from tests.marks import seldom
+from tests.runners.conftest import Qarena, Result
+from tests.runners.experiments import assert_same_rows, play, request, rows, stop_the_second_run, stored_at
+
+# Each job in its order: rules vary slowest here, because Hydra varies the last of the given keys fastest.
+SWEEP = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=0,2", "games=20")
+JOBS = [("classic", "0"), ("classic", "2"), ("square", "0"), ("square", "2")]
+
+SHORT = ("sweep", "agent@a=semi_random", "rules=classic,square", "opening_plies=2", "games=20")
+
+
+def table_of(found: Result) -> list[list[str]]:
+    """The cells of the printed table, row by row, headings left out."""
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in found.out.splitlines() if line.startswith("│")]
+
+
+def test_a_sweep_ends_with_one_table_of_what_varied(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena(*SWEEP)
+    assert found.code == 0
+    table = table_of(found)
+    assert [tuple(row[1:3]) for row in table] == JOBS
+    assert [row[0] for row in table] == ["0", "1", "2", "3"]
+    assert {tuple(row[3:6]) for row in table} == {("semi_random", "random", "20")}
+    heading = next(line for line in found.out.splitlines() if line.startswith("┃"))
+    titles = ["job", "rules", "opening_plies", "first", "second", "games", "win", "95 % interval", "draw", "loss"]
+    assert [title.strip() for title in heading.split("┃")[1:-1]] == [*titles, "score"]
+
+    (question,) = re.findall(r'^  qarena sql "(.*)"$', found.out, re.MULTILINE)
+    with open_archive(tmp_path / "data/archive") as archive:
+        asked = archive.sql(question)
+        runs = archive.sql("SELECT run_id, rules, opening_plies, games FROM runs")
+    assert asked["job"].to_list() == [0, 1, 2, 3]
+    assert set(asked["status"]) == {"complete"}
+    assert set(asked["run_id"]) == set(runs["run_id"])
+    assert {(rules, str(plies)) for _, rules, plies, games in runs.rows() if games == 20} == set(JOBS)
+    for row, (wins, draws, losses) in zip(table, asked.select("wins", "draws", "losses").rows(), strict=True):
+        assert [float(row[i]) for i in (6, 8, 9)] == [5 * count for count in (wins, draws, losses)]
+        assert float(row[10]) == pytest.approx((wins + draws / 2) / 20, abs=1e-4)
+    assert verify(Archive.open(tmp_path / "data/archive")).problems == []
+
+
+@pytest.mark.parametrize("flag", ["hydra.mode=MULTIRUN", *seldom("--multirun", "-m")])
+def test_a_sweep_over_agents_rows_by_pairing_and_a_run_in_the_mode_of_a_sweep_is_the_same(
+    flag: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "sweep_id", lambda *_: "77e123456789")  # not the number 77e123456789
+    objective = ("objective=elo", "objective.agent=random", "objective.anchor=semi_random")
+    asked = ("agents=[random,dumb,semi_random]", "seed=1,2", "games=20", *objective)
+    swept = qarena("sweep", *asked)
+    assert swept.code == 0
+    table = table_of(swept)
+    assert [tuple(row[:4]) for row in table] == [
+        (job, seed, first, second)
+        for job, seed in (("0", "1"), ("1", "2"))
+        for first, second in (("random", "dumb"), ("random", "semi_random"), ("dumb", "semi_random"))
+    ]
+    heading = next(line for line in swept.out.splitlines() if line.startswith("┃"))
+    assert heading.split("┃")[-2].strip() == "elo of random over semi_random"
+    with open_archive(tmp_path / "data/archive") as archive:
+        values = archive.sql("SELECT DISTINCT job, objective, value FROM sweeps ORDER BY job").rows()
+    assert [name for _, name, _ in values] == ["elo", "elo"]
+    first, second = (Elo().text(value) for _, _, value in values)
+    assert [row[-1] for row in table] == [first, "", "", second, "", ""]  # once a job
+    recorded = sorted((tmp_path / "data/archive/sweeps").rglob("*.json"))
+    assert len(recorded) == 2
+    assert qarena("run", *asked, flag)[:2] == (0, swept.out)
+    assert sorted((tmp_path / "data/archive/sweeps").rglob("*.json")) == recorded
+    assert len(list((tmp_path / "multirun").glob("*/*"))) == 2
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_job_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(qarena: Qarena, tmp_path: Path) -> None:
+    """Rules under which this player does not play are found out job by job."""
+    found = qarena("sweep", "agent@a=rule_based", "rules=classic,own_piece,square", "games=4")
+    assert found.code == 1
+    line = r"job 1 failed \(agent@a=rule_based rules=own_piece games=4\): agent 'rule_based' does not play rules"
+    at_once, at_the_end = re.finditer(line, found.err)
+    assert at_once.start() < found.err.index("#2 :") < at_the_end.start()
+    assert found.err.endswith("1 of 3 jobs failed; the same command again plays only what is missing\n")
+    assert "Traceback" not in found.err
+    assert [row[1] for row in table_of(found)] == ["classic", "square"]
+    with open_archive(tmp_path / "data/archive") as archive:
+        jobs = archive.sql("SELECT job, status, error, overrides['rules'], games FROM sweeps ORDER BY job").rows()
+    assert [job[:2] for job in jobs] == [(0, "complete"), (1, "failed"), (2, "complete")]
+    assert "does not play rules" in jobs[1][2]
+    assert [job[3:] for job in jobs] == [("classic", 4), ("own_piece", None), ("square", 4)]
+
+
+def test_a_sweep_records_values_also_where_one_key_takes_another_ones_value(qarena: Qarena, tmp_path: Path) -> None:
+    asked = ("seed=1,2", "opening_plies=${seed}", "games=1_0", "progress=FALSE", "++threads=1")
+    found = qarena("sweep", "rule_based(faithful=true)", "random", *asked)
+    assert (found.code, [row[:3] for row in table_of(found)]) == (0, [["0", "1", "1"], ["1", "2", "2"]])
+    with open_archive(tmp_path / "data/archive") as archive:
+        jobs = archive.sql("SELECT overrides FROM sweeps ORDER BY job")["overrides"].to_list()
+        plies = archive.sql("SELECT overrides.opening_plies AS plies FROM sweeps ORDER BY job")
+    assert plies["plies"].to_list() == [1, 2]
+    assert plies["plies"].dtype.is_integer()
+    assert {key: str(jobs[0][key]) for key in ("games", "threads")} == {"games": "10", "threads": "1"}
+    assert jobs[0]["agents"] == '["rule_based(faithful=true)","random"]'
+    assert str(jobs[0]["progress"]).lower() == "false"
+
+
+def test_a_pattern_stands_for_all_options_of_a_group(qarena: Qarena) -> None:
+    found = qarena("sweep", "agent@a=dumb,random", "agent@b=random", "rules=glob(*,exclude=[own*,torus*])", "games=2")
+    expected = [(agent, rules) for agent in ("dumb", "random") for rules in ("classic", "square")]
+    assert (found.code, [tuple(row[1:3]) for row in table_of(found)]) == (0, expected)
+
+
+@pytest.mark.parametrize("seeds", ["range(0,3000)", ",".join(map(str, range(3000)))], ids=["range", "list"])
+def test_the_first_job_begins_before_those_of_all_other_values_are_composed(
+    seeds: str, qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    composed: list[str] = []
+    load = ConfigLoaderImpl.load_configuration
+
+    def count(loader: ConfigLoaderImpl, config_name: str, *others: Any, **more: Any) -> DictConfig:
+        composed.append(config_name)
+        return load(loader, config_name, *others, **more)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_configuration", count)
+
+    def leave(*_: object) -> None:
+        sys.exit(7)
+
+    monkeypatch.setattr(sweep, "carry_out", leave)
+    assert qarena("sweep", "agent@a=mcts", "a.c=" + ",".join(f"0.{i}" for i in range(200)), f"seed={seeds}").code == 7
+    assert len(composed) <= 3  # for the checks, for the sweep and for the job
+
+
+def test_all_texts_up_to_a_limit_and_the_ends_of_numbers_are_checked_before_the_first_job(qarena: Qarena) -> None:
+    words = ",".join(f"w{i}" for i in range(MOST_TEXTS + 1))
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        given = parse_overrides(["seed=5,1,2,9,4", "a.name=x,1,2.5,0.5,nan", "rules=glob(t*)", f"b.name={words}"])
+        first = compose("run", first_values(given), return_hydra_config=True)
+        checked = [*other_configurations("run", first, given)]
+    base = (5, "x", "torus", "w0")
+    seen = [(cfg.seed, str(cfg.a.name), cfg.rules.name, cfg.b.name) for cfg in checked]
+    assert seen[:2] == [(1, *base[1:]), (9, *base[1:])]
+    assert [a for _, a, rules, b in seen[2:] if (rules, b) == base[2:]] == ["nan", "1", "0.5", "2.5"]
+    assert [rules for _, _, rules, _ in seen if rules != "torus"] == ["torus_square"]
+    assert [b for *_, b in seen if b != "w0"] == [f"w{i}" for i in range(1, MOST_TEXTS)]
+
+
+class Watcher(Callback):
+    """A callback of Hydra that keeps what it is told."""
+
+    told: ClassVar[list[str]] = []
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        self.told.append(f"start {config.hydra.mode.name}")
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: Any) -> None:
+        self.told.append(f"{config.hydra.job.num} {job_return.status.name}")
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        self.told.append("end")
+
+
+def test_callbacks_are_told_of_a_sweep_and_of_its_failures(qarena: Qarena) -> None:
+    Watcher.told.clear()
+    asked = ("agent@a=rule_based", "rules=classic,own_piece,square", "games=2")
+    found = qarena("sweep", *asked, f"+hydra.callbacks.own._target_={__name__}.Watcher")
+    assert found.code == 1
+    assert Watcher.told == ["start MULTIRUN", "0 COMPLETED", "1 FAILED", "2 COMPLETED", "end"]
+
+
+def test_batches_that_were_asked_for_are_those_of_hydras_own_sweeper(qarena: Qarena) -> None:
+    asked = ("agent@a=dumb", "seed=1,2,3", "games=2")
+    own = qarena("sweep", *asked, "hydra.sweeper.max_batch_size=2")
+    assert "Launching 2 jobs locally" in own.err
+    local = qarena("sweep", *asked)
+    assert (local.code, table_of(local)) == (own.code, table_of(own))
+    assert re.findall(r"\t#\d", local.err) == ["\t#0", "\t#1", "\t#2"]
+
+
+def test_a_combination_that_cannot_be_composed_ends_the_sweep_with_a_line(
+    qarena: Qarena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = ConfigLoaderImpl.load_sweep_config
+
+    def fail_second(loader: ConfigLoaderImpl, sweep: DictConfig, overrides: list[str]) -> DictConfig:
+        if "seed=2" in overrides:
+            raise ConfigCompositionException("these two do not go together")
+        return load(loader, sweep, overrides)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "load_sweep_config", fail_second)
+    found = qarena("sweep", "agent@a=dumb", "seed=1,2,3", "games=2")
+    assert (found.code, [row[0] for row in table_of(found)]) == (1, ["0"])
+    assert found.err.endswith("the sweep ended before its last job: these two do not go together\n")
+
+
+@pytest.mark.slow
+def test_trainings_and_builds_in_the_mode_of_a_sweep_are_sweeps(qarena: Qarena) -> None:
+    training = ("train", "trainer=q_table", "trainer.games=20", "seed=1,2")
+    for command in (training, ("policy", "build", "kind=gift", "name=one,two")):
+        found = qarena(*command, "hydra.mode=MULTIRUN")
+        assert (found.code, [row[0] for row in table_of(found)]) == (0, ["0", "1"])
+    with open_archive("data/archive") as archive:
+        jobs = archive.sql("SELECT sweep_id, job, status, objective FROM sweeps ORDER BY ALL").rows()
+    assert len({sweep for sweep, *_ in jobs}) == 2
+    expected = {(job, "complete", objective) for objective in ("win_rate", None) for job in (0, 1)}
+    assert {tuple(rest) for _, *rest in jobs} == expected
+
+
+@pytest.mark.slow
+def test_a_file_can_ask_for_a_sweep(qarena: Qarena, tmp_path: Path) -> None:
+    (tmp_path / "conf/experiment").mkdir(parents=True)
+    recipe = "# @package _global_\ngames: 4\nhydra: {mode: MULTIRUN, sweeper: {params: {seed: '1,2'}}}\n"
+    (tmp_path / "conf/experiment/seeds.yaml").write_text(recipe)
+    found = qarena("run", "experiment=seeds", "--config-dir", "conf")
+    assert (found.code, [row[:2] for row in table_of(found)]) == (0, [["0", "1"], ["1", "2"]])
+    with open_archive(tmp_path / "data/archive") as archive:
+        assert archive.sql("SELECT status FROM sweeps").rows() == [("complete",), ("complete",)]
+
+
+EXTRAS = {"joblib": "joblib", "ray": "ray", "submitit_local": "slurm", "submitit_slurm": "slurm", "optuna": "optuna"}
+
+
+@pytest.mark.parametrize(("name", "extra"), EXTRAS.items())
+def test_a_plugin_that_is_missing_is_one_line(
+    name: str, extra: str, qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "sweeper" if name == "optuna" else "launcher"
+    monkeypatch.setattr("runners.config.arguments.find_spec", lambda _module: None)
+    found = qarena("sweep", f"hydra/{group}={name}", "seed=1,2", "games=4")
+    assert (found.code, found.out) == (2, "")
+    install = f"install its extra: in a clone, .venv/bin/pip install -e '.[{extra}]'"
+    assert found.err == f"error: hydra/{group}={name} needs an extra: {install}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def joblib(tmp_path: Path) -> tuple[str, ...]:
+    """Let joblib start processes of its own here: it keeps them, and they stay in the folder of an earlier test."""
+    get_reusable_executor().shutdown()
+    paths = f"archive.root={tmp_path / 'two'}", f"hydra.sweep.dir={tmp_path / 'jobs'}"
+    return "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "threads=1", *paths
+
+
+@pytest.mark.slow
+def test_joblib_plays_the_same_sweep_in_processes_of_its_own(qarena: Qarena, tmp_path: Path) -> None:
+    expected = qarena(*SWEEP, "archive.root=one")
+    found = qarena(*SWEEP, *joblib(tmp_path))
+    assert found.code == 0, found.err
+    assert table_of(found) == table_of(expected)
+    assert_same_rows(rows(tmp_path / "two"), rows(tmp_path / "one"))
+    get_reusable_executor().shutdown()  # the folder in which its processes are is about to be deleted
+
+
+@pytest.mark.slow
+def test_joblib_tells_of_failures_too(qarena: Qarena, tmp_path: Path) -> None:
+    assert qarena("run", "games=2").code == 0  # its agents must not travel to the other processes
+    found = qarena("sweep", "agent@a=rule_based", "rules=own_piece,classic", "games=4", *joblib(tmp_path))
+    assert found.code == 1
+    assert [row[1] for row in table_of(found)] == ["classic"]
+    assert re.search(r"job 0 failed \(.*rules=own_piece games=4 .*\): agent 'rule_based' does not play", found.err)
+    assert found.err.endswith("1 of 2 jobs failed; the same command again plays only what is missing\n")
+    with open_archive(tmp_path / "two") as archive:
+        assert archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows() == [(0, "failed"), (1, "complete")]
+
+
+def test_an_interrupted_sweep_goes_on_and_a_larger_one_plays_only_what_is_missing(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "data/archive"
+    with monkeypatch.context() as interrupted:
+        stop_the_second_run(interrupted, root)
+        found = qarena(*SHORT)
+    assert found.code == 130
+    assert found.err.endswith(f"To go on:\n  qarena {' '.join(SHORT)}\n")
+    assert [row[0] for row in table_of(found)] == ["0"]
+    with open_archive(root) as archive:
+        jobs = archive.sql("SELECT job, status FROM sweeps ORDER BY job").rows()
+    assert jobs == [(0, "complete"), (1, "interrupted")]
+    first = qarena(*SHORT)
+    assert [row[1] for row in table_of(first)] == ["classic", "square"]
+    files = set(root.glob("games/*/*.parquet"))
+    more = qarena(*SHORT, "rules=classic,square,torus", "threads=1")
+    assert table_of(more)[:2] == table_of(first)
+    added = set(root.glob("games/*/*.parquet")) - files
+    assert len({path.parent for path in added}) == 1  # of one run: that of the new rules
+    with open_archive(root) as archive:
+        assert archive.sql("SELECT count(*) FROM sweeps GROUP BY sweep_id ORDER BY ALL").rows() == [(2,), (3,)]
+
+
+@pytest.mark.slow
+def test_a_folder_used_again_shows_the_jobs_of_this_sweep_alone(qarena: Qarena, tmp_path: Path) -> None:
+    here = "hydra.sweep.dir=here"
+    before = qarena("sweep", "agent@a=rule_based", "rules=classic,own_piece,square", "games=4", here)
+    assert before.code == 1
+    (tmp_path / "here/job-damaged.json").write_text("{")
+    (tmp_path / "here/0/job.json").write_text("not json")
+    found = qarena("sweep", "agent@a=semi_random", "seed=1,2", "games=4", here)
+    assert (found.code, [row[:2] for row in table_of(found)]) == (0, [["0", "1"], ["1", "2"]])
+    assert "failed" not in found.err
+    refused = qarena("sweep", "agent@a=semi_random", "rules=clasic,square", here)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("error: rules 'clasic' does not exist")
+
+
+@pytest.mark.slow
+def test_jobs_that_share_a_folder_are_all_shown(qarena: Qarena) -> None:
+    found = qarena("sweep", "seed=1,2", "games=4", "hydra.sweep.subdir=all")
+    assert [row[:2] for row in table_of(found)] == [["0", "1"], ["1", "2"]]
+
+
+def test_a_sweep_is_the_same_whatever_does_not_change_its_results() -> None:
+    swept = ["rules=classic,square", "games=20"]
+    same = sweep_id(swept)
+    assert re.fullmatch("[0-9a-f]{12}", same)
+    others = (
+        *("threads=1", "progress=false", "archive.root=x", "archive.shard_games=2", "hydra.sweep.dir=x"),
+        *("executor=ray", "ray.address=node7"),
+    )
+    assert {sweep_id([*swept[::-1], other]) for other in others} == {same}
+    assert sweep_id([*swept, "seed=2"]) != same
+    assert sweep_id([*swept, "hydra.sweeper.max_batch_size=2"]) != same
+    study = [*swept, "hydra/sweeper=optuna"]
+    assert sweep_id(study) != same
+    more = ("storage=sqlite:///x.db", "n_trials=50", "n_jobs=4")
+    assert {sweep_id([*study, f"hydra.sweeper.{each}"]) for each in more} == {sweep_id(study)}
+    assert sweep_id([*study, "hydra.sweeper.sampler.seed=1"]) != sweep_id(study)
+    assert sweep_id(["rules=classic,square,torus", "games=20"]) != same
+
+
+MATCH = ("agent@a=semi_random", "agent@b=rule_based", "games=40", "seed=3")
+TOURNAMENT = ("agents=[dumb,random,semi_random]", "games=20")
+Played = tuple[Experiment, Sequence[PairingResult]]
+
+
+def printed(out: str) -> tuple[str, str]:
+    """The heading and the value in the output of a single run."""
+    ((heading, value),) = re.findall(r"^Objective: (.*): (.*)$", out, re.MULTILINE)
+    return heading, value
+
+
+def in_sql(root: Path, question: str) -> float:
+    with open_archive(root) as archive:
+        return float(archive.sql(question).item())
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[tuple[str, ...], Played]]:
+    """An archive of ``MATCH`` and ``TOURNAMENT``: each with its results."""
+    root = tmp_path_factory.mktemp("played")
+    return root, {
+        asked: (prepare(stored_at(root, request(*asked))), play(root, *asked).results) for asked in (MATCH, TOURNAMENT)
+    }
+
+
+def test_the_objectives_of_a_run_are_those_of_all_games_of_the_agent(
+    played: tuple[Path, dict[tuple[str, ...], Played]],
+) -> None:
+    root, runs = played
+    for asked, label in ((MATCH, "rule_based"), (TOURNAMENT, "random")):
+        experiment, results = runs[asked]
+        of = f"FROM seats WHERE run_id = '{experiment.run_id}' AND agent = '{label}'"
+        for objective, column in ((WinRate(label), "(score = 1)::INT"), (Score(label), "score")):
+            assert objective.value(experiment, results) == in_sql(root, f"SELECT avg({column}) {of}")
+    # The first agent is judged unless another is named.
+    experiment, results = runs[MATCH]
+    first, a, b = (Score(agent).value(experiment, results) for agent in (None, "a", "b"))
+    assert first == a == results[0].score.mean == pytest.approx(1 - b)
+    assert a != b
+    # Elo is that of the ratings over the anchor.
+    experiment, results = runs[TOURNAMENT]
+    with open_archive(root) as archive:
+        rated = ratings(archive, f"run_id = '{experiment.run_id}'", anchor="dumb", samples=0)
+    expected = {each.agent: each.elo.mean for each in rated.ratings}
+    for agent in ("random", "semi_random"):
+        assert Elo(agent, "dumb").value(experiment, results) == expected[agent] != 0
+    with pytest.raises(RequestError, match=r"objective=elo needs objective.anchor=LABEL in a tournament"):
+        Elo().check(experiment.request.spec)
+    assert Elo().text(float("inf")) == "∞"
+    assert agent_in(request("agents=[random,mcts]").spec, "mcts(iterations=200)", "objective.agent") == 1  # its default
+
+
+def test_regret_is_the_mean_over_the_decisions_of_the_agent(qarena: Qarena, tmp_path: Path) -> None:
+    found = qarena("run", *MATCH, "objective=regret", "objective.agent=b")
+    assert found.code == 0
+    heading, text = printed(found.out)
+    assert heading == "regret of b"
+    expected = in_sql(tmp_path / "data/archive", "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based'")
+    assert text == f"{expected:.4f}"
+    late = qarena("run", *MATCH, "objective=regret", "objective.agent=b", "objective.from_pieces=8")
+    of_late = "SELECT avg(regret) FROM decisions WHERE agent = 'rule_based' AND ply >= 8"
+    assert printed(late.out)[1] == f"{in_sql(tmp_path / 'data/archive', of_late):.4f}" != text
+
+
+def test_games_that_cannot_be_judged_in_time_are_one_line(
+    qarena: Qarena, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Early if one game shows it, else when the run is judged."""
+    slow = ("objective=regret", "objective.seconds=0")
+    found = qarena("run", *MATCH, *slow)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith("error: one random game under rules classic from 0 pieces on cannot be judged exactly ")
+    assert "within 0 s (objective=regret): leave out early boards with objective.from_pieces=N" in found.err
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Regret, "probe", lambda *_: None)
+    late = qarena("run", *MATCH, *slow)
+    assert (late.code, late.out) == (1, "")
+    assert re.match(r"error: the games of run [0-9a-f]{12} cannot be judged exactly within 0 s", late.err)
+
+
+def test_the_game_that_is_judged_early_is_a_whole_one_by_the_rules() -> None:
+    for name in ("classic", "own_piece", "torus_square"):
+        rules = load_rules(name)
+        for least in (0, 8):
+            game = random_game(rules, least, seed=least)
+            assert game is not None
+            plies = int(game.plies[0])
+            assert plies > least
+            pieces, cells = game.pieces[:plies, 0].tolist(), game.cells[:plies, 0].tolist()
+            assert len({*pieces}) == len({*cells}) == plies
+            board = [NONE] * CELLS
+            for ply, (piece, cell) in enumerate(zip(pieces, cells, strict=True), 1):
+                board[cell] = piece
+                assert bool(finished_lines(board, rules)) == (ply == plies and game.winner[0] != NONE)
+            assert game.winner[0] in (NONE, plies & 1)
+
+
+def test_an_agent_without_decisions_has_no_regret(tmp_path: Path) -> None:
+    asked = ("agent@a=semi_random", "games=2", "opening_plies=2")
+    experiment, results = prepare(stored_at(tmp_path, request(*asked))), play(tmp_path, *asked).results
+    with pytest.raises(FailureError, match=r"'semi_random' has no decision in run .* from 15 pieces on"):
+        Regret(from_pieces=15).value(experiment, results)

@@ -1,0 +1,99 @@
+"""`qarena mistakes`: of one agent too, with a game to each of the worst mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analytics import open_archive
+from analytics.exact.annotate import AnnotationSettings, annotate_runs
+from analytics.questions.mistakes import worst_mistakes
+from analytics.questions.selection import plies_of
+from analytics.store.archive import Archive
+from quarto.canonical import canonical_position
+from quarto.notation import format_position
+from quarto.position import from_plies
+from quarto.rules import NONE
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import play
+
+COUNTED = AnnotationSettings(choices=True, megabytes=1.0, threads=2)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Games by two rules, with their decisions judged and the choices counted."""
+    folder = tmp_path_factory.mktemp("archive")
+    for rules, opening in (("classic", 9), ("own_piece", 10)):
+        agents, openings = "agents=[random,semi_random]", f"opening_plies={opening}"
+        play(folder, agents, "games=100", openings, f"rules={rules}", "threads=1")
+    archive = Archive.open(folder)
+    annotate_runs(archive, archive.run_ids(), COUNTED)
+    return folder
+
+
+def test_the_worst_mistakes_are_those_that_counting_one_by_one_finds(root: Path) -> None:
+    with open_archive(root) as archive:
+        found = worst_mistakes(archive, "true", 1000)
+        rows = archive.sql(
+            "SELECT run_id, game_id, ply, kind, regret, value_before, saving, choices FROM decisions WHERE regret > 0"
+        ).rows()
+        plies = plies_of(archive, [(run_id, game_id) for run_id, game_id, *_ in rows])
+        rules = {record.run_id: record.rules for record in archive.archive.runs()}
+
+    def text(run_id: str, game_id: int, ply: int, kind: str) -> str:
+        game, of_run = plies[run_id, game_id], rules[run_id]
+        held = kind == "placement" and not of_run.mover_chooses
+        position = canonical_position(from_plies(game[:ply], game[ply][0] if held else NONE), of_run)
+        return format_position(position, of_run.name)
+
+    expected = Counter((text(*row[:4]), row[3], *row[5:]) for row in rows)
+    assert Counter({(each.text, each.kind, *each[4:7]): each.missed for each in found}) == expected
+    worst = dict[str, int]()
+    for *key, regret, _, _, _ in rows:
+        worst[text(*key)] = max(regret, worst.get(text(*key), 0))
+    assert {each.text: each.regret for each in found} == worst
+    assert all(each.text == text(each.run_id, each.game_id, each.ply, each.kind) for each in found)
+    keys = [(-each.regret, -(each.saving or 0) / each.choices, -each.missed) for each in found]
+    assert keys == sorted(keys)
+    assert {each.rules.name for each in found} == {"classic", "own_piece"}
+
+
+def test_the_mistakes_of_one_agent_are_shown_alone(qarena: Qarena, root: Path) -> None:
+    where = ("--archive", str(root))
+    shown = qarena("mistakes", "--agent", "semi_random", *where).out
+    assert re.findall(r"^│ (random|semi_random) ", shown, re.MULTILINE).count("semi_random") >= 2
+    assert "│ random " not in shown
+    data = qarena("mistakes", "--agent", "random", "--format", "csv", *where).out
+    decided = [line.split(",")[0] for line in data.split()]
+    assert set(decided) == {"agent", "random"}
+    games = re.findall(r"│ +(\d+) │ ([0-9a-f]{6}) (\d+) +│ +(\d+) │$", shown, re.MULTILINE)
+    assert len(games) == 10
+    with open_archive(root) as archive:
+        for _, run, game_id, ply in games:
+            judged = archive.sql(
+                "SELECT max(regret) FROM decisions WHERE agent = 'semi_random' AND starts_with(run_id, ?) "
+                "AND game_id = ? AND ply = ?",
+                [run, int(game_id), int(ply)],
+            )
+            assert judged.item() > 0
+    refused = qarena("mistakes", "--agent", "semirandom", *where)
+    assert "did you mean 'semi_random'?" in refused.refusal
+
+
+def test_columns_copies_of_one_game_and_decisions_under_several_rules_are_explained(qarena: Qarena, root: Path) -> None:
+    found = qarena("mistakes", "--archive", str(root))
+    assert "different rules, classic, own_piece: --rules NAME chooses one" in found.err
+    lines = found.out.splitlines()
+    below = [lines[number + 1].split(":")[0] for number, line in enumerate(lines) if line.startswith("└")]
+    assert below == ["regret", "ply", "most regret first, then the easiest; value"]
+    alone = qarena("mistakes", "--rules", "own_piece", "--positions", "0", "--archive", str(root))
+    assert (alone.err, "gift" in alone.out) == ("", False)
+    copies = "the 40 games of dumb and dumb in run"
+    assert copies in qarena("run", "agent@a=dumb", "agent@b=dumb", "games=40").err
+    assert copies in qarena("crosstable").err
+    qarena("report", "--output", "report.html")
+    assert copies.capitalize() in Path("report.html").read_text()

@@ -1,0 +1,413 @@
+"""Players written for the Politecnico's package play unmodified, as its own ``run()`` would have them play."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+import subprocess
+import sys
+import types
+import venv
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from agents.base.agent import LateError, SomeFailedError
+from agents.dumb import Dumb
+from quarto import Player, Quarto
+from quarto.batch import ENDINGS, Batch, Games
+from quarto.errors import RequestError
+from quarto.notation import parse_position
+from quarto.rng import Streams
+from quarto.rules import CLASSIC, NONE, Rules
+from runners.arena.code import code_of
+from runners.arena.engine import BatchEngine, Order
+from runners.arena.spec import RunSpec
+from runners.config.agents import agent_from_settings, agent_named, load_agent
+from runners.config.options import settings_of
+from runners.hosting.polito import player as player_module
+from runners.hosting.polito.agent import Polito
+from runners.hosting.polito.live_game import Answers, LiveGame
+from runners.hosting.polito.player import PolitoPlayer
+from runners.hosting.polito.randomness import CopiedState, ExchangedState, GameStreams
+from tests.paths import ROOT
+from tests.runners.hosting.polito import folders
+
+
+def polito(folder: Path, player: str, **settings: Any) -> Any:
+    own = settings_of("agent", "polito")
+    return agent_from_settings(
+        "polito", {**own, "folder": str(folder), "player": player, **settings}, own, Path(), True
+    ).build()
+
+
+def engine(*agents: Any, pairings: tuple[tuple[int, int], ...] = ((0, 1),), plies: int = 0) -> BatchEngine:
+    labels = [f"agent {i}" for i in range(len(agents))]
+    return BatchEngine(CLASSIC, agents, labels, pairings, seed=3, run=3, opening_plies=plies)
+
+
+def texts(games: Games) -> list[str]:
+    """Each game's plies and ending."""
+    found = []
+    for i, count in enumerate(games.plies.tolist()):
+        plies = zip(games.pieces[:count, i].tolist(), games.cells[:count, i].tolist(), strict=True)
+        found.append(f"{[*plies]} {ENDINGS[games.ending[i]]}")
+    return found
+
+
+class NotedGame(Quarto):
+    """A game that notes its plies: pieces and cells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plies: list[tuple[int, int]] = []
+
+    def place(self, x: int, y: int) -> bool:
+        placed = super().place(x, y)
+        if placed:
+            self.plies.append((self.get_selected_piece(), 4 * y + x))
+        return placed
+
+
+def by_run(players: types.ModuleType, salts: tuple[int, int]) -> tuple[list[tuple[int, int]], int]:
+    """A game of two players that remember, by the package's own loop: plies and winner."""
+    game = NotedGame()
+    one, two = (players.HistoryPlayer(game, salt) for salt in salts)
+    game.set_players((one, two))
+    winner = game.run()
+    return game.plies, winner
+
+
+def test_games_are_those_of_the_packages_own_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folders.write(tmp_path / "flat", folders.FLAT)
+    monkeypatch.syspath_prepend(str(folder))
+    import players  # type: ignore[import-not-found]
+
+    for name in ("players", "utility"):
+        monkeypatch.delitem(sys.modules, name)
+    one, two = (polito(folder, "players.HistoryPlayer", kwargs={"salt": salt}) for salt in (4, 9))
+    games = engine(one, two).play_block(Order(0, 0, 1)).block.games
+    for i, salts in enumerate([(4, 9), (9, 4)]):
+        plies, winner = by_run(players, salts)
+        assert texts(games)[i].startswith(f"{plies} ")
+        assert games.winner[i] == winner
+
+
+@pytest.mark.slow
+def test_folders_of_every_style_meet_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flat, beside, inside = (
+        folders.write(tmp_path / name, files)
+        for name, files in (("flat", folders.FLAT), ("beside", folders.BESIDE), ("inside", folders.INSIDE))
+    )
+    folders.write_pickle(flat / "weights.bin", monkeypatch)
+    agents = (
+        polito(flat, "lazy.LazyPlayer"),
+        polito(beside / "agents", "players.BesidePlayer"),
+        polito(inside, "quarto.players.InsidePlayer"),
+    )
+    arena = engine(*agents, pairings=((0, 1), (1, 2), (2, 0)), plies=3)
+    for pairing in range(3):
+        ended = {ENDINGS[each] for each in arena.play_block(Order(pairing, 0, 3)).block.games.ending}
+        assert ended <= {"line", "full_board"}, arena.misbehaviour()
+    assert arena.misbehaviour() == []
+    files = {path.relative_to(tmp_path).as_posix() for path in agents[0].data_files if path.is_relative_to(tmp_path)}
+    assert files == {"flat/players.py", "flat/utility.py", "flat/lazy.py", "flat/late.py", "flat/weights.bin"}
+    assert tmp_path / "beside/quarto/objects.py" in agents[1].data_files
+    assert {path.parent for path in agents[0].data_files if path.is_relative_to(ROOT)} == {
+        ROOT / "runners/hosting/polito"
+    }
+    assert not [*tmp_path.rglob("__pycache__")]
+
+
+def test_games_depend_on_the_run_alone_whatever_random_numbers_are_drawn(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, folders.DICE)
+
+    def played(orders: list[Order], threads: int) -> dict[int, list[str]]:
+        blocks = engine(polito(folder, "dice.DicePlayer"), Dumb()).play(orders, threads)
+        found = {each.block.first_pair: texts(each.block.games) for each in blocks}
+        return {first + i // 2 * 2: games[i : i + 2] for first, games in found.items() for i in range(0, len(games), 2)}
+
+    together = [game for pair in sorted(played([Order(0, 0, 6)], 1).items()) for game in pair[1]]
+    apart = played([Order(0, pair, 1) for pair in (4, 0, 3, 5, 1, 2)], 2)
+    assert [game for pair in range(6) for game in apart[pair]] == together
+    assert len(set(together)) == 12
+
+
+def test_what_a_player_does_wrong_costs_its_game_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", most_asks=5, kwargs={"weight": 12})
+    player = agent.lifted(CLASSIC, "moody")
+    assert 12e6 / 8 <= player.game_words <= 30e6 / 8  # of 12 MB that each object takes
+    with caplog.at_level(logging.INFO), pytest.raises(SomeFailedError) as some:
+        moods(player, hands := [0, 1, 2, 3, 4, 7, 8, 9])
+    cells, gifts = (dict(zip(hands, each.tolist(), strict=True)) for each in some.value.turns)
+    told = {hands[i]: f"{error} at {getattr(error, 'raised_at', '')}" for i, error in some.value.failures.items()}
+    assert sorted(told) == [1, 3, 4, 9]
+    assert re.fullmatch(r"ValueError: for once at .*moody.py:23", told[1])
+    assert re.fullmatch(r"SystemExit: 1 at .*moody.py:27", told[3])
+    assert told[4] == "its process ended with exit code 3 at its process"
+    assert re.fullmatch(r"AnswerError: choose_piece returned None, not the number of a piece at .*moody.py:11", told[9])
+    assert [cells[hand] for hand in (0, 2, 7, 8)] == [2, -1, 2, 2]
+    assert gifts[8] == 12  # which is on the board
+    remarks = player.remarks()
+    assert remarks[0].startswith("gave 8 illegal answers and was asked again")
+    assert re.search(r"after 5 such answers, such as (choose_piece\(\) = np.int64\(12\)|place_piece\(\))", remarks[1])
+    printed = [record.getMessage() for record in caplog.records if "printed" in record.getMessage()]
+    assert "made" in printed[0]
+    assert 100_000 < sum(map(len, printed)) < 101_000
+    assert "(no more is kept)" in printed[-1]
+
+
+def moods(player: PolitoPlayer, hands: list[int]) -> Any:
+    """Turns of a moody player in positions with these pieces in hand."""
+    positions = [parse_position(f"CD../..../..../.... {hand:X}")[0] for hand in hands]
+    return player.play(Batch.of(positions), Streams(np.arange(len(positions), dtype=np.uint64)))
+
+
+def test_a_turn_that_takes_too_long_is_ended_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player_module, "GRACE", 0.05)
+    monkeypatch.setattr(player_module, "AGAIN", 0.02)
+    agent = polito(folders.write(tmp_path, folders.MOODY), "moody.MoodyPlayer", turn_seconds=0.15)
+    with pytest.raises(SomeFailedError) as some:
+        moods(agent.lifted(CLASSIC, "moody"), [5, 6, 7])
+    assert {hand: type(error) for hand, error in some.value.failures.items()} == {0: LateError, 1: LateError}
+    assert "turn_seconds=0.15" in str(some.value.failures[0])
+    assert some.value.turns.cells[2] == 2
+
+
+def test_a_reused_player_meets_its_games_one_after_the_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = folders.write(tmp_path, folders.LEARNER)
+    arena = engine(polito(folder, "learner.Learner", reuse=True), Dumb())
+    with caplog.at_level(logging.INFO):
+        games = arena.play_block(Order(0, 0, 3)).block.games
+    assert {ENDINGS[each] for each in games.ending} == {"line"}
+    found = re.findall(r"game (\d+) of (\d+)", caplog.text)
+    assert found == [(str(number), "1") for number in range(1, 7)]
+
+
+OWN = {"game": "agents.quinto.Quinto", "game_kwargs": {"order": -1}}
+
+
+def test_a_player_may_have_games_of_a_class_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    arena = engine(polito(folders.write(tmp_path, folders.OWN_GAME), "needy.Needy", **OWN), Dumb())
+    with caplog.at_level(logging.INFO, logger=player_module.__name__):
+        games = arena.play_block(Order(0, 0, 3)).block.games
+    assert arena.misbehaviour() == []
+    assert games.pieces[0].tolist() == [15, 0] * 3  # the first of its own list, and the first of all
+    assert "choice 1\n" in caplog.text  # a trial game before has left nothing
+
+
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_player_whose_package_and_constructor_take_more_than_a_game(tmp_path: Path, reuse: bool) -> None:
+    kwargs = {"genome": [0.5, -1], "depth": 3}
+    arena = engine(polito(folders.write(tmp_path, folders.NAMED), "ga.GAPlayer", kwargs=kwargs, reuse=reuse), Dumb())
+    games = arena.play_block(Order(0, 0, 2)).block.games
+    assert arena.misbehaviour() == []
+    assert games.pieces[0].tolist() == [15, 0] * 2
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error"),
+    [
+        ({}, r"kwargs={}: ga.GAPlayer\(genome, quarto, depth=1\) is called with a game and these: missing .* 'quarto'"),
+        ({"genome": 1, "speed": 2}, r"kwargs={.*}: ga.GAPlayer\(.*\) is called with a game and these: .*'speed'"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told_of_the_players_own_class(
+    kwargs: dict[str, Any], error: str, tmp_path: Path
+) -> None:
+    folder = folders.write(tmp_path, folders.NAMED)
+    with pytest.raises(RequestError, match=f"^{error}"):
+        polito(folder, "ga.GAPlayer", kwargs=kwargs).lifted(CLASSIC, "it")
+
+
+def test_a_class_of_games_that_lacks_an_attribute_is_found_before_the_first_game(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, folders.OWN_GAME)
+    line = folders.OWN_GAME["needy.py"].splitlines().index("        return self.get_game().remaining()[0]") + 1
+    with pytest.raises(RequestError) as refused:
+        polito(folder, "needy.Needy").lifted(CLASSIC, "it")
+    assert str(refused.value) == (
+        "player=needy.Needy: it cannot play its games: AttributeError: 'Quarto' object has no attribute 'remaining' "
+        f"(needy.py:{line}); its games are of the class quarto.quarto.objects.Quarto: if the player's own program "
+        "makes games of another class, name it, game=module.Class, such as game=agents.quinto.Quinto"
+    )
+    with pytest.raises(RequestError, match=r"did you mean 'agents.quinto.Quinto'\? valid: agents.quinto.Quinto$"):
+        polito(folder, "needy.Needy", game="agents.Quinto").lifted(CLASSIC, "it")
+
+
+LATE = """import quarto
+
+
+class Late(quarto.Player):
+    def choose_piece(self):
+        board = self.get_game().get_board_status()
+        return 0 if board.max() < 0 else self.get_game().remaining()[0]
+
+    def place_piece(self):
+        board = self.get_game().get_board_status()
+        return next((x, y) for y in range(4) for x in range(4) if board[y, x] < 0)
+"""
+
+
+def test_an_attribute_that_a_player_asks_for_in_its_second_turn_is_missed_too(tmp_path: Path) -> None:
+    folder = folders.write(tmp_path, {"late.py": LATE})
+    with pytest.raises(RequestError, match=r"cannot play its games: .*'Quarto' object has no attribute 'remaining'"):
+        polito(folder, "late.Late").lifted(CLASSIC, "it")
+
+
+def test_a_player_may_have_an_interpreter_with_libraries_of_its_own(tmp_path: Path) -> None:
+    folder, python = folders.write(tmp_path / "theirs", folders.OWN_GAME), tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nOLD_LIBRARIES=yes exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    arena = engine(polito(folder, "needy.Old", python=str(python), **OWN), Dumb())
+    arena.play_block(Order(0, 0, 2))
+    assert arena.misbehaviour() == []
+    python.write_text("#!/bin/sh\nprintf 'Python 3.6.15'\nexit 3\n")
+    for program, said in ((python, "Python 3.6.15"), (Path("/bin/ls"), "no Python")):
+        expected = rf"exit code \d; python={program} is {said}: name Python 3.7 or later, ENV/bin/python$"
+        with pytest.raises(RequestError, match=expected):
+            polito(folder, "needy.Old", python=str(program)).lifted(CLASSIC, "it")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter without libraries."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    return str(folder / "bin/python")
+
+
+def test_an_interpreter_without_libraries_plays_the_same_games(tmp_path: Path, bare: str) -> None:
+    folder = folders.write(tmp_path / "theirs", folders.PLAIN)
+    with_numpy, without = (
+        texts(
+            engine(polito(folder, "plain.Plain", python=python), Dumb(), plies=2).play_block(Order(0, 0, 9)).block.games
+        )
+        for python in (None, bare)
+    )
+    assert with_numpy == without
+    assert len(set(without)) > 9
+    assert {text.rpartition(" ")[2] for text in without} <= {"line", "full_board"}
+    for player, line in (("numeric.Numeric", "numeric.py:2"), ("plain.Late", "plain.py:24")):
+        expected = rf"No module named 'numpy' \({line}\); install numpy for python=\S+/bin/python$"
+        with pytest.raises(RequestError, match=expected):
+            polito(folder, player, python=bare).lifted(CLASSIC, "it")
+
+
+def test_a_players_interpreter_imports_the_standard_library_of_python_3_7_only(bare: str) -> None:
+    listed = "print(*(each.__file__ for each in sys.modules.values() if getattr(each, '__file__', None)), sep='\\n')"
+    imported = "import runners.hosting.polito.program, quarto.objects"
+    program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {imported}; {listed}"
+    printed = subprocess.check_output([bare, "-c", program], text=True)
+    ours = [Path(file) for file in printed.splitlines() if Path(file).is_relative_to(ROOT)]
+    assert len(ours) == 11
+    for file in [*ours, *ROOT.glob("runners/hosting/polito/sample/*.py")]:
+        ast.parse(file.read_text(), str(file), feature_version=(3, 7))
+
+
+def test_copied_states_of_numpy_draw_what_exchanged_ones_draw() -> None:
+    def drawn(kind: type[Any]) -> list[float]:
+        games = [GameStreams(seed, kind(np.random)) for seed in (1, 2 << 32)]
+        found = []
+        for game in games * 3:
+            game.use()
+            found += [np.random.random(), *np.random.normal(size=3)]  # noqa: NPY002  (what players draw from)
+        return found
+
+    bits = np.random.get_bit_generator()  # type: ignore[attr-defined]  # its stubs lack it
+    try:
+        assert drawn(ExchangedState) == drawn(CopiedState)
+    finally:
+        np.random.set_bit_generator(bits)  # type: ignore[attr-defined]
+
+
+def test_the_same_player_in_another_folder_is_the_same_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders.write(tmp_path / "one/quinto-2023", folders.MOODY)
+    folders.write(tmp_path / "zwei/quinto-2023", folders.MOODY)
+    monkeypatch.chdir(tmp_path / "zwei")
+    found = set()
+    for folder in (tmp_path / "one/quinto-2023", "quinto-2023"):
+        agents = agent_named(f"polito(folder={folder},player=moody.MoodyPlayer)", trusted=True), load_agent("random")
+        spec = RunSpec(CLASSIC, agents, ((0, 1),), 1, 0)
+        found.add((agents[0].label, spec.run_id, code_of(spec, [agent.build() for agent in agents])["fingerprint"]))
+    ((label, *_),) = found
+    assert label == "polito(folder=quinto-2023,player=moody.MoodyPlayer)"
+
+
+BAD = {
+    "broken.py": "import nowhere_to_be_found\n",
+    "loud.py": "import sys\nsys.exit('usage: loud.py FILE')\n",
+    "fine.py": """from quarto import Player
+
+class Fine(Player):
+    def __init__(self, game, depth):
+        open('none.pkl')
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"folder": "elsewhere"}, "folder=elsewhere is not a folder"),
+        ({"folder": None}, "folder is missing: player=fine.Fine is a class"),
+        ({"player": None}, "player is missing: it is the class that plays; valid: fast.Fast"),
+        ({"player": "Fine"}, "player=Fine is not module.Class"),
+        ({"kwargs": [1]}, r"kwargs=\[1\] is not a mapping"),
+        ({"game": "fine.Fine", "kwargs": {"depth": 1}}, r"game=fine.Fine: the class has no method select\(\)"),
+        (
+            {"kwargs": {"depth": 1}, "game": "quarto.Quarto", "game_kwargs": {"speed": 1}},
+            r"game_kwargs=.* is called with these: .*'speed'",
+        ),
+        ({"game_kwargs": {"speed": 1}}, "has no effect: name the class too"),
+        ({"python": "nowhere/python"}, "python=nowhere/python is no program"),
+        ({"most_asks": 0}, "most_asks=0 is not a number of 1 or more"),
+        ({"player": "fina.Fine"}, "has no module 'fina'; did you mean 'fine'"),
+        ({"player": "fine.Fein"}, "module 'fine' has no class 'Fein'; did you mean 'fine.Fine'"),
+        (
+            {"player": "broken.Fine", "python": None},
+            "No module named 'nowhere_to_be_found' .*install nowhere_to_be_found beside",
+        ),
+        ({"player": "loud.Fine"}, "module 'loud' cannot be imported: SystemExit: usage: loud.py FILE"),
+        ({}, "kwargs={}: .*missing a required argument: 'depth'"),
+        ({"kwargs": {"depth": 1}}, r"player=fine.Fine: it cannot be made: FileNotFoundError: .*fine.py:5"),
+    ],
+)
+def test_a_player_that_cannot_be_made_is_refused_in_one_line(
+    settings: dict[str, Any], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bare: str
+) -> None:
+    """By the interpreter without libraries, which begins in a fifth of the time."""
+    monkeypatch.chdir(tmp_path)
+    folders.write(tmp_path, {**BAD, "fast.py": "class Fast:\n    def choose_piece(self): pass\n"})
+    usual: dict[str, Any] = {"folder": str(tmp_path), "player": "fine.Fine", "python": bare}
+    with pytest.raises(RequestError, match=expected) as refused:
+        Polito(**usual | settings).lifted(CLASSIC, "it")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(CLASSIC.lines, (5, 4)), (Rules(squares="plain").lines, (5, NONE))])
+def test_a_game_is_over_by_the_lines_of_the_runs_rules(lines: Any, expected: tuple[int, int]) -> None:
+    class Fourth(Player):
+        def choose_piece(self) -> int:
+            return 4
+
+        def place_piece(self) -> tuple[int, int]:
+            return 1, 1
+
+    game = Quarto()
+    game.set_players((Player(game), Fourth(game)))
+    live = LiveGame(game, game._Quarto__players[1], 1, Mock(), Answers(lines, 9, "_current_player"))  # type: ignore[attr-defined]
+    position, _ = parse_position("01../2.../..../.... 3")
+    assert live.turn(position.lanes, position.occupied, 3) == expected
+    assert live.over == (expected[1] == NONE)
+    assert game.get_board_status().tolist()[:2] == [[0, 1, -1, -1], [2, 3, -1, -1]]
+
+
+def test_it_plays_where_the_opponent_chooses_pieces() -> None:
+    with pytest.raises(RequestError, match="does not play rules 'own_piece'"):
+        Polito().lifted(Rules("own_piece", chooser="mover"), "it")

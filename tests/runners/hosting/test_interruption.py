@@ -1,0 +1,519 @@
+"""Interrupted runs and slow agents: finished games are stored, and the same command ends up with the same rows."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from agents.random import Random
+from analytics import open_archive
+from analytics.store.archive import Archive
+from analytics.tables.verify.archive import verify
+from quarto.errors import FailureError
+from quarto.rules import CLASSIC
+from quarto.views import PositionView
+from runners.arena.engine import BatchEngine, Order
+from runners.arena.executors import base
+from runners.arena.playing import execute
+from runners.hosting import interruption
+from runners.hosting.interruption import answered_interrupts, interruptible, unprinted_interrupts
+from tests.marks import seldom
+from tests.runners.conftest import Qarena
+from tests.runners.experiments import (
+    QARENA,
+    SLEEPY,
+    Watcher,
+    assert_same_rows,
+    environment_with,
+    request,
+    resuming,
+    rows,
+    start,
+    stored_at,
+    wait_for,
+)
+from tests.runners.players import Dice, OneByOne
+
+ARGUMENTS = (
+    *("run", "--config-dir", "own folder", "agent@a=sleepy", "opening_plies=2", "games=100"),
+    *("archive.root=games here", "archive.shard_games=10", "archive.shard_seconds=0.2", "threads=2"),
+)
+Rows = Mapping[str, pl.DataFrame]
+DEADLINE = 60  # seconds that nothing here takes
+
+
+def furnish(folder: Path) -> Path:
+    """The player's module and yaml, where the command is typed; returns the module's folder."""
+    (folder / "own folder/agent").mkdir(parents=True)
+    (folder / "own folder/agent/sleepy.yaml").write_text("_target_: sleepy_player.Sleepy\n")
+    (folder / "own folder/sleepy_player.py").write_text(SLEEPY)
+    return folder / "own folder"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command is typed."""
+    monkeypatch.syspath_prepend(furnish(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def expected(folder: Path, qarena: Qarena, monkeypatch: pytest.MonkeyPatch) -> Rows:
+    """The rows of the command that nobody interrupts."""
+    with monkeypatch.context() as elsewhere:
+        furnish(folder / "uninterrupted")
+        elsewhere.chdir(folder / "uninterrupted")
+        assert qarena(*ARGUMENTS).code == 0
+    found = rows(folder / "uninterrupted/games here")
+    assert len(found["games"]) == 100
+    return found
+
+
+def start_slow(folder: Path, pause: float, *more: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, slowed down, which is a group of its own."""
+    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE=str(pause))
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([QARENA, *ARGUMENTS, *more], cwd=folder, env=environment, process_group=0, **pipes)
+
+
+def files(folder: Path) -> int:
+    """The number of ranges that count, unless they were joined meanwhile."""
+    return len(list(folder.glob("games here/games/*/*.parquet")))
+
+
+def check_rows(folder: Path, expected: Rows) -> None:
+    """The archive holds what it would hold without interruption."""
+    assert_same_rows(rows(folder / "games here"), expected)
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), *seldom((signal.SIGINT, 130), (signal.SIGHUP, 129))]
+)
+def test_a_signal_keeps_what_is_in_flight_and_prints_the_command_that_resumes(
+    number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
+) -> None:
+    with start_slow(folder, pause=0.002) as process:
+        wait_for(process, lambda: files(folder) >= 2)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == code
+    assert "Traceback" not in out + err
+    assert "Ask the archive" not in out
+    kept = re.search(r"holds ([\d,]+) games", out)
+    assert kept is not None
+    with open_archive(folder / "games here") as archive:
+        assert archive.sql("SELECT status, games FROM runs").rows() == [("interrupted", int(kept[1]))]
+    assert 4 <= int(kept[1]) < 100
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+    program, *arguments = resuming(err)
+    assert (program, *arguments) == ("qarena", *ARGUMENTS)
+    done = qarena(*arguments)
+    assert done.code == 0
+    assert f"{100 - int(kept[1])} games in" in done.out
+    check_rows(folder, expected)
+
+
+@pytest.mark.slow
+def test_ctrl_c_held_down_until_the_end_does_not_change_the_exit_code(folder: Path, qarena: Qarena) -> None:
+    with start_slow(folder, pause=0.002) as process:
+        wait_for(process, lambda: files(folder) >= 1)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 130, err
+    assert "Traceback" not in out + err
+    assert verify(Archive.open(folder / "games here")).problems == []
+
+
+class Listener(Watcher):
+    """Does ``when_idle`` whenever it hears that no game ends, with the number of turns."""
+
+    def __init__(self, when_idle: Callable[[int], None]) -> None:
+        super().__init__()
+        self.when_idle = when_idle
+
+    def idle(self, turns: int) -> None:
+        self.when_idle(turns)
+
+
+class Waiting(OneByOne):
+    """Waits in its fortieth turn until it is released."""
+
+    turns = 0
+    go_on = threading.Event()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        Waiting.turns += 1
+        if Waiting.turns == 40:
+            assert self.go_on.wait(20)
+        return super().choose(position, rng)
+
+
+@pytest.fixture
+def quickly_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "POLL_SECONDS", 0.01)
+
+
+def asked_of(kind: type, root: Path, *overrides: str) -> Callable[..., object]:
+    """Plays games of a class of this module against ``dumb``, watched."""
+    agent = f"{{agent:random,_target_:{__name__}.{kind.__name__},name:it}}"
+    asked = stored_at(root, request(f"agents=[{agent},dumb]", *overrides))
+    return lambda stop, watcher: execute(asked, "", stop, watcher)
+
+
+@pytest.mark.usefixtures("quickly_idle")
+def test_while_a_turn_takes_long_turns_are_told_and_finished_games_are_stored(tmp_path: Path) -> None:
+    told = []
+
+    def when_idle(turns: int) -> None:
+        told.append(turns)
+        if list(tmp_path.glob("games/*/*.parquet")) and turns > 40:  # those of dumb count too
+            Waiting.go_on.set()
+
+    watcher = Listener(when_idle)
+    outcome = asked_of(Waiting, tmp_path, "games=20", "threads=1", "archive.shard_seconds=0.02")(
+        threading.Event(), watcher
+    )
+    assert Waiting.go_on.is_set()
+    assert sorted(told) == told
+    assert watcher.games == 20
+    assert outcome.played == 20  # type: ignore[attr-defined]
+
+
+class Endless(OneByOne):
+    """Does not return from its fortieth turn before the test is over."""
+
+    turns = 0
+    over = threading.Event()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        Endless.turns += 1
+        if Endless.turns >= 40:
+            self.over.wait(20)
+        return super().choose(position, rng)
+
+
+@pytest.mark.usefixtures("quickly_idle")
+def test_one_ctrl_c_ends_a_run_whose_agent_never_returns_and_keeps_its_finished_games(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "GIVE_UP_SECONDS", 0.1)
+    stop = threading.Event()
+    watcher = Listener(lambda turns: stop.set() if turns > 40 else None)
+    outcome = asked_of(Endless, tmp_path, "games=200", "threads=1")(stop, watcher)
+    Endless.over.set()
+    found = rows(tmp_path)["games"]
+    assert outcome.interrupted  # type: ignore[attr-defined]
+    assert 0 < len(found) == outcome.played < 200  # type: ignore[attr-defined]
+    numbers = (found["game_id"] & (2**32 - 1)).to_list()
+    assert numbers == list(range(len(numbers)))  # the first games, whether short or long
+    assert verify(Archive.open(tmp_path)).problems == []
+
+
+def test_a_stop_cuts_a_block_of_slow_agents_soon() -> None:
+    arena = BatchEngine(CLASSIC, [Dice(), Random()], ["it", "random"], [(0, 1)], seed=3, run=3)
+    turns = iter(range(1000))
+    assert arena.play_block(Order(0, 0, 60), lambda: next(turns) >= 20) is None
+    assert next(turns) == 21
+
+
+class Vandal(OneByOne):
+    """Removes all files of games in its hundredth turn."""
+
+    turns = 0
+    root = Path()
+
+    def choose(self, position: PositionView, rng: np.random.Generator) -> tuple[int, int]:
+        Vandal.turns += 1
+        if Vandal.turns == 100:
+            deadline = time.monotonic() + 20
+            while not (found := [*self.root.glob("games/*/*.parquet")]):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            for path in found:
+                path.unlink()
+        return super().choose(position, rng)
+
+
+@pytest.mark.usefixtures("quickly_idle")
+def test_files_that_vanish_while_a_run_is_played_end_it_with_one_line(tmp_path: Path) -> None:
+    Vandal.root = tmp_path
+    with pytest.raises(
+        FailureError, match=r"units 0 to \d+ of run [0-9a-f]{12} were written to archive .*somebody"
+    ) as e:
+        asked_of(Vandal, tmp_path, "games=60", "threads=1", "archive.shard_seconds=0")(threading.Event(), Watcher())
+    assert "\n" not in str(e.value)
+    record = Archive.open(tmp_path).run(Archive.open(tmp_path).recorded()[0])
+    assert record is not None
+    assert record.status == "interrupted"
+    asked_of(Vandal, tmp_path, "games=60", "threads=1")(threading.Event(), Watcher())
+    assert len(rows(tmp_path)["games"]) == 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+def test_a_signal_to_the_whole_group_is_for_the_run_alone(
+    number: signal.Signals, code: int, folder: Path, qarena: Qarena, expected: Rows
+) -> None:
+    with start_slow(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: files(folder) >= 2)
+        os.killpg(process.pid, number)
+        _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == code
+    assert len(err.splitlines()) == 3  # what it is doing, and how to go on: nothing of lost workers or leaks
+    assert qarena(*resuming(err)[1:]).code == 0
+    check_rows(folder, expected)
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_run_end_without_a_word(folder: Path) -> None:
+    with start_slow(folder, 0.002, "executor=processes") as process:
+        wait_for(process, lambda: files(folder) >= 1)
+        process.kill()
+        _, err = process.communicate(timeout=DEADLINE)  # until the last process has closed its output
+    assert err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid, of util-linux")
+def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(folder: Path) -> None:
+    ours, theirs = os.openpty()
+    environment = environment_with(PYTHONPATH=str(folder / "own folder"), PAUSE="0.002")
+    program = ["setsid", "--ctty", QARENA, *ARGUMENTS]
+    with subprocess.Popen(program, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        while files(folder) < 2:
+            assert process.poll() is None
+            assert os.read(ours, 1 << 16)
+        os.close(ours)
+        assert process.wait(DEADLINE) == 129
+    archive = Archive.open(folder / "games here")
+    assert [record.status for record in archive.runs()] == ["interrupted"]
+    assert verify(archive).problems == []
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_the_process_even_if_nothing_else_does(presses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, ended, before = [], threading.Event(), signal.getsignal(signal.SIGINT)
+
+    def leave(code: int) -> None:
+        left.append(code)
+        ended.set()
+
+    monkeypatch.setattr(interruption, "STOP_SECONDS" if presses == 1 else "LAST_SECONDS", 0.01)
+    monkeypatch.setattr(interruption, "leave", leave)
+    with interruption.interruptible() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        if presses == 2:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert ended.wait(8)  # an agent in the main thread may go on after any exception
+        if presses == 2:
+            signal.raise_signal(signal.SIGINT)  # a third one changes nothing
+    assert signal.getsignal(signal.SIGINT) is before
+    assert left == [130]
+
+
+SLEEPER = """
+import pathlib
+import time
+
+class Sleeper:
+    def __init__(self, game=None):
+        pass
+
+    def choose_piece(self):
+        pathlib.Path(__file__).with_name("asleep").touch()
+        while True:
+            try:
+                time.sleep(3600)
+            except BaseException:
+                pass
+
+    def place_piece(self):
+        return self.choose_piece()
+
+    def choose(self, position, rng):
+        return self.choose_piece()
+"""
+POLITO = "polito(folder=own,player=sleeper.Sleeper)"
+NATIVE = "{agent: native, isolation: process}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("run", POLITO, "random", "games=100"),
+        ("run", "native", "random", "games=100"),
+        ("run", f"agents=[{NATIVE},random]", "games=100"),
+        ("run", "random", "native", "executor=processes"),
+        ("train", "trainer=q_placement", "trainer.opponent=native", "policy.name=x"),
+        ("sprt", POLITO, "random"),
+    ],
+    ids=lambda asked: " ".join(asked[:2]),
+)
+def test_one_ctrl_c_ends_any_run_within_ten_seconds(asked: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "own/agent").mkdir(parents=True)
+    (tmp_path / "own/agent/native.yaml").write_text("_target_: sleeper.Sleeper\n")
+    (tmp_path / "own/sleeper.py").write_text(SLEEPER)
+    with start(tmp_path, *asked, "--config-dir", "own") as process:
+        wait_for(process, (tmp_path / "own/asleep").exists)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(1000):  # Python calls the handler between two steps of a program
+        pass
+
+
+class Dying:
+    """Hears the second Ctrl-C while it is finalized: Python prints exceptions from there, and goes on."""
+
+    def __del__(self) -> None:
+        press_ctrl_c()
+
+
+def test_a_ctrl_c_in_a_finalizer_prints_nothing_and_other_errors_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError("mine")
+
+    printed: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: printed.append(found.exc_type))
+    with unprinted_interrupts(), interruptible() as stop:
+        press_ctrl_c()
+        assert stop.is_set()
+        Dying()
+        assert printed == []
+        Failing()
+    assert printed == [ValueError]
+
+
+# Signals in a command.
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Begin with the handlers of a command in a terminal, also under nohup, and restore those of the tests."""
+    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+    for number in interruption.TERMINATIONS:
+        signal.signal(number, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def leaving_with(code: int) -> Iterator[None]:
+    """Inside the context is a command, which ends with this code."""
+    with pytest.raises(SystemExit) as left, answered_interrupts():
+        yield
+    assert left.value.code == code
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_any_command_ends_with_the_code_of_the_first_signal_whether_it_can_stop_or_not(
+    number: signal.Signals, code: int
+) -> None:
+    with leaving_with(code):
+        signal.raise_signal(number)
+    with leaving_with(code), interruptible() as stop:
+        signal.raise_signal(number)
+        assert stop.is_set()
+        signal.raise_signal(signal.SIGTERM)  # a scheduler that insists; and a second Ctrl-C would be a person's
+        sys.exit(interruption.exit_code())
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_was_ignored_when_the_command_began_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    with answered_interrupts(), interruptible() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_comes_during_an_import_waits_for_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    signalling = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nsum(range(1000))\nis_whole = True\n"
+    (tmp_path / "signalling.py").write_text(signalling)
+    with leaving_with(143):
+        importlib.import_module("signalling")
+        threading.Event().wait(DEADLINE)
+    assert sys.modules.pop("signalling").is_whole
+
+
+@pytest.mark.usefixtures("handlers")
+def test_an_import_that_never_ends_is_interrupted_by_the_second_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    press = "os.kill(os.getpid(), signal.SIGINT)\nsum(range(1000))\n"
+    (tmp_path / "endless.py").write_text(f"import os, signal, threading\n{press}{press}threading.Event().wait()\n")
+    with leaving_with(130):
+        importlib.import_module("endless")
+
+
+def swallow_sigterm() -> None:
+    """Ask this process to end, as some library swallows it."""
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_after_a_swallowed_sigterm_nothing_more_begins() -> None:
+    begun = list[threading.Event]()
+    with leaving_with(143):
+        swallow_sigterm()
+        with interruptible() as stop:
+            begun.append(stop)
+    assert begun == []
+    with interruptible() as stop:  # of another command in this process
+        assert not stop.is_set()
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_swallowed_sigterm_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(interruption._Raise, "SECONDS", 0.0)
+    with leaving_with(143):
+        swallow_sigterm()
+        threading.Event().wait(DEADLINE)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_process_that_an_agent_forks_can_be_terminated() -> None:
+    with answered_interrupts():
+        copy = os.fork()
+        if not copy:
+            os._exit(sum(signal.getsignal(number) is not signal.SIG_DFL for number in interruption.TERMINATIONS))
+        _, status = os.waitpid(copy, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

@@ -1,0 +1,141 @@
+"""Shared parts of the tests of trainings: settings, trainers as their yamls say, and the slow way to train."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_module
+
+from agents.base.player import KernelPlayer, lift
+from agents.learning.learner import FinishedGame, Learner
+from agents.learning.policy import Policy
+from analytics.store.archive import Archive
+from analytics.store.policy_cards import PolicyCard
+from quarto.rules import CLASSIC, Rules
+from runners.arena.spec import made_of
+from runners.arena.storage import ArchiveSettings
+from runners.config.agents import load_agent
+from runners.config.options import settings_of
+from runners.learning.training import derive
+from runners.learning.training.online import Online
+from runners.learning.training.request import TrainingRequest, check, keep, training_request_of
+from runners.learning.training.trainer import TrainingContext
+from tests import naive
+from tests.naive import NaiveGame, Outcome
+from tests.naive_players.agreement import Lifted
+
+LEARNERS = ("rl_encoded", "q_placement", "rl_tabular", "q_table")
+
+
+def context(root: Path, name: str = "q_placement", **other: Any) -> TrainingContext:
+    """A context in the archive at ``root``; ``other`` are fields of it or of its storage."""
+    storage = {key: other.pop(key) for key in ("shard_games", "shard_seconds", "other_code") if key in other}
+    usual = TrainingContext(
+        name=name,
+        rules=CLASSIC,
+        seed=5,
+        threads=1,
+        storage=ArchiveSettings(root, **storage),
+        command="qarena train",
+        stop=threading.Event(),
+        progress=None,
+    )
+    return replace(usual, **other)
+
+
+def online(name: str = "q_placement", **other: Any) -> Online:
+    """The trainer of ``conf/trainer/NAME.yaml`` with other parameters."""
+    settings = settings_of("trainer", name)
+    target = settings.pop("_target_")
+    assert target == "runners.training.online.Online"
+    return Online(**settings | other)
+
+
+def training(*overrides: str) -> TrainingRequest:
+    """The request of ``qarena train`` with these overrides."""
+    with initialize_config_module("conf", version_base="1.3"):
+        composed = compose("train", overrides=list(overrides), return_hydra_config=True)
+        return training_request_of(composed, composed.hydra.runtime.choices, "qarena train")
+
+
+@contextmanager
+def without_pictures() -> Iterator[None]:
+    """Trainings draw no learning curve: that takes longer than to play a few hundred games."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("analytics.report.style.curve_svg", lambda *_: b"<svg/>")
+        yield
+
+
+def train(root: Path, *overrides: str) -> PolicyCard:
+    """The policy of such a request in the archive at ``root``, kept without a picture."""
+    asked = training(*overrides)
+    asked = replace(
+        asked, context=replace(asked.context, storage=replace(asked.context.storage, root=root), progress=None)
+    )
+    check(asked)
+    trained = asked.trainer.train(asked.context)
+    assert trained.policy is not None
+    with without_pictures():
+        return keep(asked, trained, trained.policy)
+
+
+def build(root: Path, kind: str, where: str = "true", name: str = "mine", **settings: Any) -> PolicyCard:
+    """The policy of ``qarena policy build kind=KIND`` from games in the archive at ``root``."""
+    own = settings_of("kind", kind) | settings
+    request = derive.BuildRequest(kind, own, name, where, 1, root, "qarena policy build")
+    return derive.build(derive.prepare(request))
+
+
+class StopAfter:
+    """Asks to stop once so many games were played."""
+
+    def __init__(self, games: int, stop: threading.Event) -> None:
+        self._left = games
+        self._stop = stop
+
+    def start(self, games: int) -> None:
+        """Do nothing."""
+
+    def idle(self, turns: int) -> None:
+        """Do nothing."""
+
+    def advance(self, games: int) -> None:
+        self._left -= games
+        if self._left <= 0:
+            self._stop.set()
+
+
+def stopped_after(games: int, root: Path, **other: Any) -> TrainingContext:
+    stop = threading.Event()
+    return context(root, stop=stop, progress=StopAfter(games, stop), **other)
+
+
+def slowly(trainer: Online, root: Path, rules: Rules = CLASSIC) -> tuple[Policy, list[Outcome]]:
+    """The games of the training in an archive by the plain rule book: each turn, each update is asked for alone."""
+    (run_id,) = Archive.open(root).run_ids()
+    learner: Learner = made_of("learner", trainer.learner, Learner)
+    knowledge = learner.knowledge(rules)
+    opponent = lift(load_agent(str(trainer.opponent)).build(), rules, "opponent")
+    assert isinstance(opponent, KernelPlayer)
+    player = KernelPlayer(type(learner).kernel, knowledge, rules)
+    swapped, played = trainer.seats == "swapped", list[Outcome]()
+    for number in range(trainer.games):
+        pair, game = divmod(number, 2) if swapped else (number, 0)
+        seat, stream = trainer.learner_seat ^ game, naive.stream(int(run_id, 16), pair, game)
+        order = (Lifted(player), Lifted(opponent)) if seat == 0 else (Lifted(opponent), Lifted(player))
+        outcome = NaiveGame(rules, order, stream).play([])
+        pieces, cells = np.full(16, 99, np.int8), np.full(16, 99, np.int8)
+        pieces[: outcome.plies], cells[: outcome.plies] = outcome.pieces, outcome.cells
+        taught = FinishedGame(pieces, cells, outcome.plies, outcome.winner, seat, np.uint64(stream))  # type: ignore[arg-type]
+        if not type(learner).update(taught, rules.tables, player.agent):
+            knowledge = learner.grown(knowledge)
+            player = KernelPlayer(type(learner).kernel, knowledge, rules)
+        played.append(outcome)
+    return learner.policy(knowledge), played
