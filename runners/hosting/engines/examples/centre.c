@@ -1,6 +1,6 @@
 /* An engine in C without libraries: it wins if it can, else takes a free cell and gives a piece that cannot win at once.
 
-       cc -O2 -o centre runners/engines/examples/centre.c
+       cc -O2 -o centre runners/hosting/engines/examples/centre.c
        qarena run engine random a.command=./centre games=1000
 */
 #include <stdint.h>
